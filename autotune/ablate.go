@@ -11,9 +11,9 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/measure"
 )
 
 // Ablation takes a joint change apart: each move alone, and one after another in the order of what they are expected to gain.

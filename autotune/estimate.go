@@ -6,11 +6,11 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/pass"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/ir"
-	"github.com/gdngen/gdngen/lower/pass"
-	"github.com/gdngen/gdngen/target"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // estimator guesses what a variant costs without a compiler: the instructions of its kernels, before steps overlap, by the slot that

@@ -10,10 +10,10 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/judge"
+	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/autotune/objective"
 	"github.com/gdngen/gdngen/codegen/triton"
 	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/measure"
 )
 
 // hills is an evaluator of Triton variants without Triton: cycles rise with the distance from a best value of each axis.

@@ -9,7 +9,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/codegen/triton"
 	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/target"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // gpusOf finds GPUs by name; there are none where the names are those of TPUs. A run is for machines of one kind: their variants, and the figures

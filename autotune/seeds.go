@@ -8,7 +8,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/promoted"
 	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
 )
@@ -77,7 +77,7 @@ func champions(s gdn.Spec, text string, targets []string) ([]gdn.Variant, error)
 		if err != nil {
 			return nil, err
 		}
-		f, err := lower.Suit(s, text, t)
+		f, err := route.Suit(s, text, t)
 		if err != nil {
 			return nil, err
 		}

@@ -2,7 +2,7 @@
 // A backend is a rule table over ops; a target is a row of package target.
 package codegen
 
-import "github.com/gdngen/gdngen/target"
+import "github.com/gdngen/gdngen/ir/target"
 
 // The names that backends and their callers have for what package target says.
 type (

@@ -1,7 +1,7 @@
 package gdn
 
 // Schedules, each field with its row of Axes. They change no program: gdn/schedule makes an ir.Sched of them, which
-// lower/tpu applies to what is built and tiled without one.
+// codegen/tpu applies to what is built and tiled without one.
 
 // ForwardSchedule orders the instructions of a forward kernel, and says how its blocks come.
 type ForwardSchedule struct {

@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/autotune/flashinfer"
-	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir"
@@ -118,7 +118,7 @@ func TestTPU(t *testing.T) {
 	require.NoError(t, err)
 	v, err := gdn.LookupVariant("cpu-decode")
 	require.NoError(t, err)
-	a, err := lower.Program(s, v, "stablehlo", nil)
+	a, err := route.Program(s, v, "stablehlo", nil)
 	require.NoError(t, err)
 	file := filepath.Join(t.TempDir(), "program.mlir")
 	require.NoError(t, os.WriteFile(file, []byte(a.Text), 0o644))

@@ -14,7 +14,7 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/flashinfer"
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir/array"
@@ -250,7 +250,7 @@ func (b *bencher) prepare(s gdn.Spec, variant string, timed bool) (refused bool,
 	if err != nil {
 		return false, err
 	}
-	route, err := lower.Lookup("stablehlo")
+	route, err := route.Lookup("stablehlo")
 	if err != nil {
 		return false, err
 	}
@@ -269,7 +269,7 @@ func (b *bencher) prepare(s gdn.Spec, variant string, timed bool) (refused bool,
 
 // emit makes the program of a variant for the device: on a TPU kernels, elsewhere plain ops. by says which kernels.
 func (b *bencher) emit(s gdn.Spec, variant string) (a *codegen.Artifact, by string, err error) {
-	form, err := lower.Suit(s, variant, b.target)
+	form, err := route.Suit(s, variant, b.target)
 	if err != nil {
 		return nil, "", err
 	}
@@ -280,7 +280,7 @@ func (b *bencher) emit(s gdn.Spec, variant string) (a *codegen.Artifact, by stri
 	if err != nil {
 		return nil, "", err
 	}
-	a, err = lower.On(m, b.target)
+	a, err = route.On(m, b.target)
 	return a, by, err
 }
 

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/autotune/flashinfer"
+	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/internal/terminal"
-	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/machine"
 )
 

@@ -14,11 +14,11 @@ import (
 	"time"
 
 	"github.com/gdngen/gdngen/autotune/flashinfer"
+	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/measure"
 )
 
 // StaticRow is the modelled cost of workloads of one shape on one target. Nothing in it was measured.
@@ -104,7 +104,7 @@ func (c *Static) Cost(ctx context.Context, items []Item) (rows []StaticRow, err 
 	for _, x := range list {
 		var forms measure.Forms
 		for _, t := range c.Targets {
-			f, err := lower.Suit(x.spec, c.Variant, t)
+			f, err := route.Suit(x.spec, c.Variant, t)
 			if err != nil {
 				return nil, &VariantError{err}
 			}

@@ -11,8 +11,8 @@ import (
 	"github.com/gdngen/gdngen/autotune/flashinfer"
 	"github.com/gdngen/gdngen/codegen/triton"
 	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/gpu"
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/pjrt/gpu"
 )
 
 //go:embed package

@@ -12,7 +12,7 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/flashinfer"
 	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/gpu"
+	"github.com/gdngen/gdngen/pjrt/gpu"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 

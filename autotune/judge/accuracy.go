@@ -8,7 +8,7 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/objective"
-	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/exam/accuracy"
 	"github.com/gdngen/gdngen/ir"
@@ -68,7 +68,7 @@ func (w *Work) columns() (worst float64, r *Refusal, err error) {
 		s := c.Spec()
 		m := kernels[s]
 		if m == nil {
-			if m, err = lower.NewForm(s, w.Variant).Kernels(); err != nil {
+			if m, err = route.NewForm(s, w.Variant).Kernels(); err != nil {
 				return 0, Refuse(journal.Invalid, "its errors can not be measured on %s: %v", s, err), nil
 			}
 			kernels[s] = m

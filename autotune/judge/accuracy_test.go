@@ -7,7 +7,7 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/objective"
-	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/exam/accuracy"
 )
@@ -36,7 +36,7 @@ func TestAccuracyGate(t *testing.T) {
 	require.Contains(t, r.Reason, "class fla allows")
 	require.Len(t, w.Record.Errors, len(accuracy.Short()))
 
-	fla, err := lower.Suit(w.Spec, gdn.AccuracyFLA.Text(), mustTarget(t, "v6e"))
+	fla, err := route.Suit(w.Spec, gdn.AccuracyFLA.Text(), mustTarget(t, "v6e"))
 	require.NoError(t, err)
 	w = aimed(t, fla.Variant.String(), "cost@error=fla", 2)
 	r, err = l.accuracy(t.Context(), w)

@@ -2,8 +2,8 @@ package judge
 
 import (
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/measure"
 )
 
 // beats is the cycles from which on a candidate can not be better than another: its score; or the bound of the objective, where the score

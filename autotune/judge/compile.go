@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/codegen/lower"
-	"github.com/gdngen/gdngen/measure"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
@@ -97,7 +97,7 @@ func (l *Lab) emitFor(w *Work, t *codegen.Target) (*Refusal, error) {
 	a := w.artifacts()
 	for i, m := range w.Modules {
 		if len(a.programs) == i {
-			route, err := lower.Lookup("mosaic")
+			route, err := route.Lookup("mosaic")
 			if err != nil {
 				return nil, err
 			}

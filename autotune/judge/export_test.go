@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/measure"
 )
 
 // What tests of whole searches, which are outside of this package, ask of it.

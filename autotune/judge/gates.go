@@ -12,7 +12,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/gdn/exam"
@@ -204,7 +204,7 @@ func (l *Lab) kernelsOn(w *Work, seeds []uint64) (*Refusal, error) {
 		return r, nil
 	}
 	for _, f := range forms {
-		m, err := lower.Kernels(f.m)
+		m, err := route.Kernels(f.m)
 		if err != nil {
 			return Refuse(journal.EmitError, "%s: %v", f.spec, err), nil
 		}
@@ -255,7 +255,7 @@ func (l *Lab) contained(w *Work) (*Refusal, error) {
 		if f.spec.Seqs < 2 {
 			continue
 		}
-		m, err := lower.Kernels(f.m)
+		m, err := route.Kernels(f.m)
 		if err != nil {
 			return Refuse(journal.EmitError, "%s: %v", f.spec, err), nil
 		}
@@ -355,7 +355,7 @@ func (l *Lab) compiled(w *Work, f form, papers []paper) (*Refusal, error) {
 
 // load compiles a module at the tensor level for an engine.
 func load(e *pjrt.Engine, m *ir.Module) (*pjrt.Program, *Refusal, error) {
-	route, err := lower.Lookup("stablehlo")
+	route, err := route.Lookup("stablehlo")
 	if err != nil {
 		return nil, nil, err
 	}

@@ -13,15 +13,15 @@ import (
 	"time"
 
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/codegen/triton"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/exam"
 	"github.com/gdngen/gdngen/gdn/truth"
-	"github.com/gdngen/gdngen/gpu"
 	"github.com/gdngen/gdngen/ir/array"
-	"github.com/gdngen/gdngen/measure"
-	"github.com/gdngen/gdngen/target"
+	"github.com/gdngen/gdngen/ir/target"
+	"github.com/gdngen/gdngen/pjrt/gpu"
 )
 
 // GPULab is the evaluator of Triton variants with no GPU: Triton's interpreter, its compiler and ptxas in child processes, and the modelled time of

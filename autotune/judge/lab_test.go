@@ -13,12 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/gdn/exam"
-	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
@@ -190,9 +190,9 @@ func TestPackedCost(t *testing.T) {
 		require.NoError(t, err)
 		require.Nil(t, r, "%v", r)
 	}
-	route, err := lower.Lookup("mosaic")
+	way, err := route.Lookup("mosaic")
 	require.NoError(t, err)
-	p, err := measure.Of(lower.NewForm(s, w.Variant), route)
+	p, err := measure.Of(route.NewForm(s, w.Variant), way)
 	require.NoError(t, err)
 	made, err := l.instrument(<-l.compilers).Static(t.Context(), p, w.Targets[0], measure.Options{})
 	require.NoError(t, err)
@@ -272,7 +272,7 @@ func TestShrink(t *testing.T) {
 func TestTinyTraining(t *testing.T) {
 	s := spec(t, "train")
 	for _, target := range []string{"v5e", "v6e"} {
-		f, err := lower.Suit(s, "auto", mustTarget(t, target))
+		f, err := route.Suit(s, "auto", mustTarget(t, target))
 		require.NoError(t, err)
 		r, err := (&Lab{}).interpret(t.Context(), workOn(t, s, f.Variant.String()))
 		require.NoError(t, err)

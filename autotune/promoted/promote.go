@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/autotune/objective"
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/measure"
 )
 
 // UseError says that a run, a candidate or the configuration is not for promoting from.
@@ -56,7 +56,7 @@ func Promote(dir, target string, best *journal.Candidate) (said string, err erro
 		return "", &UseError{fmt.Sprintf("the run makes errors small (%s), and auto is the cheapest of a class of accuracy: search with --objective cost@error=CLASS and promote from that", o)}
 	}
 	class := ClassOf(o, h.Precision)
-	route := lower.Route{Kernels: true}
+	route := route.Route{Kernels: true}
 	now, err := measure.Suit(s, class.Text(), route, t)
 	if err == nil {
 		now, err = Prefer(now, class.Text(), route, t)
@@ -81,7 +81,7 @@ func Promote(dir, target string, best *journal.Candidate) (said string, err erro
 }
 
 // compared gives what the run says of the form that auto stands for, and of the candidate, which must be better.
-func compared(state *journal.State, dir, target string, best *journal.Candidate, now *lower.Form) (was, is *journal.Cost, err error) {
+func compared(state *journal.State, dir, target string, best *journal.Candidate, now *route.Form) (was, is *journal.Cost, err error) {
 	h, fitted := state.Header, now.Variant.Fit(now.Spec).String()
 	if best.Fitted == fitted {
 		return nil, nil, fmt.Errorf("the best of run %s on %s is what auto stands for already: %s", dir, target, now.Variant.Short())

@@ -20,14 +20,14 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/autotune/objective"
 	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
-	"github.com/gdngen/gdngen/measure"
 )
 
 // DirEnv names the environment variable with the folder of the configuration. Off stands for none.
@@ -180,7 +180,7 @@ func Find(rows []Row, s gdn.Spec, target string, wish gdn.Accuracy) *Row {
 
 // Prefer gives the user's own champion in place of the form that the text of a variant stands for. It is the form itself but for auto, without
 // changes of axes, on a backend of kernels for a target: with changes, nobody has measured the champion.
-func Prefer(f *lower.Form, text string, r lower.Route, t *codegen.Target) (*lower.Form, error) {
+func Prefer(f *route.Form, text string, r route.Route, t *codegen.Target) (*route.Form, error) {
 	wish, auto := gdn.ParseAuto(text)
 	if !auto || strings.Contains(text, ",") || t == nil || !r.Kernels {
 		return f, nil

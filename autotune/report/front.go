@@ -6,9 +6,9 @@ import (
 	"slices"
 
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/results"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/exam/accuracy"
-	"github.com/gdngen/gdngen/results"
 )
 
 // offFront is how many times the best a candidate is too slow for the front.

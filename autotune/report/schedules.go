@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"html/template"
 
+	"github.com/gdngen/gdngen/autotune/explain"
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/codegen/lower"
-	"github.com/gdngen/gdngen/explain"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/measure"
 )
 
 // Schedules draws the champion of each target, and what it is a change of, by an instrument of which release names the compiler. A text
@@ -51,7 +51,7 @@ func Schedules(ctx context.Context, s *journal.State, x *measure.Instrument, rel
 
 // schedule draws the hottest loop of a variant's Mosaic kernel.
 func schedule(ctx context.Context, x *measure.Instrument, release string, s gdn.Spec, variant string, t *codegen.Target) ([]byte, error) {
-	route, err := lower.Lookup("mosaic")
+	route, err := route.Lookup("mosaic")
 	if err != nil {
 		return nil, err
 	}

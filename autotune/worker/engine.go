@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gdngen/gdngen/internal/remote"
 	"github.com/gdngen/gdngen/pjrt/child"
-	"github.com/gdngen/gdngen/remote"
 )
 
 // Engine is a way to start workers.

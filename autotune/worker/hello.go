@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/cpu"
 
 	"github.com/gdngen/gdngen/autotune/judge"
-	"github.com/gdngen/gdngen/remote"
+	"github.com/gdngen/gdngen/internal/remote"
 )
 
 // Hello says what a worker is. Workers of one run must be alike in all that its figures depend on.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/judge"
-	"github.com/gdngen/gdngen/remote"
+	"github.com/gdngen/gdngen/internal/remote"
 )
 
 // PoolOptions are those of a pool of workers. Zero durations stand for the defaults.

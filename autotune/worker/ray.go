@@ -7,7 +7,7 @@ import (
 	"os"
 	"os/exec"
 
-	"github.com/gdngen/gdngen/remote"
+	"github.com/gdngen/gdngen/internal/remote"
 )
 
 //go:embed rayslot.py

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/internal/terminal"
-	"github.com/gdngen/gdngen/measure"
 	"github.com/spf13/cobra"
 )
 

@@ -233,7 +233,7 @@ func documentsFolder(t *testing.T) string {
 		require.NoError(t, os.Symlink(from, filepath.Join(dir, name)))
 	}
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "docs"), 0o755)) // pictures are drawn into it
-	config, err := os.ReadFile("../../tune/testdata/qwen3-next-80b-a3b.json")
+	config, err := os.ReadFile("internal/tune/testdata/qwen3-next-80b-a3b.json")
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), config, 0o644))
 	for _, run := range []string{"naive", "first"} {

@@ -9,11 +9,11 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/contest"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/loop"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/machines"
 	"github.com/gdngen/gdngen/internal/interrupt"
-	"github.com/gdngen/gdngen/loop"
+	"github.com/gdngen/gdngen/internal/remote"
 	"github.com/gdngen/gdngen/pjrt/plugins"
-	"github.com/gdngen/gdngen/remote"
 	"github.com/spf13/cobra"
 )
 

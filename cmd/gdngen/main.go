@@ -17,7 +17,7 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/bench"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
-	"github.com/gdngen/gdngen/loop"
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/loop"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/device"
 )

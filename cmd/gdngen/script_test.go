@@ -25,12 +25,12 @@ import (
 	"github.com/gdngen/gdngen/autotune/bench"
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/promoted"
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/loop"
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir/array"
-	"github.com/gdngen/gdngen/loop"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/device"
@@ -53,13 +53,13 @@ func params(t *testing.T, dir, cache string) testscript.Params {
 	t.Helper()
 	fixtures, err := filepath.Abs("../../tests/fixtures")
 	require.NoError(t, err)
-	traces, err := filepath.Abs("../../trace/testdata")
+	traces, err := filepath.Abs("../../pjrt/trace/testdata")
 	require.NoError(t, err)
 	schedules, err := filepath.Abs("../../pjrt/llo/testdata")
 	require.NoError(t, err)
 	examples, err := filepath.Abs("../../examples")
 	require.NoError(t, err)
-	driver, err := filepath.Abs("../../gpu/testdata/driver.c") // a driver of a GPU that is not there
+	driver, err := filepath.Abs("../../pjrt/gpu/testdata/driver.c") // a driver of a GPU that is not there
 	require.NoError(t, err)
 	return testscript.Params{
 		Dir: dir,
@@ -174,7 +174,7 @@ func writeRun(check func(error), dir, spec, onTarget, ruler string, costs []stri
 		Lookahead: 1, Precision: "bf16x1", Plugins: map[string]string{"libtpu": "1.2.3"}, Gates: []string{"build", "verdict"}}))
 	for i, arg := range costs {
 		at := strings.LastIndex(arg, "=")
-		f, err := lower.Suit(s, arg[:at], target)
+		f, err := route.Suit(s, arg[:at], target)
 		check(err)
 		score, err := strconv.ParseInt(arg[at+1:], 10, 64)
 		check(err)

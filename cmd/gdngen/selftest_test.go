@@ -8,12 +8,12 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/gdngen/gdngen/autotune/selftest"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
-	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/pjrt/device/devicetest"
 	"github.com/gdngen/gdngen/pjrt/plugins"
-	"github.com/gdngen/gdngen/selftest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -61,7 +61,7 @@ func TestSelftestOnTPU(t *testing.T) {
 	require.NoError(t, err)
 	v, err := gdn.LookupVariant("merge-packed")
 	require.NoError(t, err)
-	a, err := lower.Program(s, v, "stablehlo", nil)
+	a, err := route.Program(s, v, "stablehlo", nil)
 	require.NoError(t, err)
 	file := filepath.Join(t.TempDir(), "program.mlir")
 	require.NoError(t, os.WriteFile(file, []byte(a.Text), 0o644))

@@ -10,7 +10,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/stablehlo"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/passes"
-	"github.com/gdngen/gdngen/target"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // Backend emits modules whose grids have been lowered to kernels.
@@ -203,7 +203,7 @@ func Pinned(kernel *ir.Instr, outside map[*ir.Value]bool) (ins, outs []int) {
 
 // Inside says whether all blocks of a kernel are known to lie inside their arrays, whatever its inputs are. Then the compiler need not check
 // each copy, which takes some twenty cycles: five of a hundred for a kernel with as many arrays as a backward one. Windows without a table
-// have been verified; a kernel that copies blocks itself leaves out those that do not exist (blockAt of lower/tpu), or has tables made for it.
+// have been verified; a kernel that copies blocks itself leaves out those that do not exist (blockAt of codegen/tpu), or has tables made for it.
 // A window by a table of the caller's, or as many steps as he says, may reach anywhere, unless the grid says that its tables were made for it.
 func Inside(g *ir.Grid) bool {
 	copies := slices.ContainsFunc(allWindows(g), func(w ir.Window) bool { return len(w.Block) == 0 })

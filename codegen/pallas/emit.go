@@ -15,9 +15,9 @@ import (
 	"github.com/gdngen/gdngen/codegen/pallas/pytext"
 	"github.com/gdngen/gdngen/codegen/pallas/share"
 	"github.com/gdngen/gdngen/codegen/pallas/strands"
+	"github.com/gdngen/gdngen/codegen/tpu"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/passes"
-	"github.com/gdngen/gdngen/lower/tpu"
 )
 
 // Backend writes modules whose grids have been tiled to kernels as Python.

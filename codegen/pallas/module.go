@@ -12,8 +12,8 @@ import (
 	"github.com/gdngen/gdngen/codegen/pallas/naming"
 	"github.com/gdngen/gdngen/codegen/pallas/plan"
 	"github.com/gdngen/gdngen/codegen/pallas/sizes"
+	"github.com/gdngen/gdngen/codegen/tpu"
 	"github.com/gdngen/gdngen/ir"
-	"github.com/gdngen/gdngen/lower/tpu"
 )
 
 // module is a Python module under construction.

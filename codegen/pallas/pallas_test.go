@@ -12,9 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/codegen/pallas"
 	"github.com/gdngen/gdngen/codegen/pallas/family"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
 )
@@ -30,7 +30,7 @@ func source(t *testing.T, specText, variant string) string {
 	t.Helper()
 	v, err := gdn.ParseVariant(variant)
 	require.NoError(t, err)
-	text, err := pallas.Source(spec(t, specText), v, lower.Modules, pallas.Provenance{Version: "v0", Libtpu: "libtpu 1", Costs: []pallas.Cost{{Target: "v6e", Cycles: 1000, Wall: 1200}}})
+	text, err := pallas.Source(spec(t, specText), v, route.Modules, pallas.Provenance{Version: "v0", Libtpu: "libtpu 1", Costs: []pallas.Cost{{Target: "v6e", Cycles: 1000, Wall: 1200}}})
 	require.NoError(t, err, "%s by %s", specText, variant)
 	return text
 }
@@ -59,7 +59,7 @@ func TestNamedVariants(t *testing.T) {
 				continue
 			}
 			if v.Fit(spec(t, s)).Mapping.Pack == gdn.PackStream {
-				_, err := pallas.Source(spec(t, s), v, lower.Modules, pallas.Provenance{Version: "v0"})
+				_, err := pallas.Source(spec(t, s), v, route.Modules, pallas.Provenance{Version: "v0"})
 				require.ErrorContains(t, err, "backend stablehlo")
 				continue
 			}
@@ -150,7 +150,7 @@ func TestPackage(t *testing.T) {
 			require.NoError(t, err)
 			parts[i].Costs = []pallas.Cost{{Target: "v6e", Cycles: 1000 * int64(p.Spec.Work())}}
 		}
-		files, err := pallas.Package("gdr", parts, lower.Modules, pallas.Provenance{Version: "v0", Revision: "0123abc"})
+		files, err := pallas.Package("gdr", parts, route.Modules, pallas.Provenance{Version: "v0", Revision: "0123abc"})
 		require.NoError(t, err)
 		for _, f := range files {
 			paths = append(paths, f.Path)
@@ -189,7 +189,7 @@ func TestPackageOfSeveralTargets(t *testing.T) {
 		}
 	}
 	slices.SortStableFunc(parts, func(a, b pallas.Part) int { return strings.Compare(b.Target, a.Target) }) // v6e first
-	files, err := pallas.Package("gdr", parts, lower.Modules, pallas.Provenance{Version: "v0"})
+	files, err := pallas.Package("gdr", parts, route.Modules, pallas.Provenance{Version: "v0"})
 	require.NoError(t, err)
 	texts := map[string]string{}
 	for _, f := range files {
@@ -259,7 +259,7 @@ func TestRefusals(t *testing.T) {
 	} {
 		v, err := gdn.ParseVariant("default")
 		require.NoError(t, err)
-		_, err = pallas.Source(spec(t, text), v, lower.Modules, pallas.Provenance{})
+		_, err = pallas.Source(spec(t, text), v, route.Modules, pallas.Provenance{})
 		require.ErrorContains(t, err, want, text)
 	}
 }

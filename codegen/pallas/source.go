@@ -16,10 +16,10 @@ import (
 	"github.com/gdngen/gdngen/codegen/pallas/orders"
 	"github.com/gdngen/gdngen/codegen/pallas/pytext"
 	"github.com/gdngen/gdngen/codegen/pallas/sizes"
+	"github.com/gdngen/gdngen/codegen/pass"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir"
-	"github.com/gdngen/gdngen/lower/pass"
 )
 
 //go:embed source.py.tmpl

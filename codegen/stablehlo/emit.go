@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/plain"
 	"github.com/gdngen/gdngen/ir"
-	"github.com/gdngen/gdngen/lower/plain"
 )
 
 // Backend emits whole programs for a CPU or GPU.

@@ -30,10 +30,10 @@ import (
 	"math/rand/v2"
 	"os"
 
-	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/ptx"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/truth"
-	"github.com/gdngen/gdngen/gpu/ptx"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/plugins"
@@ -80,7 +80,7 @@ func main() {
 
 // variant reads the text of a variant; auto is the best known for the spec on a CPU.
 func variant(s gdn.Spec, text string) (gdn.Variant, error) {
-	f, err := lower.Suit(s, text, nil)
+	f, err := route.Suit(s, text, nil)
 	if err != nil {
 		return gdn.Variant{}, err
 	}

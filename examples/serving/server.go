@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
@@ -300,7 +300,7 @@ func (s *server) text(spec gdn.Spec) (string, error) {
 	if spec.Seqs > 0 {
 		v = s.config.prefill
 	}
-	a, err := lower.Program(spec, v, "stablehlo", nil)
+	a, err := route.Program(spec, v, "stablehlo", nil)
 	if err != nil {
 		return "", err
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/gdngen/gdngen/gdn/build/internal/visits"
 	"github.com/gdngen/gdngen/gdn/schedule"
 	"github.com/gdngen/gdngen/ir"
-	"github.com/gdngen/gdngen/target"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // Packed sequences by aligned blocks. Blocks of tokens are taken as they lie, whatever sequences share them, so that nothing

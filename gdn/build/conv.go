@@ -4,7 +4,7 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build/internal/gate"
 	"github.com/gdngen/gdngen/ir"
-	"github.com/gdngen/gdngen/target"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // A layer takes q, k and v through a short causal convolution of each channel and SiLU before the rule (Spec.Conv). With W taps w[0] to w[W-1], the

@@ -29,7 +29,7 @@
 // e^(G_C - G) into V'. A rule without decay has D = 1 where i >= j, and an additive rule T = I and V' = V.
 //
 // Only the three products with S, and V' between them, wait for the chunk before. Chunks.Pairs and Operands of
-// internal/chunkwise make the rest; Through does what waits. That cut is what lower/tpu lays over one another (phases).
+// internal/chunkwise make the rest; Through does what waits. That cut is what codegen/tpu lays over one another (phases).
 //
 // internal/chunkwise has the derivation, shapes, and two tokens as an example; internal/gradient the way back.
 //

@@ -8,7 +8,7 @@ import (
 	"github.com/gdngen/gdngen/gdn/build/internal/packs"
 	"github.com/gdngen/gdngen/gdn/build/internal/pool"
 	"github.com/gdngen/gdngen/ir"
-	"github.com/gdngen/gdngen/target"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // glueIn brings the inputs into the order that the grids read.

@@ -3,7 +3,7 @@ package model
 import (
 	"fmt"
 
-	"github.com/gdngen/gdngen/target"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // attentionBlock is the block of queries and of keys, in tokens, and attentionDim the width of a head, that the facts of a target are for.

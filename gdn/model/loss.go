@@ -2,7 +2,7 @@ package model
 
 import (
 	"github.com/gdngen/gdngen/ir"
-	"github.com/gdngen/gdngen/target"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // loss is the mean over tokens of log sum exp(logits) - logits[label], and its gradient (softmax - one-hot) / tokens: nothing comes behind the loss, so

@@ -10,11 +10,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gdngen/gdngen/codegen/pass"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
-	"github.com/gdngen/gdngen/lower/pass"
 )
 
 var tiny = Config{Name: "tiny", Hidden: 6, Layers: 4, AttentionEvery: 4, MLP: 5, Vocab: 7, Batch: 2, Tokens: 5,

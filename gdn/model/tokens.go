@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/gdngen/gdngen/ir"
-	"github.com/gdngen/gdngen/target"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // tokenMap is work on the lanes of a head and of a few tokens around each: convolutions, norms, elementwise work. The lanes of a token are cut into

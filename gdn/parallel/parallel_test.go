@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/gdn/parallel"
@@ -26,7 +26,7 @@ func onCPU(t *testing.T) parallel.Run {
 	programs := map[*ir.Module]*pjrt.Program{}
 	return func(m *ir.Module, inputs parallel.Arrays) (parallel.Arrays, error) {
 		if programs[m] == nil {
-			a, err := lower.On(m, nil)
+			a, err := route.On(m, nil)
 			if err != nil {
 				return nil, err
 			}
@@ -72,7 +72,7 @@ func agree(t *testing.T, want, got parallel.Arrays, what string) {
 }
 
 func variant(t *testing.T, s gdn.Spec) gdn.Variant {
-	form, err := lower.Suit(s, gdn.Auto, nil)
+	form, err := route.Suit(s, gdn.Auto, nil)
 	require.NoError(t, err)
 	return form.Variant
 }

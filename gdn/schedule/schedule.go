@@ -2,7 +2,7 @@
 // built and tiled once can have one schedule after another.
 //
 // Chunks of a sequence must pass through the state one after the other, and that is a chain of three products whose latency nothing in the same
-// chunk can hide. What a chunk does without the state can be done for the next one meanwhile, in phases of which lower/tpu/internal/pipeline
+// chunk can hide. What a chunk does without the state can be done for the next one meanwhile, in phases of which codegen/tpu/internal/pipeline
 // draws an example. Here is what the axes say of them: phases_before=1 parts what needs no state from the state's chain, 2 gives the inverse a
 // phase between the two; bwd.phases_after=1 is what reads the gradient of the state and hands nothing on.
 package schedule

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/plugins"
-	"github.com/gdngen/gdngen/target"
 )
 
 // cudaCompiler returns a compiler for GPUs, closed with the test. Without the plugin the test is skipped, but fails where CI is set.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/llo"
-	"github.com/gdngen/gdngen/target"
 )
 
 // bitcastModule is a kernel that rounds 64 x 128 f32 to bf16 and stores the rows in pairs, as 32 x 128 words.

@@ -4,7 +4,7 @@ import (
 	"maps"
 	"path/filepath"
 
-	"github.com/gdngen/gdngen/target"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // platform is what one kind of devices asks of the worker and of its orders.

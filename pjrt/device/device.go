@@ -20,10 +20,10 @@ import (
 	"time"
 
 	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/child"
-	"github.com/gdngen/gdngen/target"
 )
 
 // Options say which device, and how long it may take. Only Plugin is required.

@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/ir"
-	"github.com/gdngen/gdngen/target"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // KindError says that a device is not of a generation that is wanted.
@@ -99,7 +99,7 @@ func Open(ctx context.Context, o Options) (*Device, error) {
 // Load emits a module for the device and compiles it there: kernels for a TPU, a program of plain ops for others. A refusal by the backend
 // is a *codegen.Error, by the device's compiler a *pjrt.CompileError.
 func (d *Device) Load(ctx context.Context, m *ir.Module) (*Program, error) {
-	a, err := lower.On(m, d.target)
+	a, err := route.On(m, d.target)
 	if err != nil {
 		return nil, err
 	}

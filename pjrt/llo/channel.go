@@ -3,7 +3,7 @@ package llo
 import (
 	"math"
 
-	"github.com/gdngen/gdngen/target"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // A channel is main memory as one clock sees it: reads and writes share its bandwidth in the order in which they start.

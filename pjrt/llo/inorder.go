@@ -3,7 +3,7 @@ package llo
 import (
 	"fmt"
 
-	"github.com/gdngen/gdngen/target"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // A waitKind is what an interlock waits for.

@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/llo/hlo"
-	"github.com/gdngen/gdngen/target"
 )
 
 // Flags are what LIBTPU_INIT_ARGS must hold, beside --xla_jf_dump_to=<folder>, for the dumps that [Analyze] reads. They change no schedule.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/gdngen/gdngen/target"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 //go:embed *.go hlo/*.go

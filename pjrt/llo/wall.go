@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/gdngen/gdngen/target"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // A Wall is how long a module or an op takes in order: issue, interlocks, and transfers of main memory. Its numbers are models, no

@@ -10,7 +10,7 @@ import (
 
 	tokens "github.com/gdngen/gdngen/autotune/bench"
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/codegen/stablehlo"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/truth"
@@ -29,7 +29,7 @@ func BenchmarkCPUDecode(b *testing.B) {
 	require.NoError(b, err)
 	v, err := gdn.LookupVariant("cpu-decode")
 	require.NoError(b, err)
-	a, err := lower.Program(s, v, "stablehlo", nil)
+	a, err := route.Program(s, v, "stablehlo", nil)
 	require.NoError(b, err)
 	p, args := program(b, e, s, a, nil)
 	warm(b, p, args)
@@ -82,7 +82,7 @@ func BenchmarkCPUPacked(b *testing.B) {
 	}
 	v, err := gdn.LookupVariant("cpu-packed")
 	require.NoError(b, err)
-	a, err := lower.Program(s, v, "stablehlo", nil)
+	a, err := route.Program(s, v, "stablehlo", nil)
 	require.NoError(b, err)
 	m, err := tokens.TokenLoop(s)
 	require.NoError(b, err)

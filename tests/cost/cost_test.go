@@ -10,11 +10,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/internal/rotate"
-	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/llo"
 	"github.com/gdngen/gdngen/pjrt/pjrttest"
@@ -52,7 +52,7 @@ func program(t *testing.T, s gdn.Spec, variant, target string) *measure.Program 
 	t.Helper()
 	tg, err := codegen.LookupTarget(target)
 	require.NoError(t, err)
-	route, err := lower.Lookup("mosaic")
+	route, err := route.Lookup("mosaic")
 	require.NoError(t, err)
 	p, err := measure.Make(s, variant, route, tg)
 	require.NoError(t, err)

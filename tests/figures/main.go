@@ -32,7 +32,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gdngen/gdngen/measure"
+	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )

@@ -7,13 +7,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gdngen/gdngen/check"
+	"github.com/gdngen/gdngen/autotune/check"
+	"github.com/gdngen/gdngen/autotune/measure"
+	"github.com/gdngen/gdngen/autotune/results"
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/exam"
-	"github.com/gdngen/gdngen/measure"
-	"github.com/gdngen/gdngen/results"
 )
 
 // off is an error that gdngen check finds of the kernels for a target: on a class of inputs, or on all, of some kind the largest over the
@@ -67,7 +67,7 @@ func (x *off) value(ctx context.Context, m *meter) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	route, err := lower.Lookup("mosaic")
+	route, err := route.Lookup("mosaic")
 	if err != nil {
 		return 0, err
 	}

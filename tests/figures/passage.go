@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gdngen/gdngen/measure"
+	"github.com/gdngen/gdngen/autotune/measure"
 )
 
 // passage is a text of a document with sources in place of its figures.

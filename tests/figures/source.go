@@ -7,14 +7,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gdngen/gdngen/autotune/measure"
+	"github.com/gdngen/gdngen/autotune/mfu"
+	"github.com/gdngen/gdngen/autotune/results"
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/gdn/model"
-	"github.com/gdngen/gdngen/measure"
-	"github.com/gdngen/gdngen/mfu"
-	"github.com/gdngen/gdngen/results"
 )
 
 // source says where a figure comes from: a term or a sum of some, or one such over another.
@@ -203,7 +203,7 @@ func (t *term) value(ctx context.Context, m *meter) (float64, error) {
 	case t.off != nil:
 		return t.off.value(ctx, m)
 	}
-	route, err := lower.Lookup("mosaic")
+	route, err := route.Lookup("mosaic")
 	if err != nil {
 		return 0, err
 	}

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/internal/rotate"
@@ -54,7 +54,7 @@ func TestAutoAgainstOracle(t *testing.T) {
 			require.NoError(t, err)
 			on, err := codegen.LookupTarget(r.target)
 			require.NoError(t, err)
-			form, err := lower.Suit(work, r.accuracy.Text(), on)
+			form, err := route.Suit(work, r.accuracy.Text(), on)
 			require.NoError(t, err)
 			v, limit := form.Variant, bf16Apart
 			s, err := gdn.Parse(c.small)

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/codegen/mosaic/eval"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir/array"
@@ -46,7 +46,7 @@ func TestEvaluatorAgainstOracle(t *testing.T) {
 				require.NoError(t, err)
 				on, err := codegen.LookupTarget(target)
 				require.NoError(t, err)
-				form, err := lower.Suit(s, c.variant, on)
+				form, err := route.Suit(s, c.variant, on)
 				require.NoError(t, err)
 				class, err := truth.LookupClass(c.class)
 				require.NoError(t, err)
@@ -59,7 +59,7 @@ func TestEvaluatorAgainstOracle(t *testing.T) {
 // agree requires that our evaluator and the oracle compute the same from the text of a variant, but for sums in another order.
 func agree(t *testing.T, py string, s gdn.Spec, v gdn.Variant, on *codegen.Target, class truth.Class, limit float64) {
 	t.Helper()
-	a, err := lower.Program(s, v, "mosaic", on)
+	a, err := route.Program(s, v, "mosaic", on)
 	require.NoError(t, err)
 	inputs, err := class.Generate(s, 1)
 	require.NoError(t, err)
@@ -104,7 +104,7 @@ func TestGlueAgainstOracle(t *testing.T) {
 				require.NoError(t, err)
 				on, err := codegen.LookupTarget(target)
 				require.NoError(t, err)
-				a, err := lower.Program(s, v, "mosaic", on)
+				a, err := route.Program(s, v, "mosaic", on)
 				require.NoError(t, err)
 				text, n := untilKernel(t, a.Text)
 				class, err := truth.LookupClass("random")

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir/array"
@@ -82,7 +82,7 @@ func TestSolvesOnFixture(t *testing.T) {
 			require.Equal(t, "bf16x1", v.Precision().String())
 			target, err := codegen.LookupTarget(row.target)
 			require.NoError(t, err)
-			a, err := lower.Program(c.Spec, v, "mosaic", target)
+			a, err := route.Program(c.Spec, v, "mosaic", target)
 			require.NoError(t, err)
 			got := evaluate(t, py, c.Spec, a.Text, inputs)
 			passes(t, c, got, expected, "bf16x1")
@@ -137,7 +137,7 @@ func TestSpecsAgainstReference(t *testing.T) {
 func evaluated(t *testing.T, py string, s gdn.Spec, v gdn.Variant, target string, class truth.Class) (got, want map[string]*array.Array) {
 	on, err := codegen.LookupTarget(target)
 	require.NoError(t, err)
-	a, err := lower.Program(s, v, "mosaic", on)
+	a, err := route.Program(s, v, "mosaic", on)
 	require.NoError(t, err)
 	inputs, err := class.Generate(s, 1)
 	require.NoError(t, err)

@@ -7,12 +7,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/codegen/pallas"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/internal/rotate"
-	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/pjrttest"
 )
@@ -48,10 +48,10 @@ func TestPallasCost(t *testing.T) {
 		s = pallas.Spec(s)
 		v, err := gdn.ParseVariant(row.variant)
 		require.NoError(t, err)
-		f := lower.NewForm(s, v)
+		f := route.NewForm(s, v)
 		jax, err := measure.ByJAX(t.Context(), py, f)
 		require.NoError(t, err)
-		route, err := lower.Lookup("mosaic")
+		route, err := route.Lookup("mosaic")
 		require.NoError(t, err)
 		kernels, err := measure.Of(f, route)
 		require.NoError(t, err)
@@ -76,12 +76,12 @@ func TestGradientByJAX(t *testing.T) {
 		s, err := gdn.LookupPreset("tiny")
 		require.NoError(t, err)
 		s.Direction = d
-		p, err := measure.ByJAX(t.Context(), py, lower.NewForm(pallas.Spec(s), v))
+		p, err := measure.ByJAX(t.Context(), py, route.NewForm(pallas.Spec(s), v))
 		require.NoError(t, err)
 		made, err := x.Static(t.Context(), p, target, measure.Options{})
 		require.NoError(t, err)
 		cycles[d] = made.Report.Cycles
-		_, err = measure.ByJAX(t.Context(), "/does/not/exist", lower.NewForm(pallas.Spec(s), v))
+		_, err = measure.ByJAX(t.Context(), "/does/not/exist", route.NewForm(pallas.Spec(s), v))
 		require.ErrorContains(t, err, "/does/not/exist")
 	}
 	require.Greater(t, cycles[gdn.Train], cycles[gdn.Forward])

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/codegen/pallas"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/gdn/truth"
@@ -211,7 +211,7 @@ func TestDecodeLowers(t *testing.T) {
 			require.NoError(t, err)
 			v, err := gdn.ParseVariant(map[bool]string{true: "decode-f32", false: "decode"}[s.DType == ir.F32])
 			require.NoError(t, err)
-			text, err := pallas.Source(s, v, lower.Modules, pallas.Provenance{Version: "test"})
+			text, err := pallas.Source(s, v, route.Modules, pallas.Provenance{Version: "test"})
 			require.NoError(t, err)
 			dir := t.TempDir()
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "kernels.py"), []byte(text), 0o644))
@@ -275,7 +275,7 @@ func TestPallasPackageOfBench(t *testing.T) {
 			var parts []pallas.Part
 			for _, target := range targets {
 				for _, p := range pallas.Parts(s) {
-					form, err := lower.Suit(p.Spec, gdn.Auto, target)
+					form, err := route.Suit(p.Spec, gdn.Auto, target)
 					require.NoError(t, err)
 					p.Target, p.Variant = target.Name, pallas.Fit(p.Spec, form.Variant)
 					parts = append(parts, p)
@@ -291,7 +291,7 @@ func TestPallasPackageOfBench(t *testing.T) {
 // writePackage writes a package and gives its files and folder.
 func writePackage(t *testing.T, parts []pallas.Part) ([]pallas.File, string) {
 	t.Helper()
-	files, err := pallas.Package("gdr", parts, lower.Modules, pallas.Provenance{Version: "test"})
+	files, err := pallas.Package("gdr", parts, route.Modules, pallas.Provenance{Version: "test"})
 	require.NoError(t, err)
 	dir := filepath.Join(t.TempDir(), "gdr")
 	for _, f := range files {
@@ -358,7 +358,7 @@ func absolute(t *testing.T, path string) string {
 // writePallas writes the file of a spec into a folder of its own.
 func writePallas(t *testing.T, s gdn.Spec, v gdn.Variant) string {
 	t.Helper()
-	text, err := pallas.Source(s, v, lower.Modules, pallas.Provenance{Version: "test"})
+	text, err := pallas.Source(s, v, route.Modules, pallas.Provenance{Version: "test"})
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "gated_delta_rule.py")
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o644))

@@ -2,7 +2,7 @@
 
     python3 tests/peers/published.py
 
-published.tsv has the times, results/peers.json the walls of those peers that can be lowered. A factor is the geometric mean of published
+published.tsv has the times, autotune/results/peers.json the walls of those peers that can be lowered. A factor is the geometric mean of published
 over static cycles; the spread is the largest deviation from it.
 """
 

@@ -1,6 +1,6 @@
 """Costs public kernels of the gated delta rule by the libtpu that costs ours, and writes the table that `gdngen results` shows.
 
-    python3 tests/peers/run.py [--target v5e,v6e,tpu7x] [--out results/peers.json]
+    python3 tests/peers/run.py [--target v5e,v6e,tpu7x] [--out autotune/results/peers.json]
 
 Needs Go, a network to fetch the wheels that requirements.txt pins, and Python 3.12 or later for the JAX they want. A compile takes
 10 to 300 seconds of a core; gdngen keeps each in its cache, so that a run that was stopped goes on where it was.

@@ -16,11 +16,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/llo"
 	"github.com/gdngen/gdngen/pjrt/machine"
@@ -310,7 +310,7 @@ func (c *cost) program() (*measure.Program, *codegen.Target, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	route, err := lower.Lookup("mosaic")
+	route, err := route.Lookup("mosaic")
 	if err != nil {
 		return nil, nil, err
 	}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/internal/rotate"
-	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/pjrttest"
 	"github.com/gdngen/gdngen/pjrt/plugins"
@@ -67,7 +67,7 @@ func sampleCosts(t *testing.T, list []*cost) []*cost {
 	for _, c := range added {
 		recorded[c.key()] = true
 	}
-	code, err := change.Code("github.com/gdngen/gdngen/measure")
+	code, err := change.Code("github.com/gdngen/gdngen/autotune/measure")
 	require.NoError(t, err)
 	n := sampledCosts
 	if len(code) > 0 {

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/tools/txtar"
 
-	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/codegen/pallas"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 )
 
@@ -60,7 +60,7 @@ func golden(t *testing.T, spec, variant string) *txtar.Archive {
 	require.NoError(t, err)
 	v, err := gdn.ParseVariant(variant)
 	require.NoError(t, err)
-	f := lower.NewForm(s, v)
+	f := route.NewForm(s, v)
 	m, err := f.Build()
 	require.NoError(t, err)
 	k, err := f.Kernels()
@@ -69,7 +69,7 @@ func golden(t *testing.T, spec, variant string) *txtar.Archive {
 	require.NoError(t, err)
 	mosaic, err := kernels(k, "v6e")
 	require.NoError(t, err)
-	python, err := pallas.Source(s, v, lower.Modules, pallas.Provenance{})
+	python, err := pallas.Source(s, v, route.Modules, pallas.Provenance{})
 	require.NoError(t, err)
 	a := &txtar.Archive{Comment: []byte(fmt.Sprintf("gdngen gen --spec %s --variant %s, values named after their ops, types of operands left out\n", spec, variant))}
 	for _, file := range []struct{ name, text string }{

@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/codegen/mosaic"
 	"github.com/gdngen/gdngen/codegen/pallas"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/ir"
@@ -36,10 +36,10 @@ func program(preset, variant string) (texts [5]string, errs [5]error) {
 		return all(err)
 	}
 	texts[0], errs[0] = emitted(m, "stablehlo")
-	if texts[1], errs[1] = pallas.Source(s, v, lower.Modules, pallas.Provenance{}); errs[1] == nil {
+	if texts[1], errs[1] = pallas.Source(s, v, route.Modules, pallas.Provenance{}); errs[1] == nil {
 		texts[1] = kernelsOf(texts[1])
 	}
-	k, err := lower.Kernels(m)
+	k, err := route.Kernels(m)
 	for i, name := range columns[2:] {
 		if err != nil {
 			errs[2+i] = err
@@ -51,7 +51,7 @@ func program(preset, variant string) (texts [5]string, errs [5]error) {
 }
 
 func emitted(m *ir.Module, backend string) (string, error) {
-	r, err := lower.Lookup(backend)
+	r, err := route.Lookup(backend)
 	if err != nil {
 		return "", err
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/internal/rotate"
 )
@@ -147,12 +147,12 @@ func TestAutoFits(t *testing.T) {
 	for target, want := range map[string]string{"v5e": "tpu-128,fetch=copies,tail_decay=v,state_delay=6", "tpu7x": "tpu-long,fetch=copies,main=yes,tail_decay=v"} {
 		tg, err := codegen.LookupTarget(target)
 		require.NoError(t, err)
-		f, err := lower.Suit(s, gdn.Auto, tg)
+		f, err := route.Suit(s, gdn.Auto, tg)
 		require.NoError(t, err)
 		require.Equal(t, want, f.Variant.Short())
 		require.NotEmpty(t, f.From.Why)
 	}
-	f, err := lower.Suit(s, gdn.Auto, nil)
+	f, err := route.Suit(s, gdn.Auto, nil)
 	require.NoError(t, err)
 	require.Equal(t, "cpu", f.Variant.Short())
 }
@@ -184,7 +184,7 @@ const (
 
 // makers are the packages that make programs, with what they import.
 var makers = []string{
-	"github.com/gdngen/gdngen/codegen/lower", "github.com/gdngen/gdngen/codegen/mosaic", "github.com/gdngen/gdngen/codegen/pallas",
+	"github.com/gdngen/gdngen/codegen/route", "github.com/gdngen/gdngen/codegen/mosaic", "github.com/gdngen/gdngen/codegen/pallas",
 }
 
 // sample takes the rows that the change records, at most some, then the champions, then some drawn by the commit, more where the code

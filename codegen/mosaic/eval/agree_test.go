@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/codegen/mosaic"
 	"github.com/gdngen/gdngen/codegen/mosaic/eval"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/gdn/truth"
@@ -60,7 +60,7 @@ func emitted(t testing.TB, target, spec, variant string) (gdn.Spec, string, *ir.
 	require.NoError(t, err)
 	m, err := build.Module(s, v)
 	require.NoError(t, err)
-	m, err = lower.Kernels(m)
+	m, err = route.Kernels(m)
 	require.NoError(t, err)
 	a, err := mosaic.Backend{}.Emit(m, on)
 	require.NoError(t, err)

@@ -4,8 +4,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/gdngen/gdngen/codegen/tpu"
 	"github.com/gdngen/gdngen/ir"
-	"github.com/gdngen/gdngen/lower/tpu"
 )
 
 // ToNodes turns instructions into nodes, whose items it adds to of; tasks say when they are due. Constants are left out: they stand where they are used. So does another view of a

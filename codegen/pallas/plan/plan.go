@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
+	"github.com/gdngen/gdngen/codegen/tpu"
 	"github.com/gdngen/gdngen/ir"
-	"github.com/gdngen/gdngen/lower/tpu"
 )
 
 // Plan is one kernel, its work parted by steps and phases.

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/internal/rotate"
 	"github.com/gdngen/gdngen/ir/array"
@@ -35,7 +35,7 @@ func chosen(t *testing.T, class string) string {
 	require.NoError(t, err)
 	target, err := codegen.LookupTarget("v6e")
 	require.NoError(t, err)
-	f, err := lower.Suit(s, gdn.Auto+"-"+class, target)
+	f, err := route.Suit(s, gdn.Auto+"-"+class, target)
 	require.NoError(t, err)
 	return f.Variant.Short()
 }
@@ -51,7 +51,7 @@ func measured(t *testing.T, kernel string, c Column) Row {
 	v, err := gdn.ParseVariant(chosen(t, class))
 	require.NoError(t, err)
 	e, err := c.Measure(func(s gdn.Spec, in map[string]*array.Array) (map[string]*array.Array, error) {
-		m, err := lower.NewForm(s, v).Kernels()
+		m, err := route.NewForm(s, v).Kernels()
 		if err != nil {
 			return nil, err
 		}

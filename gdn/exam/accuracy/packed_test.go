@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/exam/internal/arith"
 	"github.com/gdngen/gdngen/internal/rotate"
@@ -66,7 +66,7 @@ func TestPackedSequences(t *testing.T) {
 		require.NoError(t, err)
 		for _, c := range rotate.Sample(29, Short(), 1) {
 			ours := packedErrors(t, c, func(s gdn.Spec, in map[string]*array.Array) map[string]*array.Array {
-				m, err := lower.NewForm(s, v).Kernels()
+				m, err := route.NewForm(s, v).Kernels()
 				require.NoError(t, err)
 				got, err := interp.Run(m, in, interp.Options{})
 				require.NoError(t, err)

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/internal/rotate"
 	"github.com/gdngen/gdngen/ir/array"
@@ -40,14 +40,14 @@ func chosen(t *testing.T, class string) gdn.Variant {
 	require.NoError(t, err)
 	target, err := codegen.LookupTarget("v6e")
 	require.NoError(t, err)
-	f, err := lower.Suit(s, gdn.Auto+"-"+class, target)
+	f, err := route.Suit(s, gdn.Auto+"-"+class, target)
 	require.NoError(t, err)
 	return f.Variant
 }
 
 func measured(t *testing.T, class string, v gdn.Variant, c Case) Row {
 	off, err := c.Measure(func(s gdn.Spec, in map[string]*array.Array) (map[string]*array.Array, error) {
-		m, err := lower.NewForm(s, v).Kernels()
+		m, err := route.NewForm(s, v).Kernels()
 		if err != nil {
 			return nil, err
 		}

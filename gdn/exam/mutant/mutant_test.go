@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/gdn/exam/mutant"
@@ -76,7 +76,7 @@ func TestLowered(t *testing.T) {
 		if x.Applies(s) {
 			wrong, _, err := x.Apply(right, s, rand.New(rand.NewPCG(3, 4)))
 			require.NoError(t, err, x.Name)
-			_, err = lower.Kernels(wrong)
+			_, err = route.Kernels(wrong)
 			require.NoError(t, err, x.Name)
 		}
 	}

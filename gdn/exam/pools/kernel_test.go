@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir/array"
@@ -18,9 +18,9 @@ func TestKernelRoundsAsMeasured(t *testing.T) {
 	const steps = 400
 	one, err := gdn.Parse("b=1,t=1,hk=1,k=128,init,statedtype=bf16,state=vk")
 	require.NoError(t, err)
-	form, err := lower.Suit(one, "cpu-decode", nil)
+	form, err := route.Suit(one, "cpu-decode", nil)
 	require.NoError(t, err)
-	a, err := lower.Program(one, form.Variant, "stablehlo", nil)
+	a, err := route.Program(one, form.Variant, "stablehlo", nil)
 	require.NoError(t, err)
 	p, err := pjrttest.CPU(t).Compile(a.Text)
 	require.NoError(t, err)

@@ -10,8 +10,8 @@ import (
 	"github.com/gomlx/gomlx/pkg/core/graph"
 	"github.com/gomlx/gomlx/pkg/core/shapes"
 
+	"github.com/gdngen/gdngen/codegen/pass"
 	"github.com/gdngen/gdngen/ir"
-	"github.com/gdngen/gdngen/lower/pass"
 )
 
 // Types are the element types of ir as GoMLX names them. There is none for semaphores.

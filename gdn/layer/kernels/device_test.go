@@ -7,9 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gdngen/gdngen/codegen/ptx"
 	"github.com/gdngen/gdngen/gdn/layer/device"
 	"github.com/gdngen/gdngen/gdn/layer/internal/layertest"
-	"github.com/gdngen/gdngen/gpu/ptx"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 

@@ -22,10 +22,10 @@ import (
 	"github.com/gomlx/gomlx/pkg/core/shapes"
 
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/ptx"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/layer/irgraph"
-	"github.com/gdngen/gdngen/gpu/ptx"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -40,7 +40,7 @@ type Options struct {
 type Backend struct {
 	*xla.Backend
 	opts     Options
-	route    lower.Route
+	route    route.Route
 	client   *pjrt.Client
 	mu       sync.Mutex
 	programs map[string]string // name of a function -> its text
@@ -62,7 +62,7 @@ func Wrap(b backends.Backend, opts Options) (*Backend, error) {
 	if opts.Target != nil {
 		name = "mosaic"
 	}
-	route, err := lower.Lookup(name)
+	route, err := route.Lookup(name)
 	if err != nil {
 		return nil, err
 	}
@@ -96,11 +96,11 @@ func (k *Backend) try() error {
 	if err := b.Finish(m, []string{"y"}, []*ir.Value{b.Add(x, x)}); err != nil {
 		return err
 	}
-	saved, route := k.opts.Dump, k.route
+	saved, chosen := k.opts.Dump, k.route
 	k.opts.Dump = nil
-	defer func() { k.opts.Dump, k.route, k.inserted = saved, route, nil }()
+	defer func() { k.opts.Dump, k.route, k.inserted = saved, chosen, nil }()
 	var err error
-	if k.route, err = lower.Lookup("stablehlo"); err != nil {
+	if k.route, err = route.Lookup("stablehlo"); err != nil {
 		return err
 	}
 	exec, err := graph.NewExec(k, func(x *graph.Node) *graph.Node {
@@ -122,7 +122,7 @@ func (k *Backend) try() error {
 
 // Variant is the best known for a spec, of text of gdn.Auto: on a CPU, or on the target.
 func (k *Backend) Variant(s gdn.Spec, auto string) (gdn.Variant, error) {
-	f, err := lower.Suit(s, auto, k.opts.Target)
+	f, err := route.Suit(s, auto, k.opts.Target)
 	if err != nil {
 		return gdn.Variant{}, err
 	}

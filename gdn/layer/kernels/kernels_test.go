@@ -11,18 +11,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/ptx"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/layer"
 	"github.com/gdngen/gdngen/gdn/layer/device"
 	"github.com/gdngen/gdngen/gdn/layer/internal/layertest"
 	"github.com/gdngen/gdngen/gdn/layer/kernels"
 	"github.com/gdngen/gdngen/gdn/truth"
-	"github.com/gdngen/gdngen/gpu/ptx"
 	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/pjrttest"
 	"github.com/gdngen/gdngen/pjrt/plugins"
-	"github.com/gdngen/gdngen/target"
 )
 
 // Tests that compile for TPUs run this binary again as a worker.

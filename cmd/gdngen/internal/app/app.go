@@ -14,8 +14,8 @@ import (
 	"github.com/gomlx/gomlx/backends"
 	"github.com/spf13/cobra"
 
+	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/device"

@@ -14,11 +14,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gdngen/gdngen/autotune/calibrate"
 	"github.com/gdngen/gdngen/autotune/promoted"
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/gpu/front"
+	"github.com/gdngen/gdngen/internal/remote"
 	"github.com/gdngen/gdngen/pjrt/plugins"
-	"github.com/gdngen/gdngen/remote"
 )
 
 // setting is an entry of the configuration file: what stands where neither a flag nor the environment says otherwise.
@@ -138,7 +138,7 @@ func (a *App) Configure(cmd *cobra.Command) error {
 		DefaultTarget = t
 	}
 	a.config = c
-	if fault := front.Apply(); fault != nil && cmd.Name() != "calibrate" && !slices.Contains(withoutConfig, cmd.Name()) {
+	if fault := calibrate.Apply(); fault != nil && cmd.Name() != "calibrate" && !slices.Contains(withoutConfig, cmd.Name()) {
 		return Usage(fault)
 	}
 	return err

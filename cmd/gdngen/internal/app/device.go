@@ -6,15 +6,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gdngen/gdngen/autotune/check/engine"
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/engine"
-	"github.com/gdngen/gdngen/gpu"
-	"github.com/gdngen/gdngen/gpu/ptx"
+	"github.com/gdngen/gdngen/codegen/ptx"
 	"github.com/gdngen/gdngen/ir/array"
+	gpus "github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/device"
+	"github.com/gdngen/gdngen/pjrt/gpu"
 	"github.com/gdngen/gdngen/pjrt/plugins"
-	gpus "github.com/gdngen/gdngen/target"
 )
 
 // DeviceFlags say which device a command runs on.

@@ -9,25 +9,25 @@ import (
 
 	"github.com/gdngen/gdngen/autotune"
 	"github.com/gdngen/gdngen/autotune/bench"
+	"github.com/gdngen/gdngen/autotune/calibrate"
 	"github.com/gdngen/gdngen/autotune/contest"
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/judge"
+	"github.com/gdngen/gdngen/autotune/ladder"
+	"github.com/gdngen/gdngen/autotune/measure"
+	"github.com/gdngen/gdngen/autotune/selftest"
 	"github.com/gdngen/gdngen/autotune/worker"
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/loop"
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/gpu"
-	"github.com/gdngen/gdngen/gpu/front"
-	"github.com/gdngen/gdngen/gpu/ptx"
+	"github.com/gdngen/gdngen/codegen/ptx"
+	"github.com/gdngen/gdngen/internal/remote"
 	"github.com/gdngen/gdngen/internal/terminal"
-	"github.com/gdngen/gdngen/ladder"
-	"github.com/gdngen/gdngen/loop"
-	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/device"
+	"github.com/gdngen/gdngen/pjrt/gpu"
 	"github.com/gdngen/gdngen/pjrt/machine"
 	"github.com/gdngen/gdngen/pjrt/plugins"
-	"github.com/gdngen/gdngen/remote"
-	"github.com/gdngen/gdngen/selftest"
 )
 
 // The exit statuses.
@@ -111,7 +111,7 @@ var exits = []struct {
 	{ExitInfra, IsA[*bench.LockedError]},
 	{ExitInfra, IsA[*machine.BusyError]},
 	{ExitNoEngine, IsA[*gpu.NoDevice]},
-	{ExitNumerics, IsA[*front.MissError]},
+	{ExitNumerics, IsA[*calibrate.MissError]},
 	{ExitNoEngine, IsA[*device.OpenError]},
 	{ExitNoEngine, IsA[*device.KindError]},
 	{ExitTimeout, IsA[*device.TimeoutError]},

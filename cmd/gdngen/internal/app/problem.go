@@ -9,12 +9,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gdngen/gdngen/autotune"
+	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/autotune/promoted"
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
-	"github.com/gdngen/gdngen/measure"
 )
 
 // ParseSpec reads a spec from the command line.
@@ -48,8 +48,8 @@ func NearTarget(err error) error {
 }
 
 // ParseBackend finds the route of a backend.
-func ParseBackend(name string) (lower.Route, error) {
-	r, err := lower.Lookup(name)
+func ParseBackend(name string) (route.Route, error) {
+	r, err := route.Lookup(name)
 	if err != nil {
 		return r, Usage(fmt.Errorf("%w%s", err, Near(name, BackendNames(), "")))
 	}
@@ -58,7 +58,7 @@ func ParseBackend(name string) (lower.Route, error) {
 
 func BackendNames() []string {
 	var names []string
-	for _, r := range lower.Routes {
+	for _, r := range route.Routes {
 		names = append(names, r.Name())
 	}
 	return names
@@ -150,7 +150,7 @@ const PythonEnv = "GDNGEN_PYTHON"
 
 // Suit reads a variant and checks it against the spec; auto is the best known for the target, or for a CPU, and the user's own
 // champions come before those of the table.
-func Suit(s gdn.Spec, text string, r lower.Route, t *codegen.Target) (*lower.Form, error) {
+func Suit(s gdn.Spec, text string, r route.Route, t *codegen.Target) (*route.Form, error) {
 	f, err := measure.Suit(s, text, r, t)
 	if err != nil {
 		return nil, Usage(err)
@@ -159,7 +159,7 @@ func Suit(s gdn.Spec, text string, r lower.Route, t *codegen.Target) (*lower.For
 }
 
 // TellPromoted says, once, that auto is a variant of the user's configuration, since another user gets other figures.
-func (a *App) TellPromoted(f *lower.Form) {
+func (a *App) TellPromoted(f *route.Form) {
 	if line := f.Why(); f.Promoted != "" && !slices.Contains(a.told, line) {
 		a.told = append(a.told, line)
 		a.Note("auto is %s", line)
@@ -167,7 +167,7 @@ func (a *App) TellPromoted(f *lower.Form) {
 }
 
 // Say tells what auto stands for, and why a variant is unsafe.
-func (a *App) Say(f *lower.Form) {
+func (a *App) Say(f *route.Form) {
 	if auto := f.Why(); auto != "" {
 		a.Note("auto is %s", auto)
 	}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn/model"
-	"github.com/gdngen/gdngen/remote"
-	"github.com/gdngen/gdngen/target"
+	"github.com/gdngen/gdngen/internal/remote"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/spf13/cobra"
 )
 

@@ -5,7 +5,7 @@ import (
 	"io"
 
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
-	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/spf13/cobra"
 )
 
@@ -19,15 +19,15 @@ func (a CLI) BackendsCmd() *cobra.Command {
 		Args:              app.Args(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: cobra.FixedCompletions(app.BackendNames(), cobra.ShellCompDirectiveNoFileComp),
 		RunE: func(_ *cobra.Command, args []string) error {
-			routes := lower.Routes
+			routes := route.Routes
 			if len(args) == 1 {
 				r, err := app.ParseBackend(args[0])
 				if err != nil {
 					return err
 				}
-				routes = []lower.Route{r}
+				routes = []route.Route{r}
 			}
-			var rows []lower.Description
+			var rows []route.Description
 			for _, r := range routes {
 				rows = append(rows, r.Describe())
 			}

@@ -6,13 +6,13 @@ import (
 	"io"
 	"time"
 
+	"github.com/gdngen/gdngen/autotune/calibrate"
 	"github.com/gdngen/gdngen/autotune/promoted"
+	"github.com/gdngen/gdngen/autotune/selftest"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
-	"github.com/gdngen/gdngen/gpu"
-	"github.com/gdngen/gdngen/gpu/front"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/device"
-	"github.com/gdngen/gdngen/selftest"
-	"github.com/gdngen/gdngen/target"
+	"github.com/gdngen/gdngen/pjrt/gpu"
 	"github.com/spf13/cobra"
 )
 
@@ -55,7 +55,7 @@ func (a CLI) showCalibration(name string) error {
 	if err != nil {
 		return err
 	}
-	list, err := front.Kept(gpus)
+	list, err := calibrate.Kept(gpus)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (a CLI) showCalibration(name string) error {
 }
 
 // attachedGPU says which GPU is attached; it must be the one that is named, if one is.
-func (a CLI) attachedGPU(name string) (*front.Device, error) {
+func (a CLI) attachedGPU(name string) (*calibrate.Device, error) {
 	if name != "" {
 		g, err := target.LookupGPU(name)
 		if err != nil {
@@ -82,7 +82,7 @@ func (a CLI) attachedGPU(name string) (*front.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := front.Attached(a.Ctx, k, name)
+	d, err := calibrate.Attached(a.Ctx, k, name)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func (a CLI) calibrate(name, out string, quick bool) error {
 		return app.Failed(app.ExitRejected, "no times are modelled for %s, so there is no table to fit; `gdngen selftest --target %s` examines its numbers", g.Name, g.Name)
 	}
 	if out == "" {
-		out = front.File(g.Name)
+		out = calibrate.File(g.Name)
 	}
 	if out == "" {
 		return app.Usage(fmt.Errorf("%s is %s, so there is no configuration to write to: name a file by --out", promoted.DirEnv, promoted.Off))

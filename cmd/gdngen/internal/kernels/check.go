@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/gdngen/gdngen/check"
+	"github.com/gdngen/gdngen/autotune/check"
+	"github.com/gdngen/gdngen/autotune/check/engine"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/triton"
-	"github.com/gdngen/gdngen/engine"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/truth"
-	"github.com/gdngen/gdngen/target"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/spf13/cobra"
 )
 

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/gdngen/gdngen/autotune/check/engine"
+	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/codegen/mosaic"
-	"github.com/gdngen/gdngen/engine"
-	"github.com/gdngen/gdngen/measure"
-	gpus "github.com/gdngen/gdngen/target"
+	"github.com/gdngen/gdngen/codegen/route"
+	gpus "github.com/gdngen/gdngen/ir/target"
 )
 
 // newPlan reads the flags of a command. Without a level the interpreter takes the lowered kernels where a target is named.
@@ -45,7 +45,7 @@ func newPlan(variant, target, level, by string) (engine.Plan, error) {
 }
 
 // emittable refuses a form that its target can not take, as gen does, before its kernels are computed: too large for the memory, say.
-func emittable(f *lower.Form, p engine.Plan, by string) error {
+func emittable(f *route.Form, p engine.Plan, by string) error {
 	if p.Target == nil || by != "module" && p.Level != engine.Kernel {
 		return nil
 	}

@@ -8,13 +8,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gdngen/gdngen/autotune/explain"
+	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/codegen/triton"
-	"github.com/gdngen/gdngen/explain"
-	"github.com/gdngen/gdngen/gpu"
-	"github.com/gdngen/gdngen/measure"
-	"github.com/gdngen/gdngen/target"
+	"github.com/gdngen/gdngen/ir/target"
+	"github.com/gdngen/gdngen/pjrt/gpu"
 	"github.com/spf13/cobra"
 )
 

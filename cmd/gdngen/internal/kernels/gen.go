@@ -7,17 +7,17 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gdngen/gdngen/autotune/check/engine"
+	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/codegen/triton"
-	"github.com/gdngen/gdngen/engine"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir"
-	"github.com/gdngen/gdngen/measure"
-	"github.com/gdngen/gdngen/target"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/spf13/cobra"
 )
 
@@ -31,8 +31,8 @@ beta (or A_log, a, dt_bias, b where gates are fused), then initial_state and cu_
 final_state, in the layouts of the spec.
 
 Backends: stablehlo for a CPU or GPU, mosaic for a TPU, pallas for a Python file that JAX runs, triton for a Python file of kernels for GPUs, ptx
-for StableHLO with those kernels inside, which a CUDA plugin runs, ir for the text of the intermediate representation. With ir, --after PASS prints what a pass of the pipeline made: in order ` + strings.Join(lower.Steps(), " ") + ` for
-the kernels of a TPU, and ` + strings.Join(lower.PlainSteps(), " ") + ` for a CPU or GPU.
+for StableHLO with those kernels inside, which a CUDA plugin runs, ir for the text of the intermediate representation. With ir, --after PASS prints what a pass of the pipeline made: in order ` + strings.Join(route.Steps(), " ") + ` for
+the kernels of a TPU, and ` + strings.Join(route.PlainSteps(), " ") + ` for a CPU or GPU.
 
 A file of pallas holds the kernels, a differentiable function and a self-check (python FILE); its header names the static cost of the kernels
 on the targets, by default v5e, v6e and tpu7x, or none. --package writes a folder that pip installs, with tests; with several targets it has kernels
@@ -113,8 +113,8 @@ contest's two, with their kernels, tests, and a benchmark for a GPU.`,
 
 // afterSteps are the passes that --after takes.
 func afterSteps() []string {
-	list := lower.Steps()
-	for _, p := range lower.PlainSteps() {
+	list := route.Steps()
+	for _, p := range route.PlainSteps() {
 		if !slices.Contains(list, p) {
 			list = append(list, p)
 		}
@@ -135,7 +135,7 @@ type generated struct {
 }
 
 // deliver writes the text of a program to a file, or to standard output, or as data.
-func (a CLI) deliver(f *lower.Form, backend, target, file, text string) error {
+func (a CLI) deliver(f *route.Form, backend, target, file, text string) error {
 	return a.deliverText(generated{Spec: f.Spec.String(), Variant: f.Variant.String(), Why: f.Why(), Unsafe: f.Variant.Unsafe(f.Spec), Backend: backend, Target: target}, file, text)
 }
 
@@ -193,7 +193,7 @@ type level struct {
 }
 
 // render gives the text of a spec by a variant, and its form.
-func render(s gdn.Spec, variant, backend, target string, l level) (*lower.Form, string, error) {
+func render(s gdn.Spec, variant, backend, target string, l level) (*route.Form, string, error) {
 	if l.given && backend != "ir" {
 		return nil, "", app.Usage(errors.New("--level goes with --backend ir"))
 	}
@@ -221,8 +221,8 @@ func render(s gdn.Spec, variant, backend, target string, l level) (*lower.Form, 
 }
 
 // renderIR gives the text of the intermediate representation. Where a target is named, or kernels are asked for, auto is for a TPU.
-func renderIR(s gdn.Spec, variant, target string, l level) (*lower.Form, string, error) {
-	if target == "" && (l.name == engine.Kernel || slices.Contains(lower.Steps(), l.after)) {
+func renderIR(s gdn.Spec, variant, target string, l level) (*route.Form, string, error) {
+	if target == "" && (l.name == engine.Kernel || slices.Contains(route.Steps(), l.after)) {
 		target = app.DefaultTarget
 	}
 	f, err := suitTarget(s, variant, target)
@@ -233,7 +233,7 @@ func renderIR(s gdn.Spec, variant, target string, l level) (*lower.Form, string,
 	switch {
 	case l.after != "":
 		if m, err = f.Build(); err == nil {
-			m, err = lower.After(m, l.after)
+			m, err = route.After(m, l.after)
 		}
 		if !slices.Contains(afterSteps(), l.after) {
 			err = app.Usage(err)
@@ -252,13 +252,13 @@ func renderIR(s gdn.Spec, variant, target string, l level) (*lower.Form, string,
 }
 
 // suitTarget reads a variant and checks it against the spec; auto is the best known for the target, or where none is named for a CPU.
-func suitTarget(s gdn.Spec, variant, target string) (*lower.Form, error) {
+func suitTarget(s gdn.Spec, variant, target string) (*route.Form, error) {
 	if target == "" {
-		return app.Suit(s, variant, lower.Route{}, nil)
+		return app.Suit(s, variant, route.Route{}, nil)
 	}
 	t, err := app.OneTarget(target)
 	if err != nil {
 		return nil, err
 	}
-	return app.Suit(s, variant, lower.Route{Kernels: true}, t)
+	return app.Suit(s, variant, route.Route{Kernels: true}, t)
 }

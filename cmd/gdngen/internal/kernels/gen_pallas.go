@@ -12,20 +12,20 @@ import (
 	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/codegen/lower"
 	"github.com/gdngen/gdngen/codegen/pallas"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 )
 
 // pallasForm is what the Pallas file of a spec is written from, and the form that the variant names on a target.
-func pallasForm(s gdn.Spec, variant, target string) (file, chosen *lower.Form, err error) {
+func pallasForm(s gdn.Spec, variant, target string) (file, chosen *route.Form, err error) {
 	if s = pallas.Spec(s); s.Packed && s.Seqs == 0 {
 		return nil, nil, errors.New("pallas: the tensors of a file have a batch axis, of any number of rows: leave out packed, or give seqs")
 	}
 	if chosen, err = suitFile(s, variant, target); err != nil {
 		return nil, nil, err
 	}
-	return lower.NewForm(s, pallas.Fit(s, chosen.Variant)), chosen, nil
+	return route.NewForm(s, pallas.Fit(s, chosen.Variant)), chosen, nil
 }
 
 // fileOrders are changes by which files cost less on some targets than by auto, whose variant is the best for Mosaic: the order of a file
@@ -68,7 +68,7 @@ func trainsByNorms(s gdn.Spec, v gdn.Variant) bool {
 func packsWhole(s gdn.Spec, v gdn.Variant) bool { return s.Seqs > 0 && v.Forward.StateWhole }
 
 // suitFile is suitTarget for a file. What the text names stays.
-func suitFile(s gdn.Spec, variant, target string) (*lower.Form, error) {
+func suitFile(s gdn.Spec, variant, target string) (*route.Form, error) {
 	f, err := suitTarget(s, variant, target)
 	if err != nil || f.From == nil || f.Promoted != "" {
 		return f, err
@@ -136,7 +136,7 @@ func (a CLI) genPallas(s gdn.Spec, variant, targets, file, pack string) error {
 			return err
 		}
 	}
-	text, err := pallas.Source(s, v, lower.Modules, p)
+	text, err := pallas.Source(s, v, route.Modules, p)
 	if err != nil {
 		return app.Failed(app.ExitRejected, "%w", err)
 	}
@@ -164,7 +164,7 @@ func genPackage(a CLI, s gdn.Spec, variant string, orders []string, targets, pac
 				return fmt.Errorf("%s: %w", part.Name, err)
 			}
 			a.Say(f)
-			f = lower.NewForm(part.Spec, pallas.Fit(part.Spec, f.Variant))
+			f = route.NewForm(part.Spec, pallas.Fit(part.Spec, f.Variant))
 			part.Target, part.Variant = order, f.Variant
 			if targets != "none" {
 				if err := a.pallasCosts(f, costed, &p); err != nil {
@@ -176,7 +176,7 @@ func genPackage(a CLI, s gdn.Spec, variant string, orders []string, targets, pac
 		}
 	}
 	p.Command = packageCommand(s, variant, orders, pack)
-	files, err := pallas.Package(filepath.Base(pack), parts, lower.Modules, p)
+	files, err := pallas.Package(filepath.Base(pack), parts, route.Modules, p)
 	if err != nil {
 		return app.Failed(app.ExitRejected, "%w", err)
 	}
@@ -206,7 +206,7 @@ func packageCommand(s gdn.Spec, variant string, orders []string, pack string) st
 }
 
 // pallasCosts counts the static cost of a form, as Mosaic kernels, on targets.
-func (a CLI) pallasCosts(f *lower.Form, names string, p *pallas.Provenance) error {
+func (a CLI) pallasCosts(f *route.Form, names string, p *pallas.Provenance) error {
 	targets, err := app.ParseTargets(names)
 	if err != nil {
 		return err

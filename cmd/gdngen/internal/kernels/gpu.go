@@ -7,15 +7,15 @@ import (
 	"github.com/gdngen/gdngen/autotune"
 	"io"
 
-	"github.com/gdngen/gdngen/check"
+	"github.com/gdngen/gdngen/autotune/check"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/codegen/triton"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/truth"
-	"github.com/gdngen/gdngen/gpu"
 	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/ir/target"
+	"github.com/gdngen/gdngen/pjrt/gpu"
 	"github.com/gdngen/gdngen/pjrt/plugins"
-	"github.com/gdngen/gdngen/target"
 )
 
 // tritonProgram is a spec by a variant of the triton backend, and its Python file.

@@ -9,15 +9,15 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gdngen/gdngen/autotune/explain"
+	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
-	"github.com/gdngen/gdngen/codegen/lower"
-	"github.com/gdngen/gdngen/explain"
-	"github.com/gdngen/gdngen/gpu/thunk"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/internal/terminal"
-	"github.com/gdngen/gdngen/measure"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/aot"
+	"github.com/gdngen/gdngen/pjrt/gpu/thunk"
 	"github.com/gdngen/gdngen/pjrt/plugins"
-	"github.com/gdngen/gdngen/target"
 	"github.com/spf13/cobra"
 )
 
@@ -85,7 +85,7 @@ func (o *origin) plainModule(a *app.App, cmd *cobra.Command, args []string, x *m
 		}
 		return explain.NewModule(measure.Foreign(fmt.Sprintf("%s by %s through %s", s, p.variant, p.backend), p.text)), nil
 	}
-	r, err := lower.Lookup(plainBackend)
+	r, err := route.Lookup(plainBackend)
 	if err != nil {
 		return nil, err
 	}

@@ -8,8 +8,8 @@ import (
 	"strconv"
 
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
-	"github.com/gdngen/gdngen/gpu"
-	"github.com/gdngen/gdngen/target"
+	"github.com/gdngen/gdngen/ir/target"
+	"github.com/gdngen/gdngen/pjrt/gpu"
 )
 
 // launchesCost is the modelled cost of the Triton kernels that a script launches.

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
-	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/ptx"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/gpu/ptx"
-	"github.com/gdngen/gdngen/measure"
-	"github.com/gdngen/gdngen/target"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // ptxProgram is a spec as StableHLO for a GPU: with kernels inside, or plain where the plugin takes none.
@@ -50,7 +50,7 @@ func (a CLI) ptxOf(s gdn.Spec, variant string, x *measure.Instrument, g *target.
 
 // plainProgram is a spec by the best known variant as plain operations.
 func plainProgram(s gdn.Spec) (*ptxProgram, error) {
-	r, err := lower.Lookup(plainBackend)
+	r, err := route.Lookup(plainBackend)
 	if err != nil {
 		return nil, err
 	}

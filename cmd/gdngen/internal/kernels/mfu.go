@@ -5,10 +5,10 @@ import (
 	"io"
 	"strings"
 
+	"github.com/gdngen/gdngen/autotune/mfu"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/model"
-	"github.com/gdngen/gdngen/mfu"
 	"github.com/spf13/cobra"
 )
 

@@ -10,12 +10,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gdngen/gdngen/autotune/explain"
+	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/explain"
 	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/measure"
-	"github.com/gdngen/gdngen/target"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/spf13/cobra"
 )
 

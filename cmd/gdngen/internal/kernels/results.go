@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/gdngen/gdngen/autotune/results"
 	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/results"
 	"github.com/spf13/cobra"
 )
 

@@ -6,11 +6,11 @@ import (
 	"os"
 	"strings"
 
+	"github.com/gdngen/gdngen/autotune/check"
+	"github.com/gdngen/gdngen/autotune/check/engine"
 	"github.com/gdngen/gdngen/autotune/store"
-	"github.com/gdngen/gdngen/check"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/engine"
 	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/spf13/cobra"
 )

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gdngen/gdngen/autotune/selftest"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/machine"
-	"github.com/gdngen/gdngen/selftest"
-	"github.com/gdngen/gdngen/target"
 	"github.com/spf13/cobra"
 )
 

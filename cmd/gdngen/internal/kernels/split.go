@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/split"
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/split"
 	"github.com/spf13/cobra"
 )
 

@@ -6,14 +6,14 @@ import (
 	"io"
 	"strings"
 
+	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/tune"
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/model"
-	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/plugins"
-	"github.com/gdngen/gdngen/tune"
 	"github.com/spf13/cobra"
 )
 
@@ -124,12 +124,12 @@ func (a CLI) tune(f *tuneFlags, cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	route, err := lower.Lookup("mosaic")
+	way, err := route.Lookup("mosaic")
 	if err != nil {
 		return err
 	}
-	r, err := tune.New(config, works, f.sizes, targets, func(s gdn.Spec, t *codegen.Target) (*lower.Form, error) {
-		form, err := app.Suit(s, variant, route, t)
+	r, err := tune.New(config, works, f.sizes, targets, func(s gdn.Spec, t *codegen.Target) (*route.Form, error) {
+		form, err := app.Suit(s, variant, way, t)
 		if err == nil {
 			a.TellPromoted(form)
 		}

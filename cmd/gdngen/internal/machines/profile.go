@@ -5,15 +5,15 @@ import (
 	"io"
 	"os"
 
+	"github.com/gdngen/gdngen/autotune/mfu"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/profile"
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/codegen/lower"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn/model"
-	"github.com/gdngen/gdngen/mfu"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/device"
 	"github.com/gdngen/gdngen/pjrt/machine"
-	"github.com/gdngen/gdngen/profile"
 	"github.com/spf13/cobra"
 )
 
@@ -114,7 +114,7 @@ func (a CLI) profileWork(name, spec, variant string, forward bool) (func(*codege
 	}
 	s, err := app.ParseSpec(spec)
 	return func(t *codegen.Target) (*profile.Work, error) {
-		form, err := lower.Suit(s, variant, t)
+		form, err := route.Suit(s, variant, t)
 		if err != nil {
 			return nil, app.Usage(err)
 		}

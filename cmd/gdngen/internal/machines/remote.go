@@ -12,9 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gdngen/gdngen/autotune/selftest"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
-	"github.com/gdngen/gdngen/remote"
-	"github.com/gdngen/gdngen/selftest"
+	"github.com/gdngen/gdngen/internal/remote"
 	"github.com/spf13/cobra"
 )
 

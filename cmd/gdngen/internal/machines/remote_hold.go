@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
-	"github.com/gdngen/gdngen/remote"
+	"github.com/gdngen/gdngen/internal/remote"
 	"github.com/spf13/cobra"
 )
 

@@ -6,7 +6,7 @@ import (
 	"io"
 
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
-	"github.com/gdngen/gdngen/remote"
+	"github.com/gdngen/gdngen/internal/remote"
 	"github.com/spf13/cobra"
 )
 

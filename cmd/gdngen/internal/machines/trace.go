@@ -12,12 +12,12 @@ import (
 
 	"github.com/gdngen/gdngen/autotune"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/profile"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn/model"
 	"github.com/gdngen/gdngen/internal/terminal"
-	"github.com/gdngen/gdngen/profile"
-	"github.com/gdngen/gdngen/trace"
-	"github.com/gdngen/gdngen/trace/fetch"
+	"github.com/gdngen/gdngen/pjrt/trace"
+	"github.com/gdngen/gdngen/pjrt/trace/fetch"
 	"github.com/spf13/cobra"
 )
 

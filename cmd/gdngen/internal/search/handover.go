@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
-	"github.com/gdngen/gdngen/handover"
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/handover"
 	"github.com/spf13/cobra"
 )
 

@@ -16,7 +16,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/report"
 	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
-	"github.com/gdngen/gdngen/loop/logbook"
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/loop/logbook"
 	"github.com/spf13/cobra"
 )
 

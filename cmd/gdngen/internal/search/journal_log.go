@@ -6,8 +6,8 @@ import (
 	"os"
 
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
-	"github.com/gdngen/gdngen/loop"
-	"github.com/gdngen/gdngen/loop/logbook"
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/loop"
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/loop/logbook"
 )
 
 // lintLog holds a log in Markdown to the rules of logs.

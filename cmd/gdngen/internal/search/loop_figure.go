@@ -9,12 +9,12 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/autotune"
+	"github.com/gdngen/gdngen/autotune/ladder"
+	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
-	"github.com/gdngen/gdngen/ladder"
-	"github.com/gdngen/gdngen/loop"
-	"github.com/gdngen/gdngen/measure"
+	"github.com/gdngen/gdngen/cmd/gdngen/internal/loop"
+	"github.com/gdngen/gdngen/internal/remote"
 	"github.com/gdngen/gdngen/pjrt/machine"
-	"github.com/gdngen/gdngen/remote"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )

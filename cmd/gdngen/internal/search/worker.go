@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"github.com/gdngen/gdngen/autotune/judge"
+	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/autotune/worker"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
+	"github.com/gdngen/gdngen/internal/remote"
 	"github.com/gdngen/gdngen/internal/terminal"
-	"github.com/gdngen/gdngen/measure"
 	"github.com/gdngen/gdngen/pjrt/machine"
 	"github.com/gdngen/gdngen/pjrt/plugins"
-	"github.com/gdngen/gdngen/remote"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )

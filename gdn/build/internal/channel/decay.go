@@ -24,7 +24,7 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build/internal/tile"
 	"github.com/gdngen/gdngen/ir"
-	"github.com/gdngen/gdngen/target"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // Tools are what the body of a grid is written with. Values have N entries in lockstep: [N, rows, lanes].

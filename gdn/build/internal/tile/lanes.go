@@ -3,7 +3,7 @@ package tile
 import (
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
-	"github.com/gdngen/gdngen/target"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // SumsByProducts says whether sums over lanes are products with ones, in bf16.

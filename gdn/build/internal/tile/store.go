@@ -3,7 +3,7 @@ package tile
 import (
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
-	"github.com/gdngen/gdngen/target"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // Store rounds what is kept between stages, or cuts it into the parts that are kept.

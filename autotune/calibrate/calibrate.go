@@ -1,0 +1,292 @@
+// Package calibrate is what an attached GPU is asked for: variants of decode and prefill on contest heads, examined against float64 on small works like
+// them, then timed; and the calibrations that came of it, in the user's configuration.
+package calibrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/gdngen/gdngen/autotune/check"
+	"github.com/gdngen/gdngen/autotune/measure"
+	"github.com/gdngen/gdngen/autotune/promoted"
+	"github.com/gdngen/gdngen/autotune/selftest"
+	"github.com/gdngen/gdngen/codegen/triton"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/truth"
+	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/ir/target"
+	"github.com/gdngen/gdngen/pjrt/gpu"
+)
+
+// Work is a work, a small one like it, and variants of both.
+type Work struct {
+	Spec, Small string
+	Variants    []string
+}
+
+// small is the small work with a variant of the work written out: by itself it would take another form than the one that is timed. Parts have two
+// chunks there, so that there are several.
+func (w Work) small(text string) (exam, error) {
+	s, err := gdn.Parse(w.Spec)
+	if err != nil {
+		return exam{}, err
+	}
+	v, err := triton.Parse(text, s)
+	v.Part = min(v.Part, 2)
+	return exam{w.Small, v.Text(s)}, err
+}
+
+// exam is a spec, and a variant whose numbers are compared there.
+type exam struct{ spec, variant string }
+
+// Works are what a device decides between.
+var Works = []Work{
+	{"contest-decode,b=1", "contest-decode,b=3,hk=1,hv=2", []string{"auto", "bv=8", "bv=16", "bv=8,warps=4"}},
+	{"contest-decode", "contest-decode,b=3,hk=1,hv=2", []string{"auto", "bv=16", "bv=8,warps=4", "bv=32,warps=4"}},
+	{"contest-prefill,seqs=57", "contest-prefill,t=300,seqs=4,hk=1,hv=2", []string{"auto", "bv=32,stages=2", "preparewarps=4", "kernels=one", "inverse=masked"}},
+	{"contest-prefill,seqs=1", "contest-prefill,t=700,seqs=2,hk=1,hv=2", []string{"auto", "part=0", "part=4", "part=32", "prec=tf32"}},
+}
+
+// Device is an attached GPU, and what reaches it.
+type Device struct {
+	*gpu.Toolkit
+	GPU     *target.GPU
+	Info    gpu.Info
+	Version string // of the generator
+	Note    func(format string, args ...any)
+	saying  sync.Mutex // variants are examined beside each other
+}
+
+// Attached finds the GPU that is attached; it must be the one that is named, if one is.
+func Attached(ctx context.Context, k *gpu.Toolkit, name string) (*Device, error) {
+	info, err := k.Device(ctx)
+	if err != nil {
+		return nil, err
+	}
+	g, err := info.Target()
+	if err != nil {
+		return nil, &gpu.NoDevice{Reason: err.Error()}
+	}
+	if name != "" && name != g.Name {
+		return nil, &gpu.NoDevice{Reason: fmt.Sprintf("the attached %s is no %s", info.Name, name)}
+	}
+	return &Device{Toolkit: k, GPU: g, Info: info}, nil
+}
+
+// MissError says that a variant's numbers are wrong on the device.
+type MissError struct {
+	Variant, Spec string
+	Missed, Of    int
+}
+
+func (e *MissError) Error() string {
+	return fmt.Sprintf("variant %s of %s misses %d of %d limits on the device: nothing is timed before numbers are right", e.Variant, e.Spec, e.Missed, e.Of)
+}
+
+// compile makes a spec's program by a variant's text.
+func (d *Device) compile(ctx context.Context, s gdn.Spec, text string) (triton.Variant, []gpu.Launch, error) {
+	v, err := triton.Parse(text, s)
+	if err != nil {
+		return v, nil, err
+	}
+	source, err := triton.Source(s, v, d.Version)
+	if err != nil {
+		return v, nil, err
+	}
+	launches, err := d.Compile(ctx, source, s, d.GPU)
+	if err != nil {
+		return v, nil, err
+	}
+	return v, launches, gpu.Fit(launches, []*target.GPU{d.GPU})
+}
+
+// Examine compares a variant's outputs on the device with float64, on classes of inputs; nil: on all.
+func (d *Device) Examine(ctx context.Context, spec, variant string, classes []string) (*check.Result, error) {
+	s, err := gdn.Parse(spec)
+	if err != nil {
+		return nil, err
+	}
+	list, err := check.Classes(s, classes)
+	if err != nil {
+		return nil, err
+	}
+	v, launches, err := d.compile(ctx, s, variant)
+	if err != nil {
+		return nil, err
+	}
+	r := &check.Result{Spec: s.String(), Variant: v.Text(s), Engine: "device", Target: d.GPU.Name, Precision: v.Precision(s), Seed: 1, Seeds: check.Seeds(1, 1)}
+	compute := func(s gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Array, error) {
+		return d.Run(ctx, launches, s, inputs)
+	}
+	note := func(format string, args ...any) {
+		d.saying.Lock()
+		defer d.saying.Unlock()
+		d.Note("%s, %s: %s", r.Spec, r.Variant, fmt.Sprintf(format, args...))
+	}
+	note("numbers against float64")
+	return r, r.Run(ctx, s, compute, list, note)
+}
+
+// Programs examines the variants of all works on the device, then compiles them at full size, with inputs. Several are examined and compiled at
+// once: nothing is timed here.
+func (d *Device) Programs(ctx context.Context) ([]gpu.FrontProgram, error) {
+	exams, err := examsOf(func(int) bool { return true })
+	if err != nil {
+		return nil, err
+	}
+	err = d.each(ctx, len(exams), func(ctx context.Context, i int) error {
+		r, err := d.Examine(ctx, exams[i].spec, exams[i].variant, selftest.QuickClasses)
+		if err == nil && !r.Pass {
+			err = &MissError{exams[i].variant, exams[i].spec, r.Missed(), len(r.Rows)}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var list []gpu.FrontProgram
+	for _, w := range Works {
+		s, err := gdn.Parse(w.Spec)
+		if err != nil {
+			return nil, err
+		}
+		inputs, err := workload(s)
+		if err != nil {
+			return nil, err
+		}
+		for _, text := range w.Variants {
+			list = append(list, gpu.FrontProgram{Timed: gpu.Timed{Name: w.Spec, Spec: s, Inputs: inputs}, Variant: text})
+		}
+	}
+	return list, d.each(ctx, len(list), func(ctx context.Context, i int) error {
+		p := &list[i]
+		v, launches, err := d.compile(ctx, p.Spec, p.Variant)
+		p.Launches, p.Work = launches, triton.WorkOf(p.Spec, v).Of
+		return err
+	})
+}
+
+// examsOf lists the exams of all works, each once, of the variants whose number in their work is chosen.
+func examsOf(chosen func(variant int) bool) (list []exam, err error) {
+	for _, w := range Works {
+		for i, text := range w.Variants {
+			x, err := w.small(text)
+			if err != nil {
+				return nil, err
+			}
+			if chosen(i) && !slices.Contains(list, x) {
+				list = append(list, x)
+			}
+		}
+	}
+	return list, nil
+}
+
+// workload makes the inputs that a spec is timed with: random ones, and sequences of the lengths that modelled times have.
+func workload(s gdn.Spec) (map[string]*array.Array, error) {
+	random, err := truth.LookupClass("random")
+	if err != nil {
+		return nil, err
+	}
+	inputs, err := random.Generate(s, 1)
+	if err != nil {
+		return nil, err
+	}
+	if x := inputs["cu_seqlens"]; x != nil {
+		inputs["cu_seqlens"] = array.FromInt64s(x.Type, x.Shape, measure.CuSeqlens(s))
+	}
+	return inputs, nil
+}
+
+// each does n tasks, one on each processor at a time; the first error ends all.
+func (d *Device) each(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(runtime.NumCPU())
+	for i := range n {
+		g.Go(func() error { return do(ctx, i) })
+	}
+	return g.Wait()
+}
+
+// Selftest examines every variant of the small works on all classes of inputs, or the first of each work on a few. Where one can not be examined, the
+// rows are those of the others, and the error says why.
+func (d *Device) Selftest(ctx context.Context, quick bool) (rows []selftest.Case, err error) {
+	var classes []string
+	if quick {
+		classes = selftest.QuickClasses
+	}
+	exams, err := examsOf(func(variant int) bool { return !quick || variant == 0 })
+	if err != nil {
+		return nil, err
+	}
+	results, faults := make([]*check.Result, len(exams)), make([]error, len(exams))
+	err = d.each(ctx, len(exams), func(ctx context.Context, i int) error {
+		results[i], faults[i] = d.Examine(ctx, exams[i].spec, exams[i].variant, classes)
+		return ctx.Err()
+	})
+	for i, r := range results {
+		if faults[i] != nil {
+			continue
+		}
+		for _, row := range r.Rows {
+			c := selftest.Case{Variant: r.Variant, Spec: r.Spec, Class: row.Class, Status: selftest.Failed, Output: row.Output, Kind: row.Kind, Error: row.Error, Limit: row.Limit}
+			if row.Pass {
+				c.Status = selftest.Passed
+			}
+			rows = append(rows, c)
+		}
+	}
+	return rows, errors.Join(append(faults, err)...)
+}
+
+// File is where the calibration of a GPU is kept; empty where there is no configuration.
+func File(name string) string {
+	champions := promoted.File()
+	if champions == "" {
+		return ""
+	}
+	return filepath.Join(filepath.Dir(champions), "gpu-"+name+".json")
+}
+
+// Kept are the calibrations of GPUs that there are.
+func Kept(gpus []*target.GPU) (list []*gpu.Calibration, err error) {
+	for _, g := range gpus {
+		file := File(g.Name)
+		if file == "" {
+			continue
+		}
+		c, err := gpu.ReadCalibration(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, c)
+	}
+	return list, nil
+}
+
+// Apply puts what devices said into the tables of GPUs, for all that is modelled after.
+func Apply() error {
+	for _, g := range target.GPUs() {
+		list, err := Kept([]*target.GPU{g})
+		if err != nil {
+			return err
+		}
+		for _, c := range list {
+			if err := g.Calibrate(c.Table); err != nil {
+				return fmt.Errorf("%s: %w", File(g.Name), err)
+			}
+		}
+	}
+	return nil
+}

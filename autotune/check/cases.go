@@ -1,0 +1,192 @@
+package check
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gdngen/gdngen/autotune/check/engine"
+	"github.com/gdngen/gdngen/gdn/truth"
+	"github.com/gdngen/gdngen/internal/interrupt"
+	"github.com/gdngen/gdngen/internal/terminal"
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/array"
+)
+
+// What became of a case.
+const (
+	Pass        = "pass"
+	Fail        = "FAIL"
+	Computed    = "computed" // the file holds inputs alone: there is nothing to compare with
+	Unsupported = "unsupported"
+	Error       = "error"
+)
+
+// Case is one case of a run.
+type Case struct {
+	Name    string                `json:"name"`
+	Class   string                `json:"class"`
+	Status  string                `json:"status"`
+	Reason  string                `json:"reason,omitempty"`
+	Spec    string                `json:"spec,omitempty"`
+	Seconds float64               `json:"seconds"`
+	File    string                `json:"file,omitempty"` // what was written
+	Tensors []truth.TensorVerdict `json:"tensors,omitempty"`
+
+	err error
+}
+
+// Cases is a whole run.
+type Cases struct {
+	Cases     string         `json:"cases_dir"`
+	Engine    string         `json:"engine"`
+	Variant   string         `json:"variant,omitempty"`
+	Target    string         `json:"target,omitempty"`
+	Level     string         `json:"level,omitempty"`     // of the interpreter: tensor or kernel
+	Precision string         `json:"precision,omitempty"` // whose tolerances are used; that of each case by auto
+	Results   []Case         `json:"cases"`
+	Counts    map[string]int `json:"counts"`
+}
+
+// Choose keeps the cases whose name holds one of the texts.
+func Choose(cases []truth.Case, only string) ([]truth.Case, error) {
+	if only == "" {
+		return cases, nil
+	}
+	var names []string
+	var kept []truth.Case
+	for _, c := range cases {
+		names = append(names, c.Name)
+		if slices.ContainsFunc(strings.Split(only, ","), func(text string) bool { return text != "" && strings.Contains(c.Name, text) }) {
+			kept = append(kept, c)
+		}
+	}
+	if len(kept) == 0 {
+		return nil, fmt.Errorf("no case has %q in its name (cases: %s)", only, strings.Join(names, " "))
+	}
+	return kept, nil
+}
+
+// Engine is what computes cases.
+type Engine struct {
+	Plan    engine.Plan
+	Compute engine.Compute
+	Layer   engine.ComputeLayer // nil where whole layers can not be computed
+}
+
+// Run computes, writes and judges the cases. A done context ends it.
+func (r *Cases) Run(ctx context.Context, e Engine, cases []truth.Case, out string, note func(format string, args ...any)) error {
+	for i, c := range cases {
+		start := time.Now()
+		result := Case{Name: c.Name, Class: c.Class}
+		switch {
+		case c.Supported:
+			result.Spec = c.Spec.String()
+			precision := r.Precision
+			if precision == "" {
+				var err error
+				if precision, err = e.Plan.Precision(c.Spec); err != nil {
+					return fmt.Errorf("case %s: %w", c.Name, err)
+				}
+			}
+			result.run(ctx, &c, func(in map[string]*array.Array) (map[string]*array.Array, error) { return e.Compute(c.Spec, in) }, precision, out)
+		case c.Layer != nil && e.Layer != nil:
+			result.run(ctx, &c, func(in map[string]*array.Array) (map[string]*array.Array, error) { return e.Layer(*c.Layer, in) }, cmp.Or(r.Precision, ir.PrecF32.String()), out)
+		default:
+			result.Status, result.Reason = Unsupported, c.Reason
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		result.Seconds = time.Since(start).Seconds()
+		note("[%d/%d] %s: %s, %.2f s", i+1, len(cases), c.Name, result.Status, result.Seconds)
+		r.Results = append(r.Results, result)
+		r.Counts[result.Status]++
+	}
+	return nil
+}
+
+// Err is why the first case was not computed that could not be; nil where all were.
+func (r *Cases) Err() error {
+	for _, c := range r.Results {
+		if c.Status == Error {
+			return c.err
+		}
+	}
+	return nil
+}
+
+// Statuses lists what can become of a case.
+var Statuses = []string{Pass, Fail, Computed, Unsupported, Error}
+
+// run computes one case and fills its result.
+func (r *Case) run(ctx context.Context, c *truth.Case, f func(map[string]*array.Array) (map[string]*array.Array, error), precision, out string) {
+	fail := func(err error) { r.Status, r.Reason, r.err = Error, err.Error(), err }
+	if filepath.Base(c.Name) != c.Name || !filepath.IsLocal(c.Name) {
+		fail(fmt.Errorf("case %q: the name can not be that of a file", c.Name))
+		return
+	}
+	inputs, expected, err := c.Load()
+	if err != nil {
+		fail(err)
+		return
+	}
+	outputs, err := interrupt.Await(ctx, func() (map[string]*array.Array, error) { return f(inputs) })
+	if err != nil {
+		fail(err)
+		return
+	}
+	file, err := c.FileOutputs(outputs)
+	if err != nil {
+		fail(err)
+		return
+	}
+	r.File = filepath.Join(out, c.Name+".safetensors")
+	if err := array.WriteSafetensors(r.File, file); err != nil {
+		r.File = ""
+		fail(err)
+		return
+	}
+	if len(expected) == 0 {
+		r.Status, r.Reason = Computed, "the file holds inputs alone"
+		return
+	}
+	if r.Tensors, err = c.Judge(expected, file.Tensors, precision); err != nil {
+		fail(err)
+		return
+	}
+	r.Status = Pass
+	if slices.ContainsFunc(r.Tensors, func(v truth.TensorVerdict) bool { return !v.Pass }) {
+		r.Status = Fail
+	}
+}
+
+// Write prints a row for each tensor.
+func (r *Cases) Write(w io.Writer) {
+	t := terminal.NewTable("CASE", "STATUS", "TENSOR", ">ERROR", ">LIMIT", ">MAX ABS", "RULE")
+	for _, c := range r.Results {
+		if len(c.Tensors) == 0 {
+			t.Add(c.Name, c.Status, "", "", "", "", c.Reason)
+		}
+		for _, v := range c.Tensors {
+			status := Pass
+			if !v.Pass {
+				status = Fail
+			}
+			limit, note := "-", v.Note // the contest's rule counts elements, whatever the ratio
+			if v.Limit > 0 {
+				limit = fmt.Sprintf("%.2g", v.Limit)
+			}
+			if v.Failed > 0 {
+				note = fmt.Sprintf("(%d are) %s", v.Failed, note)
+			}
+			t.Add(c.Name, status, v.Name, fmt.Sprintf("%.2e", v.Ratio), limit, fmt.Sprintf("%.2e", v.MaxAbs), strings.TrimSpace(v.Rule+" "+note))
+		}
+	}
+	t.Write(w)
+}

@@ -1,0 +1,313 @@
+// Package engine computes the outputs of specs in several ways, rows of one table: by the float64 reference, by the interpreter, from the text
+// of an emitted program, and by programs that run on a CPU, on a device or as GoMLX graph code. All take and give arrays by name.
+package engine
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/gomlx/gomlx/backends"
+
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/mosaic/eval"
+	"github.com/gdngen/gdngen/codegen/route"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/layer"
+	"github.com/gdngen/gdngen/gdn/truth"
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/ir/interp"
+	"github.com/gdngen/gdngen/pjrt"
+	"github.com/gdngen/gdngen/pjrt/device"
+)
+
+// Compute gives the outputs of a spec, by name, from its inputs.
+type Compute func(s gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Array, error)
+
+// ComputeLayer gives the outputs of a whole layer.
+type ComputeLayer func(c truth.LayerCase, inputs map[string]*array.Array) (map[string]*array.Array, error)
+
+// Plan says what an engine computes.
+type Plan struct {
+	Text   string          // of the variant, as it was given; auto follows from spec and target
+	Target *codegen.Target // nil where none is named: auto is then for a CPU
+	Level  string          // of the interpreter: Tensor or Kernel
+	PTX    Kernels         // of the device, where it is a GPU that takes kernels inside of StableHLO; nil: it takes programs of plain ops
+
+	Suit func(s gdn.Spec, text string, r route.Route, t *codegen.Target) (*route.Form, error) // reads the text for a spec
+	Tell func(*route.Form)                                                                    // what is said of a form that was chosen; nil: nothing
+}
+
+// Kernels makes programs of StableHLO with kernels inside, by the best known variant. A *ptx.Maker is one.
+type Kernels interface {
+	Supports(s gdn.Spec) error // why there are no kernels of a spec
+	Variant(s gdn.Spec) string
+	Precision(s gdn.Spec) string
+	Text(ctx context.Context, s gdn.Spec) (string, error)
+}
+
+// Form is a spec by the variant; auto is the best known on the target, or without one on a CPU.
+func (p Plan) Form(s gdn.Spec) (*route.Form, error) {
+	f, err := p.Suit(s, p.Text, route.Route{Kernels: p.Target != nil}, p.Target)
+	if err == nil && p.Tell != nil {
+		p.Tell(f)
+	}
+	return f, err
+}
+
+// Auto says whether the variant follows from the spec.
+func (p Plan) Auto() bool {
+	_, ok := gdn.ParseAuto(p.Text)
+	return ok
+}
+
+// ByPTX says whether a spec is computed by kernels inside of StableHLO: auto asks for the best known, and there are kernels of it.
+func (p Plan) ByPTX(s gdn.Spec) bool {
+	return p.PTX != nil && p.Text == gdn.Auto && p.PTX.Supports(s) == nil
+}
+
+// Describe is the text of what computes a spec, its precision, and why it is unsafe: the kernels of the device, or a variant.
+func (p Plan) Describe(s gdn.Spec, v gdn.Variant) (variant, precision, unsafe string) {
+	if p.ByPTX(s) {
+		return p.PTX.Variant(s), p.PTX.Precision(s), ""
+	}
+	return v.String(), v.Precision().String(), v.Unsafe(s)
+}
+
+// Precision is that of the variant for a spec.
+func (p Plan) Precision(s gdn.Spec) (string, error) {
+	if p.ByPTX(s) {
+		return p.PTX.Precision(s), nil
+	}
+	if p.Auto() && p.Target == nil {
+		return ir.PrecF32.String(), nil
+	}
+	f, err := p.Form(s)
+	if err != nil {
+		return "", err
+	}
+	return f.Variant.Precision().String(), nil
+}
+
+// TargetName is empty where none is named.
+func (p Plan) TargetName() string {
+	if p.Target == nil {
+		return ""
+	}
+	return p.Target.Name
+}
+
+// Levels of the intermediate representation that the interpreter computes at.
+const (
+	Tensor = "tensor"
+	Kernel = "kernel" // after the lowering of grids
+)
+
+// Env is what engines open on the way.
+type Env struct {
+	Context context.Context
+	CPU     func() (*pjrt.Engine, error)     // that runs on this machine's CPU
+	Graphs  func() (backends.Backend, error) // of GoMLX
+	Runner  *device.Runner                   // of the device; nil where none is attached
+	Note    func(format string, args ...any) // tells of what a result does not cover
+}
+
+// Device names the engine that runs on a device.
+const Device = "device"
+
+// Engine is a way to compute outputs.
+type Engine struct {
+	Name, Doc string
+
+	compute func(*Env, Plan) (Compute, error)
+	layer   func(*Env, Plan) (ComputeLayer, error) // nil where the engine has no layers
+}
+
+// Engines are the ways to compute outputs.
+var Engines = []Engine{
+	{"reference", "float64, token by token, no variant", func(*Env, Plan) (Compute, error) { return truth.Reference, nil }, nil},
+	{"interp", "the interpreter of the intermediate representation: the definition of every op; with --target of the lowered kernels", func(_ *Env, p Plan) (Compute, error) { return p.interpret, nil }, nil},
+	{"module", "the emitted program of a TPU, from its text alone; v6e without --target", (*Env).textCompute, nil},
+	{"cpu", "the StableHLO program, compiled and run on this machine's CPU", (*Env).cpuCompute, nil},
+	{Device, "the program on the device of --plugin, in a process of its own: kernels where it is a TPU or a GPU that is a target, else StableHLO", (*Env).deviceCompute, nil},
+	{"gomlx", "GoMLX graph code on the backend of GOMLX_BACKEND, or xla; whole layers too", (*Env).graphCompute, (*Env).graphLayer},
+}
+
+// interpret computes a spec by the interpreter, at the plan's level.
+func (p Plan) interpret(s gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Array, error) {
+	f, err := p.Form(s)
+	if err != nil {
+		return nil, err
+	}
+	m, err := f.Build()
+	if err == nil && p.Level == Kernel {
+		m, err = f.Kernels()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return interp.Run(m, inputs, interp.Options{})
+}
+
+// textCompute computes specs from the text that is emitted for the plan's target, and tells what of it the inputs do not reach.
+func (x *Env) textCompute(p Plan) (Compute, error) {
+	return func(s gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Array, error) {
+		f, err := p.Form(s)
+		if err != nil {
+			return nil, err
+		}
+		artifact, err := route.Program(s, f.Variant, "mosaic", p.Target)
+		if err != nil {
+			return nil, err
+		}
+		program, err := eval.Parse(artifact.Text)
+		if err != nil {
+			return nil, err
+		}
+		outputs, err := named(s, inputs, program.Run)
+		for _, k := range program.Kernels {
+			if idle, all := k.Idle(); err == nil && len(idle) > 0 {
+				x.Note("kernel %s: these inputs do not reach %d of its %d operations, the first at %s", k.Name, len(idle), all, idle[0].Where())
+			}
+		}
+		return outputs, err
+	}, nil
+}
+
+// named runs a program that takes and gives arrays in the order of a spec.
+func named(s gdn.Spec, inputs map[string]*array.Array, run func(...*array.Array) ([]*array.Array, error)) (map[string]*array.Array, error) {
+	var list []*array.Array
+	for _, p := range s.Inputs() {
+		list = append(list, inputs[p.Name])
+	}
+	results, err := run(list...)
+	if err != nil {
+		return nil, err
+	}
+	outputs := map[string]*array.Array{}
+	for i, p := range s.Outputs() {
+		outputs[p.Name] = results[i]
+	}
+	return outputs, nil
+}
+
+// cpuCompute compiles and runs the StableHLO program of each spec it is given.
+func (x *Env) cpuCompute(p Plan) (Compute, error) {
+	cpu, err := x.CPU()
+	if err != nil {
+		return nil, err
+	}
+	return func(s gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Array, error) {
+		f, err := p.Form(s)
+		if err != nil {
+			return nil, err
+		}
+		artifact, err := route.Program(s, f.Variant, "stablehlo", nil)
+		if err != nil {
+			return nil, err
+		}
+		program, err := cpu.Compile(artifact.Text)
+		if err != nil {
+			return nil, err
+		}
+		defer program.Close()
+		return named(s, inputs, program.Run)
+	}, nil
+}
+
+// deviceCompute runs the program of each spec on the device.
+func (x *Env) deviceCompute(p Plan) (Compute, error) {
+	modules := map[gdn.Spec]*ir.Module{}
+	return func(s gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Array, error) {
+		if p.ByPTX(s) {
+			text, err := p.PTX.Text(x.Context, s)
+			if err != nil {
+				return nil, err
+			}
+			return named(s, inputs, func(args ...*array.Array) ([]*array.Array, error) { return x.Runner.RunText(x.Context, text, args...) })
+		}
+		m := modules[s]
+		if m == nil {
+			f, err := p.Form(s)
+			if err != nil {
+				return nil, err
+			}
+			if m, err = f.Build(); err != nil {
+				return nil, err
+			}
+			modules[s] = m
+		}
+		return x.Runner.Run(x.Context, m, inputs)
+	}, nil
+}
+
+// graphCompute computes specs as GoMLX graph code, gradients by GoMLX's reverse pass.
+func (x *Env) graphCompute(p Plan) (Compute, error) {
+	b, err := x.Graphs()
+	if err != nil {
+		return nil, err
+	}
+	return func(s gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Array, error) {
+		if p.Auto() && p.Target == nil { // what is best in graph code
+			return layer.Compute(b, s, nil, inputs)
+		}
+		f, err := p.Form(s)
+		if err != nil {
+			return nil, err
+		}
+		return layer.Compute(b, s, &f.Variant, inputs)
+	}, nil
+}
+
+// graphLayer computes whole layers.
+func (x *Env) graphLayer(p Plan) (ComputeLayer, error) {
+	b, err := x.Graphs()
+	if err != nil {
+		return nil, err
+	}
+	return func(c truth.LayerCase, inputs map[string]*array.Array) (map[string]*array.Array, error) {
+		return layer.ComputeLayer(b, c, p.Text, inputs)
+	}, nil
+}
+
+// Names lists the engines.
+func Names() []string {
+	var names []string
+	for _, e := range Engines {
+		names = append(names, e.Name)
+	}
+	return names
+}
+
+// Help describes the engines in a sentence.
+func Help() string {
+	var parts []string
+	for _, e := range Engines {
+		parts = append(parts, e.Name+" ("+e.Doc+")")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Find makes an engine by name. Layers are nil where it has none. An unknown name is an *UnknownError.
+func (x *Env) Find(name string, p Plan) (Compute, ComputeLayer, error) {
+	for _, e := range Engines {
+		if e.Name != name {
+			continue
+		}
+		f, err := e.compute(x, p)
+		if err != nil || e.layer == nil {
+			return f, nil, err
+		}
+		l, err := e.layer(x, p)
+		return f, l, err
+	}
+	return nil, nil, &UnknownError{name}
+}
+
+// UnknownError says that no engine has a name.
+type UnknownError struct{ Name string }
+
+func (e *UnknownError) Error() string {
+	return fmt.Sprintf("unknown engine %q (known: %s)", e.Name, strings.Join(Names(), " "))
+}

@@ -1,0 +1,151 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/gdngen/gdngen/autotune/measure"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/internal/terminal"
+)
+
+// Advice is a part of the cycles that a better program could win back.
+type Advice struct {
+	Name string   `json:"name"`
+	Most int64    `json:"most"`           // cycles of the whole module that it is worth at most
+	Text string   `json:"text"`           // what takes them
+	Axes []string `json:"axes,omitempty"` // axes that bear on it; none for a program that is no variant
+}
+
+// adviceShare is the least part of the whole that is worth a line.
+const adviceShare = .01
+
+// rules find the advice. Each gives the cycles that its subject takes at most, 0 for none, and says what takes them.
+var rules = []struct {
+	name string
+	axes []string
+	find func(e *Explanation) (int64, string)
+}{
+	{"gaps", []string{"chunks", "heads", "phases_before", "head_group"}, func(e *Explanation) (int64, string) {
+		packed, slot := measure.FullestSlot(e.Report)
+		return e.Report.Cycles - int64(packed), fmt.Sprintf("%s, the fullest slot, is %s full over all that is issued: instructions wait for results of others. More independent work side by side fills the gaps",
+			slot, terminal.Percent(int64(packed), e.Report.Cycles))
+	}},
+	{"spills", []string{"chunks", "heads", "chunk", "kq"}, func(e *Explanation) (int64, string) {
+		with, slot := measure.FullestSlot(e.Report)
+		without, _ := measure.WithoutSpills(e.Report)
+		return int64(with - without), fmt.Sprintf("spills and fills of registers make %s the fullest slot. Fewer values alive at a time need none", slot)
+	}},
+	{"edges", []string{"chunks", "steps", "fetch"}, part("edges", "each op waits for its first blocks and ends with its last: smaller blocks there, fewer ops, or more tokens in a call")},
+	{"copies", []string{"main", "fetch"}, part("copies", "XLA moves whole arrays between main and vector memory around ops: arrays that stay in main memory are copied by the kernel, beside its work")},
+	{"steps", []string{"fetch", "chunks"}, part("steps", "main memory is late within ops: fetch blocks a step earlier (Pallas: pl.Buffered), or do more work on each (larger blocks)")},
+	{"units", []string{"state_delay", "prologue_end", "head_group"}, part("units", "results of units are waited for in order: put other work between an instruction and the use of its result")},
+	{"matrix unit", []string{"head_group", "mergepairs", "prec"}, func(e *Explanation) (cycles int64, text string) {
+		for _, op := range e.Report.Ops {
+			cycles += op.Calls * op.Stall
+		}
+		return cycles, "bundles wait until a matrix unit is free: products come in bursts. Spread them, or take fewer passes"
+	}},
+	{"glue", []string{"fuse", "layout", "flow"}, func(e *Explanation) (cycles int64, text string) {
+		p := e.module.Program
+		if len(p.Kernels()) > 0 {
+			cycles = e.Took() - p.InKernels(e.Report, e.Ruler)
+		}
+		return cycles, "ops of XLA around the kernels, and what passes between ops: let the kernel take arrays as they are"
+	}},
+}
+
+// part is a rule that takes its cycles from the parts of the wall.
+func part(name, text string) func(*Explanation) (int64, string) {
+	return func(e *Explanation) (int64, string) {
+		for _, p := range e.Parts {
+			if p.Name == name {
+				return p.Cycles, text
+			}
+		}
+		return 0, text
+	}
+}
+
+// advise lists what could be won, most first.
+func (e *Explanation) advise() []Advice {
+	var list []Advice
+	for _, r := range rules {
+		most, text := r.find(e)
+		if float64(most) < adviceShare*float64(e.Took()) {
+			continue
+		}
+		a := Advice{Name: r.name, Most: most, Text: text}
+		if e.module.Program.Spec != nil {
+			a.Axes = r.axes
+		}
+		list = append(list, a)
+	}
+	slices.SortStableFunc(list, func(x, y Advice) int { return cmp.Compare(y.Most, x.Most) })
+	return list
+}
+
+// writeAdvice prints what could be won.
+func (e *Explanation) writeAdvice(w io.Writer) {
+	if len(e.Advice) == 0 {
+		return
+	}
+	t := terminal.NewTable("TO WIN", ">AT MOST", ">SHARE", "WHAT TAKES IT")
+	for _, a := range e.Advice {
+		t.Add(a.Name, a.Most, terminal.Percent(a.Most, e.Took()), a.String())
+	}
+	t.Write(w)
+	fmt.Fprintln(w)
+}
+
+// String is the text with the axes that bear on it.
+func (a Advice) String() string {
+	if len(a.Axes) == 0 {
+		return a.Text
+	}
+	return a.Text + " (" + strings.Join(a.Axes, ", ") + ")"
+}
+
+// Next is a command that tries what the first target's advice names first: the module beside one with another value of such an axis.
+// Empty where there is no advice, or no such variant.
+func (r *Result) Next() string {
+	if len(r.Targets) == 0 || r.Module.Program.Spec == nil {
+		return ""
+	}
+	e, s := r.Targets[0], *r.Module.Program.Spec
+	v := r.Module.Program.Variant
+	base, given := gdn.Auto, ""
+	if e.Auto == "" {
+		base = v.Short()
+		given = " --variant " + base
+	}
+	for _, a := range e.Advice {
+		for _, name := range a.Axes {
+			x, err := gdn.LookupAxis(name)
+			if err != nil {
+				continue
+			}
+			for _, value := range beside(x.Values, x.Get(&v)) {
+				if w, err := v.With(name, value); err == nil && w.Check(s) == nil && w.Canon() != v.Canon() {
+					return fmt.Sprintf("gdngen explain --spec %s%s --target %s --diff %s,%s=%s, or gdngen search run --spec %s --target %s --run DIR", s, given, e.Target, base, name, value, s, e.Target)
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// beside gives the values before and after one of them.
+func beside(values []string, one string) (list []string) {
+	i := slices.Index(values, one)
+	if i > 0 {
+		list = append(list, values[i-1])
+	}
+	if i >= 0 && i+1 < len(values) {
+		list = append(list, values[i+1])
+	}
+	return list
+}

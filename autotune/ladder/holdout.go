@@ -1,0 +1,86 @@
+package ladder
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/gdngen/gdngen/autotune/check"
+	"github.com/gdngen/gdngen/autotune/check/engine"
+	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/measure"
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/route"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/exam"
+)
+
+// holdOutHead is the most of K and V of a shape that is held out, and holdOutTokens of its tokens: the interpreter computes them.
+const (
+	holdOutHead   = 16
+	holdOutTokens = 320
+)
+
+// heldOut draws shapes that nobody tuned for: a single token, and numbers of tokens that fill no chunk, by a seed drawn when the climb began.
+func heldOut(s gdn.Spec, seed uint64) (l []gdn.Spec) {
+	draw := rand.New(rand.NewPCG(seed, 1))
+	g := s.Groups()
+	s.HeadsK, s.HeadsV = min(s.HeadsK, 2), min(s.HeadsK, 2)*g
+	s.K, s.V = min(s.K, holdOutHead), min(s.V, holdOutHead)
+	s.Batch, s.Seqs = min(s.Batch, 2), min(s.Seqs, 3)
+	for _, tokens := range []int{1, 1 + draw.IntN(63), 65 + draw.IntN(holdOutTokens-65)} {
+		x := s
+		x.Tokens = max(tokens, s.Seqs)
+		if x.Validate() == nil {
+			l = append(l, x)
+		}
+	}
+	return l
+}
+
+// holdOut examines the candidate on shapes and inputs that are held out: what is right on its own spec alone is not right.
+func holdOut(ctx context.Context, c *Config, r Rung, f *Figures) error {
+	s, err := gdn.Parse(r.Spec)
+	if err != nil {
+		return err
+	}
+	t, err := codegen.LookupTarget(r.Target)
+	if err != nil {
+		return err
+	}
+	for _, x := range heldOut(s, c.Seed) {
+		v, err := gdn.ParseVariant(f.Candidate.Variant)
+		if err == nil {
+			err = v.Check(x)
+		}
+		if err != nil {
+			if base, bad := gdn.ParseVariant(f.Base.Variant); bad == nil && base.Check(x) == nil {
+				f.Candidate.Verdict, f.Candidate.Reason = journal.Invalid, fmt.Sprintf("legal for %s, not for %s, which was held out: %v", s, x, err)
+				return nil
+			}
+			f.Notes = append(f.Notes, fmt.Sprintf("neither does %s, which was held out", x))
+			continue
+		}
+		p := engine.Plan{Text: v.String(), Target: t, Level: engine.Kernel, Suit: func(s gdn.Spec, text string, route route.Route, t *codegen.Target) (*route.Form, error) {
+			return measure.Suit(s, text, route, t)
+		}}
+		compute, _, err := (&engine.Env{Context: ctx}).Find("interp", p)
+		if err != nil {
+			return err
+		}
+		result := &check.Result{Precision: v.Precision().String(), Seeds: []uint64{c.Seed}}
+		if err := result.Run(ctx, x, compute, exam.Supported(x), func(string, ...any) {}); err != nil {
+			return err
+		}
+		for _, row := range result.Rows {
+			if !row.Pass {
+				f.Candidate.Verdict = journal.Numerics
+				f.Candidate.Reason = fmt.Sprintf("right on %s, wrong on %s, which was held out: %s is off by %.2g (%s) on %s inputs, %.2g is allowed", s, x, row.Output, float64(row.Error), row.Kind,
+					row.Class, float64(row.Limit))
+				return nil
+			}
+		}
+		f.Notes = append(f.Notes, fmt.Sprintf("held out and right: %s, seed %d", x, c.Seed))
+	}
+	return nil
+}

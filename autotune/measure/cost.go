@@ -1,0 +1,103 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/route"
+	"github.com/gdngen/gdngen/gdn"
+)
+
+// Cost is the static cost of a program in figures, or why it has none.
+type Cost struct {
+	Cycles   int64  `json:"cycles,omitempty"`    // throughput
+	Wall     int64  `json:"wall,omitempty"`      // 0: not known
+	HBMBytes int64  `json:"hbm_bytes,omitempty"` // -1: not known
+	VMEM     int64  `json:"vmem,omitempty"`      // bytes of the op that needs most
+	Spills   int64  `json:"spills,omitempty"`    // executed
+	Fills    int64  `json:"fills,omitempty"`
+	Refused  string `json:"refused,omitempty"` // the verdict and its first line
+}
+
+// StaticNote says what a static cost is.
+const StaticNote = "cycles are counted in the compiler's schedule; nothing ran on a TPU. The ruler is wall: the schedule in order, with waits for units, for main memory and for copies around kernels, by a model that knows no launches and no conflicts in vector memory. " +
+	"Throughput is what the schedule issues, without these waits, and the ruler of targets whose latencies are not known."
+
+// By counts by a ruler on a target. A wall that is not known makes the cost a refusal.
+func (c *Cost) By(r Ruler, target string) (cycles int64, refused string) {
+	switch {
+	case c.Refused != "":
+		return 0, c.Refused
+	case r.On(target) == Throughput:
+		return c.Cycles, ""
+	case c.Wall == 0:
+		return 0, string(CostUnknown) + ": the wall of the schedule is not known"
+	}
+	return c.Wall, ""
+}
+
+// Forms makes the program of each form once, whatever number of targets ask for it. The zero value is ready.
+type Forms struct {
+	made map[form]outcome
+}
+
+// form is a spec by a variant that fits it.
+type form struct {
+	spec    gdn.Spec
+	variant gdn.Variant
+}
+
+type outcome struct {
+	program *Program
+	err     error
+}
+
+// program is that of a form for TPUs.
+func (l *Forms) program(f *route.Form) (*Program, error) {
+	key := form{f.Spec, f.Variant}
+	o, ok := l.made[key]
+	if !ok {
+		o.program, o.err = ofChecked(f)
+		if l.made == nil {
+			l.made = map[form]outcome{}
+		}
+		l.made[key] = o
+	}
+	return o.program, o.err
+}
+
+func ofChecked(f *route.Form) (*Program, error) {
+	if err := f.Variant.Check(f.Spec); err != nil {
+		return nil, refused(Invalid, err)
+	}
+	route, err := route.Lookup("mosaic")
+	if err != nil {
+		return nil, err
+	}
+	return Of(f, route)
+}
+
+// Cost measures a form for a target. A refusal is a cost without figures, but for a timeout: another day the program may have a cost.
+func (l *Forms) Cost(ctx context.Context, x *Instrument, f *route.Form, t *codegen.Target) (*Cost, error) {
+	p, err := l.program(f)
+	var made *Compiled
+	if err == nil {
+		made, err = x.Static(ctx, p, t, Options{})
+	}
+	if refusal := (*Refusal)(nil); errors.As(err, &refusal) && refusal.Verdict != Timeout {
+		line, _, _ := strings.Cut(err.Error(), "\n")
+		return &Cost{Refused: string(refusal.Verdict) + ": " + line}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := made.Report
+	c := &Cost{Cycles: r.Cycles, Wall: max(0, r.Wall.Cycles), HBMBytes: r.HBMBytes, VMEM: r.VMEM}
+	for _, op := range r.Ops {
+		c.Spills += op.Calls * op.Spills
+		c.Fills += op.Calls * op.Fills
+	}
+	return c, nil
+}

@@ -1,0 +1,150 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/ptx"
+	"github.com/gdngen/gdngen/codegen/stablehlo/eval"
+	"github.com/gdngen/gdngen/pjrt/aot"
+	"github.com/gdngen/gdngen/pjrt/gpu/thunk"
+)
+
+// CompiledGPU is what XLA made of a program of StableHLO for a GPU.
+type CompiledGPU struct {
+	Result  aot.Result    `json:"result"`
+	Report  *thunk.Report `json:"report,omitempty"`  // nil where its files can not be read
+	Unknown string        `json:"unknown,omitempty"` // why there is no report
+	Dump    string        `json:"-"`                 // folder of XLA's files, where Options.Dump asks for one
+}
+
+// keptGPU is an entry of the cache.
+type keptGPU struct {
+	*CompiledGPU
+	Reject *aot.RejectError `json:"reject,omitempty"`
+}
+
+// thunkModel is the version of how thunks are read and counted: entries of the cache follow from it.
+const thunkModel = "1"
+
+// CompileGPU compiles a program of StableHLO for a GPU that is not attached and reads what XLA would run there. The turns of loops that
+// depend on scalars are those of sequences of equal length, or of o.Scalars, by the number of an operand. It is no error if XLA's files can
+// not be read.
+func (x *Instrument) CompileGPU(ctx context.Context, p *Program, g *codegen.GPU, o Options) (*CompiledGPU, error) {
+	text, err := p.Text(nil)
+	if err != nil {
+		return nil, err
+	}
+	from := []string{"gpu", thunkModel, x.Libtpu, g.XLA(), fmt.Sprint(g.Timing, g.Copy, o.Scalars), p.scalarText(), text}
+	var k keptGPU
+	if o.Dump == "" && x.Cache.get(&k, from...) {
+		if k.Reject != nil {
+			return nil, ofCompiler(k.Reject)
+		}
+		if k.CompiledGPU != nil {
+			x.note("%s: compiled before, taken from the cache", g.Name)
+			return k.CompiledGPU, nil
+		}
+	}
+	if err := x.assemble(ctx, text, g); err != nil {
+		return nil, err
+	}
+	dir, done, err := x.dumpFolder(o.Dump, g.Name)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	stop := x.waiting(g.Name)
+	r, err := x.Compiler.Compile(ctx, aot.Request{Topology: g.Name, Module: text, DumpDir: dir})
+	stop()
+	c := &CompiledGPU{}
+	if err == nil {
+		c.Result = *r
+		if o.Dump != "" {
+			c.Dump = dir
+		}
+		err = guard("reading XLA's files", func() error { return c.read(dir, p, text, g, o) })
+	}
+	k = keptGPU{CompiledGPU: c}
+	if errors.As(err, &k.Reject) || err == nil {
+		if err := x.Cache.put(k, from...); err != nil {
+			return nil, err
+		}
+	}
+	if err != nil {
+		return nil, ofCompiler(err)
+	}
+	return c, nil
+}
+
+// assemble has ptxas assemble the PTX inside of a program, which XLA does not look into.
+func (x *Instrument) assemble(ctx context.Context, text string, g *codegen.GPU) error {
+	if !strings.Contains(text, ptx.Target) {
+		return nil
+	}
+	err := ptx.AssembleAll(ctx, x.PTXAS, text, g)
+	if is[*ptx.Error](err) {
+		return refused(CompileReject, err)
+	}
+	if err != nil && ctx.Err() == nil {
+		return &aot.InfraError{Op: "ask ptxas", Err: err}
+	}
+	return err
+}
+
+// TakesPTX says why XLA does not take PTX inside of StableHLO for a GPU; nil where it does. The call is internal to XLA, so a small module is
+// compiled, once for each build of the compiler.
+func (x *Instrument) TakesPTX(ctx context.Context, g *codegen.GPU) error {
+	c, err := x.CompileGPU(ctx, Foreign("a probe", ptx.ProbeModule()), g, Options{})
+	if err != nil {
+		return err
+	}
+	return ptx.Probed(c.Report)
+}
+
+// read counts what XLA would run.
+func (c *CompiledGPU) read(dir string, p *Program, text string, g *codegen.GPU, o Options) error {
+	program, err := thunk.Read(dir)
+	if err != nil {
+		c.Unknown = err.Error()
+		return nil
+	}
+	turns, err := p.turns(text, o.Scalars)
+	c.Report = program.Count(turns, g)
+	if c.Report.Unknown != "" && err != nil {
+		c.Report.Unknown += ": " + err.Error()
+	}
+	return nil
+}
+
+// scalarText is what the turns of loops follow from besides the text.
+func (p *Program) scalarText() string {
+	if p.Spec == nil {
+		return ""
+	}
+	return p.Spec.String()
+}
+
+// turns counts those of the loops, by the line of the text.
+func (p *Program) turns(text string, scalars map[string][]int64) (map[int]int64, error) {
+	inputs := map[int][]int64{}
+	if p.Spec != nil {
+		for i, in := range p.Spec.Inputs() {
+			if list := indices(*p.Spec, in.Name); list != nil {
+				inputs[i] = list
+			}
+		}
+	}
+	for name, values := range scalars {
+		i, err := strconv.Atoi(name)
+		if err != nil {
+			return nil, fmt.Errorf("operand %q: of a program for a GPU an operand is named by its number", name)
+		}
+		inputs[i] = values
+	}
+	return eval.Turns(text, inputs)
+}

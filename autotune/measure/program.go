@@ -1,0 +1,170 @@
+package measure
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/mosaic"
+	"github.com/gdngen/gdngen/codegen/route"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// Program is what is measured: a spec by a variant, a module of the IR, or the text of a foreign module.
+type Program struct {
+	Name    string      // of the file of a foreign module
+	Spec    *gdn.Spec   // nil where no spec is known
+	Variant gdn.Variant // of a spec
+	Lowered *ir.Module  // what the backend emits; nil for a foreign module
+
+	// Scalars are values of the tables in scalar memory that steer the kernels, as llo.Options wants them: those of sequences of
+	// equal length. Nil where there are none.
+	Scalars map[string][]int64
+
+	Origin *Origin // what the folder of stored schedules says; nil for a program that is to be compiled
+
+	stored string // folder of the schedules; empty for a program that is to be compiled
+	tables error  // why the values of some tables are not known
+	route  route.Route
+	texts  map[*codegen.Target]string // emitted
+}
+
+// Make makes the program of a spec by the text of a variant, as Suit reads it.
+func Make(s gdn.Spec, variant string, r route.Route, t *codegen.Target) (*Program, error) {
+	f, err := Suit(s, variant, r, t)
+	if err != nil {
+		return nil, err
+	}
+	return Of(f, r)
+}
+
+// Suit reads the text of a variant and checks it against the spec. auto is the best known on the target where the backend is for
+// kernels of a TPU, and otherwise on a CPU.
+func Suit(s gdn.Spec, variant string, r route.Route, t *codegen.Target) (f *route.Form, err error) {
+	if !r.Kernels {
+		t = nil
+	}
+	err = guard("choosing the form of "+variant, func() error {
+		f, err = route.Suit(s, variant, t)
+		return err
+	})
+	if err == nil {
+		err = f.Variant.Check(s)
+	}
+	if err != nil {
+		return nil, refused(Invalid, err)
+	}
+	return f, nil
+}
+
+// Of makes the program of a form.
+func Of(f *route.Form, r route.Route) (*Program, error) {
+	var m *ir.Module
+	err := guard("building", func() (err error) {
+		m, err = f.Build()
+		return err
+	})
+	if err != nil {
+		return nil, refused(Invalid, err)
+	}
+	p := &Program{Spec: &f.Spec, Variant: f.Variant, route: r}
+	if r.Name() == (mosaic.Backend{}).Name() {
+		return p, p.lower(func() (*ir.Module, error) { return f.Kernels() })
+	}
+	return p, p.lower(func() (*ir.Module, error) { return r.Lower(m) })
+}
+
+// OfModule makes the program of a module at the tensor level. A spec makes known its inputs and outputs, a variant how it is computed.
+func OfModule(m *ir.Module, s *gdn.Spec, v gdn.Variant, r route.Route) (*Program, error) {
+	p := &Program{Spec: s, Variant: v, route: r}
+	return p, p.lower(func() (*ir.Module, error) { return r.Lower(m) })
+}
+
+// Foreign is the program of the StableHLO text of somebody else.
+func Foreign(name, text string) *Program {
+	return &Program{Name: name, texts: map[*codegen.Target]string{nil: text}}
+}
+
+// loweredByJAX is how JAX gives the text of a program for a TPU, with the names of its kernels and the lines of its source.
+const loweredByJAX = `jax.jit(f).trace(*args).lower(lowering_platforms=("tpu",)).as_text(debug_info=True)`
+
+// ReadForeign makes the program of a file of StableHLO text.
+func ReadForeign(name string, data []byte) (*Program, error) {
+	switch {
+	case bytes.HasPrefix(data, []byte("ML\xefR")):
+		return nil, fmt.Errorf("%s is MLIR bytecode: give the text form (in JAX, %s)", name, loweredByJAX)
+	case bytes.HasPrefix(data, []byte("HloModule")):
+		return nil, fmt.Errorf("%s is HLO text: give StableHLO instead (in JAX, %s)", name, loweredByJAX)
+	case filepath.Ext(name) == ".py":
+		return nil, fmt.Errorf("%s is Python: lower it, and give the text (%s)", name, loweredByJAX)
+	case !bytes.Contains(data, []byte("main")):
+		return nil, fmt.Errorf("%s holds no StableHLO module: there is no @main", name)
+	}
+	return Foreign(name, string(data)), nil
+}
+
+// lower lowers the module and finds the values of its tables.
+func (p *Program) lower(lowering func() (*ir.Module, error)) error {
+	p.texts = map[*codegen.Target]string{}
+	err := guard("lowering", func() (err error) {
+		p.Lowered, err = lowering()
+		return err
+	})
+	if err != nil {
+		return refused(EmitError, err)
+	}
+	if p.Spec == nil {
+		return nil
+	}
+	p.tables = guard("computing the tables of the kernels", func() (err error) {
+		p.Scalars, err = representative(p.Lowered, *p.Spec)
+		return err
+	})
+	return nil
+}
+
+// IsForeign says whether the text of the program is somebody else's: of a file, or what JAX makes of ours. What was stored of a spec is ours.
+func (p *Program) IsForeign() bool { return p.Lowered == nil && (p.Spec == nil || p.stored == "") }
+
+// Backend names what renders the program; empty for a foreign one.
+func (p *Program) Backend() string {
+	if p.route.Backend == nil {
+		return ""
+	}
+	return p.route.Name()
+}
+
+// Text is the program as the backend emits it for a target.
+func (p *Program) Text(t *codegen.Target) (string, error) {
+	if p.IsForeign() {
+		return p.texts[nil], nil
+	}
+	if text, ok := p.texts[t]; ok {
+		return text, nil
+	}
+	if p.route.TPU && t == nil {
+		return "", fmt.Errorf("backend %s needs a target", p.route.Name())
+	}
+	var a *codegen.Artifact
+	err := guard("emitting", func() (err error) {
+		a, err = p.route.Backend.Emit(p.Lowered, t)
+		return err
+	})
+	if err != nil {
+		if t != nil && mosaic.NeedsVMEM(p.Lowered) > t.VMEM {
+			return "", refused(VMEM, err)
+		}
+		return "", refused(EmitError, err)
+	}
+	p.texts[t] = a.Text
+	return a.Text, nil
+}
+
+func (p *Program) String() string {
+	if p.Spec == nil {
+		return p.Name
+	}
+	return fmt.Sprintf("%s by %s through %s", p.Spec, p.Variant, p.Backend())
+}

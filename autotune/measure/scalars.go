@@ -1,0 +1,144 @@
+package measure
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gdngen/gdngen/codegen/mosaic"
+	"github.com/gdngen/gdngen/codegen/pass"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/ir/interp"
+)
+
+// EqualLengths says what a cost of packed sequences rests on.
+const EqualLengths = "packed sequences and pools: the cost is that of sequences of equal length, each with a state"
+
+// representative gives what the kernels of a lowered module read in scalar memory, for sequences of equal length, keyed
+// kernel/operand as llo.Options wants them. A module without packed sequences has none.
+func representative(m *ir.Module, s gdn.Spec) (map[string][]int64, error) {
+	if s.Seqs == 0 && s.Pool == 0 {
+		return nil, nil
+	}
+	tables := map[string]*ir.Value{}
+	m.Body.Walk(func(in *ir.Instr) {
+		if in.Op == ir.OpKernel {
+			for i, table := range mosaic.Scalars(in) {
+				tables[fmt.Sprintf("%s/%d", mosaic.Name(in), i)] = table
+			}
+		}
+	})
+	glue := &ir.Module{Name: m.Name, Body: &ir.Block{Params: m.Body.Params, Instrs: m.Body.Instrs}}
+	names := slices.Sorted(maps.Keys(tables))
+	for i, name := range names {
+		glue.Results = append(glue.Results, fmt.Sprintf("table%d", i))
+		glue.Body.Yield = append(glue.Body.Yield, tables[name])
+	}
+	glue, err := pass.Apply(glue, "dce")
+	if err != nil {
+		return nil, err
+	}
+	read := map[*ir.Value]bool{}
+	glue.Body.Walk(func(in *ir.Instr) {
+		for _, a := range in.Args {
+			read[a] = true
+		}
+	})
+	glue.Body.Params = slices.DeleteFunc(glue.Body.Params, func(p *ir.Value) bool { return !read[p] && !slices.Contains(glue.Body.Yield, p) })
+	args := map[string]*array.Array{}
+	for _, p := range glue.Body.Params {
+		list := indices(s, p.Name)
+		if list == nil {
+			return nil, fmt.Errorf("a table of the kernels depends on %s, not on cu_seqlens and indices of states alone: give its values with --scalars", p.Name)
+		}
+		args[p.Name] = array.FromInt64s(p.Type.DType, p.Type.Shape, list)
+	}
+	values, err := interp.Run(glue, args, interp.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("tables of the kernels: %w", err)
+	}
+	scalars := map[string][]int64{}
+	for i, name := range names {
+		scalars[name] = values[glue.Results[i]].Int64s()
+	}
+	return scalars, nil
+}
+
+// indices are what an input that names sequences or states has in the call that is costed; nil where it names none.
+func indices(s gdn.Spec, input string) []int64 {
+	switch input {
+	case "cu_seqlens":
+		return CuSeqlens(s)
+	case "state_indices":
+		return lastStates(s)
+	case "read_indices":
+		return ownReads(s)
+	}
+	return nil
+}
+
+// lastStates is state_indices of sequences that use a pool from its end down.
+func lastStates(s gdn.Spec) []int64 {
+	list := make([]int64, s.Sequences())
+	for i := range list {
+		list[i] = max(int64(s.Pool/s.Checkpoints()-1-i), -1)
+	}
+	return list
+}
+
+// ownReads is read_indices of sequences that go on from the last state of their own.
+func ownReads(s gdn.Spec) []int64 {
+	list, n := lastStates(s), int64(s.Checkpoints())
+	for i, own := range list {
+		if own >= 0 {
+			list[i] = own*n + n - 1
+		}
+	}
+	return list
+}
+
+// CuSeqlens is cu_seqlens of sequences whose lengths differ by at most one token.
+func CuSeqlens(s gdn.Spec) []int64 {
+	cu := make([]int64, s.Seqs+1)
+	for i := range cu {
+		cu[i] = int64(s.Tokens) * int64(i) / int64(s.Seqs)
+	}
+	return cu
+}
+
+// parseScalar reads an integer, or a truth value as scalar memory holds it: 1 or 0.
+func parseScalar(text string) (int64, error) {
+	switch strings.ToLower(text) {
+	case "true":
+		return 1, nil
+	case "false":
+		return 0, nil
+	}
+	return strconv.ParseInt(text, 10, 64)
+}
+
+// ParseScalars reads values of scalar operands: OPERAND=V,V,... each, integers or true and false.
+func ParseScalars(entries []string) (map[string][]int64, error) {
+	var all map[string][]int64
+	for _, entry := range entries {
+		key, list, ok := strings.Cut(entry, "=")
+		if !ok || key == "" {
+			return nil, fmt.Errorf("%q: want OPERAND=V,V,..., such as 0=0,100,300", entry)
+		}
+		for text := range strings.SplitSeq(list, ",") {
+			v, err := parseScalar(strings.TrimSpace(text))
+			if err != nil {
+				return nil, fmt.Errorf("%q: %q is neither an integer nor true or false", entry, text)
+			}
+			if all == nil {
+				all = map[string][]int64{}
+			}
+			all[key] = append(all[key], v)
+		}
+	}
+	return all, nil
+}

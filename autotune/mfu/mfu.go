@@ -1,0 +1,403 @@
+// Package mfu says how well a training step with the rule would use the matrix units of a TPU: it costs the parts of a step of a
+// gdn/model, and its pieces, and sums these. The model flop utilisation of a part is its model flops over those of matrix units that are
+// never idle in the modelled time. Model flops are those of the mathematics, by the counting of gdn/model.
+package mfu
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/gdngen/gdngen/autotune/measure"
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/route"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/model"
+	"github.com/gdngen/gdngen/internal/terminal"
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/pjrt/llo"
+)
+
+// Row is a part or a piece of a training step, or a sum of such, on a target.
+type Row struct {
+	Target string  `json:"target"`
+	Kind   string  `json:"kind"` // of layer
+	Part   string  `json:"part"`
+	Pass   string  `json:"pass,omitempty"` // forward or backward; empty: both
+	Times  int     `json:"times"`          // in a step
+	Flops  float64 `json:"model_flops"`    // once
+	Cycles int64   `json:"cycles"`         // throughput, once
+	Bytes  int64   `json:"hbm_bytes"`      // once; -1: not known
+	Ruler  string  `json:"ruler"`          // of the time
+	Time   float64 `json:"time"`           // cycles, once: wall; by throughput, of each op the larger of its cycles and of its traffic at full bandwidth
+	Bound  string  `json:"bound,omitempty"`
+	MFU    float64 `json:"mfu"`
+	Share  float64 `json:"share"`   // of the step's time
+	Whole  bool    `json:"whole"`   // a piece, or a sum
+	InStep bool    `json:"in_step"` // the step is the sum of these rows, each as often as it runs
+
+	Traffic float64 `json:"hbm_cycles"` // that the bytes take at full bandwidth, once
+	Glue    int64   `json:"glue"`       // cycles outside of kernels, once
+	Calls   int64   `json:"calls"`      // ops that run, once
+	Spills  int64   `json:"spills"`     // executed, once
+	Kernels int     `json:"kernels"`    // distinct ones to compile; of a sum, of all its modules
+}
+
+// Step is a training step on some targets.
+type Step struct {
+	Model      model.Config `json:"model"`
+	Parameters int64        `json:"parameters"`
+	Variants   []string     `json:"variants"` // how the rule is computed, by target
+	Note       string       `json:"note"`
+	Rows       []*Row       `json:"rows"`
+}
+
+// Note says what the time is.
+const Note = "a step is the sum of its layers, each one module each way with its residual, but attention, whose core is a public kernel between two. Time is modelled by wall, the schedule of each module in order with its waits for main memory, one module after another; where latencies are not known, by throughput: of each op the larger of its cycles and of its main memory traffic at full bandwidth; nothing ran on a TPU"
+
+// NewStep begins the step of a model, and reads the variant of the rule for each target.
+func NewStep(c model.Config, variant string, targets []*codegen.Target) (*Step, []gdn.Variant, error) {
+	r := &Step{Model: c, Parameters: c.Parameters(), Note: Note}
+	var rules []gdn.Variant
+	for _, t := range targets {
+		v, err := Variant(c, variant, t)
+		if err != nil {
+			return nil, nil, err
+		}
+		rules, r.Variants = append(rules, v), append(r.Variants, v.String())
+	}
+	return r, rules, nil
+}
+
+// Cost costs the step on targets, the rule by a variant for each.
+func (r *Step) Cost(ctx context.Context, x *measure.Instrument, rules []gdn.Variant, targets []*codegen.Target, forward bool) error {
+	for i, t := range targets {
+		rows, err := Rows(ctx, x, r.Model, rules[i], t, forward)
+		if err != nil {
+			return fmt.Errorf("%s: %w", t.Name, err)
+		}
+		r.Rows = append(r.Rows, rows...)
+	}
+	return nil
+}
+
+// Variant reads the variant of the rule; auto is the best known for the model's training step on a target.
+func Variant(c model.Config, text string, t *codegen.Target) (gdn.Variant, error) {
+	s := c.Spec()
+	s.Direction = gdn.Train
+	f, err := route.Suit(s, text, t)
+	if err != nil {
+		return gdn.Variant{}, err
+	}
+	v := f.Variant
+	if !strings.Contains(text, "layout=") {
+		if v, err = v.With("layout", "bt_hd"); err != nil {
+			return v, err
+		}
+	}
+	return v, v.Check(s)
+}
+
+// Rows costs the parts and the pieces on a target, and sums them.
+func Rows(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Variant, t *codegen.Target, forward bool) ([]*Row, error) {
+	c.VMEM = t.VMEM
+	parts, err := partRows(ctx, x, c, v, t, forward, func(*Row) bool { return true })
+	if err != nil {
+		return nil, err
+	}
+	var pieces []*Row
+	for _, m := range modules(c, forward) {
+		if m.Build == nil { // the core of attention, which is a part
+			core := func(r *Row) bool { return r.Kind == m.kind && r.Part == m.name && r.Pass == m.pass }
+			pieces = append(pieces, parts[slices.IndexFunc(parts, core)])
+			continue
+		}
+		r, err := m.cost(ctx, x, c, v, t)
+		if err != nil {
+			return nil, err
+		}
+		r.Whole = true
+		pieces = append(pieces, r)
+	}
+	return sumUp(parts, pieces, t), nil
+}
+
+// sumUp gives the rows of parts and pieces with their sums: the parts of a layer by pass, the pieces of a layer, and the step.
+func sumUp(parts, pieces []*Row, t *codegen.Target) []*Row {
+	var kinds []string
+	for _, r := range pieces {
+		if !slices.Contains(kinds, r.Kind) {
+			kinds = append(kinds, r.Kind)
+		}
+	}
+	rows, step := slices.Clone(parts), &Row{Target: t.Name, Ruler: string(measure.Wall.On(t.Name)), Kind: "step", Part: "all", Times: 1}
+	var layers []*Row
+	for _, kind := range kinds {
+		for _, pass := range model.Passes(false) {
+			if apart := sumRows(parts, func(r *Row) bool { return r.Kind == kind && r.Pass == pass }); apart != nil {
+				apart.Part, apart.Pass = "apart", pass
+				rows = append(rows, apart)
+			}
+		}
+		layer := sumRows(pieces, func(r *Row) bool { return r.Kind == kind })
+		layers = append(layers, layer)
+		step.add(layer, float64(layer.Times))
+	}
+	for _, r := range pieces {
+		if r.InStep = true; r.Whole {
+			rows = append(rows, r)
+		}
+	}
+	rows = append(rows, append(layers, step)...)
+	for _, r := range rows {
+		r.MFU = r.Flops / (r.Time * t.PeakFlops())
+		r.Share = r.Time * float64(r.Times) / step.Time
+	}
+	return rows
+}
+
+// Parts costs parts of a step alone, those of some rows by kind, part and pass, without their shares of a step. Pieces and sums are none.
+func Parts(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Variant, t *codegen.Target, of func(*Row) bool) ([]*Row, error) {
+	rows, err := partRows(ctx, x, c, v, t, false, of)
+	for _, r := range rows {
+		r.MFU = r.Flops / (r.Time * t.PeakFlops())
+	}
+	return rows, err
+}
+
+// partRows costs the passes of some parts.
+func partRows(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Variant, t *codegen.Target, forward bool,
+	of func(*Row) bool) (rows []*Row, err error) {
+	c.VMEM = t.VMEM
+	for _, p := range model.Parts(c) {
+		for _, pass := range p.Passes(forward) {
+			if !of(&Row{Target: t.Name, Kind: p.Kind, Part: p.Name, Pass: pass}) {
+				continue
+			}
+			r, err := newModule(p.Kind, p.Name, pass, p.Layers, p.Flops, p.Build).cost(ctx, x, c, v, t)
+			if err != nil {
+				return nil, err
+			}
+			rows = append(rows, r)
+		}
+	}
+	return rows, nil
+}
+
+// Module is a pass of a piece of a step, which runs by itself.
+type Module struct {
+	Name  string
+	Times int     // in a step
+	Flops float64 // model flops, once
+	Rule  bool    // it holds the rule, and depends on the variant
+	Build func(gdn.Variant) (*ir.Module, error)
+
+	kind, name, pass string
+}
+
+// Modules lists what a step runs: the passes of its pieces. The core of attention is left out.
+func Modules(c model.Config, forward bool) []Module {
+	return slices.DeleteFunc(modules(c, forward), func(m Module) bool { return m.Build == nil })
+}
+
+// RuleAlone lists the passes of the rule as modules of their own, which a step has within others.
+func RuleAlone(c model.Config, forward bool) (l []Module) {
+	for _, p := range model.Parts(c) {
+		if p.Kind != "rule" || p.Name != "rule" {
+			continue
+		}
+		for _, pass := range p.Passes(forward) {
+			l = append(l, newModule(p.Kind, p.Name, pass, p.Layers, p.Flops, p.Build))
+		}
+	}
+	return l
+}
+
+func modules(c model.Config, forward bool) (l []Module) {
+	for _, pass := range model.Passes(forward) {
+		for _, p := range model.Pieces(c) {
+			l = append(l, newModule(p.Kind, p.Name, pass, p.Layers, p.Flops, p.Build))
+		}
+	}
+	return l
+}
+
+// newModule is a pass of a piece, or of a part, whose flops are those of the forward pass.
+func newModule(kind, name, pass string, times int, flops float64, build func(gdn.Variant, bool) (*ir.Module, error)) Module {
+	back := pass == "backward"
+	m := Module{Name: kind + ", " + name + " " + pass, Times: times, Flops: flops, Rule: kind == "rule", kind: kind, name: name, pass: pass}
+	if back {
+		m.Flops *= 2
+	}
+	if build != nil {
+		m.Build = func(v gdn.Variant) (*ir.Module, error) { return build(v, back) }
+	}
+	return m
+}
+
+// cost costs the module by the variant of the rule.
+func (m Module) cost(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Variant, t *codegen.Target) (*Row, error) {
+	r := &Row{Target: t.Name, Kind: m.kind, Part: m.name, Pass: m.pass, Times: m.Times, Flops: m.Flops}
+	if m.Build == nil {
+		var err error
+		if r.Time, err = model.AttentionCycles(c, t, m.pass == "backward"); err != nil {
+			return nil, err
+		}
+		r.Cycles, r.Bytes, r.Bound, r.Ruler = int64(r.Time), -1, "a public kernel, by throughput", string(measure.Throughput)
+		return r, nil
+	}
+	if err := r.cost(ctx, x, t, func() (*ir.Module, error) { return m.Build(v) }); err != nil {
+		return nil, fmt.Errorf("%s: %w", m.Name, err)
+	}
+	return r, nil
+}
+
+// sumRows sums parts that run equally often, once each; nil without any.
+func sumRows(rows []*Row, of func(*Row) bool) *Row {
+	var sum *Row
+	for _, r := range rows {
+		if !of(r) {
+			continue
+		}
+		if sum == nil {
+			sum = &Row{Target: r.Target, Ruler: r.Ruler, Kind: r.Kind, Part: "all", Times: r.Times}
+		}
+		sum.add(r, 1)
+	}
+	return sum
+}
+
+// add adds a row some times. A sum with a part of unknown traffic is of unknown traffic.
+func (sum *Row) add(r *Row, times float64) {
+	sum.Whole = true
+	sum.Flops += times * r.Flops
+	sum.Cycles += int64(times) * r.Cycles
+	sum.Time += times * r.Time
+	sum.Traffic += times * r.Traffic
+	sum.Glue += int64(times) * r.Glue
+	sum.Calls += int64(times) * r.Calls
+	sum.Spills += int64(times) * r.Spills
+	sum.Kernels += r.Kernels
+	if sum.Bytes < 0 || r.Bytes < 0 {
+		sum.Bytes = -1
+	} else {
+		sum.Bytes += int64(times) * r.Bytes
+	}
+}
+
+// modelledCost is the static cost of a module with its modelled time.
+type modelledCost struct {
+	Cycles, Bytes int64
+	Ruler         measure.Ruler
+	Time          float64
+	Bound         string
+}
+
+// cost measures the module of a part and fills the row.
+func (r *Row) cost(ctx context.Context, x *measure.Instrument, t *codegen.Target, build func() (*ir.Module, error)) error {
+	m, err := build()
+	if err != nil {
+		return err
+	}
+	route, err := route.Lookup("mosaic")
+	if err != nil {
+		return err
+	}
+	p, err := measure.OfModule(m, nil, gdn.Variant{}, route)
+	if err != nil {
+		return err
+	}
+	if x.Note != nil {
+		x.Note("%s: %s, %s %s", t.Name, r.Kind, r.Part, r.Pass)
+	}
+	c, err := x.Static(ctx, p, t, measure.Options{})
+	if err != nil {
+		return err
+	}
+	cost, err := modelled(c.Report, t)
+	if err != nil {
+		return err
+	}
+	r.Cycles, r.Bytes, r.Time, r.Bound, r.Ruler = cost.Cycles, cost.Bytes, cost.Time, cost.Bound, string(cost.Ruler)
+	r.Traffic, r.Kernels = measure.HBMCycles(max(cost.Bytes, 0), t), len(p.Kernels())
+	r.Glue = int64(cost.Time) - p.InKernels(c.Report, cost.Ruler)
+	for _, op := range c.Report.Ops {
+		r.Calls += op.Calls
+		r.Spills += op.Calls * op.Spills
+	}
+	return nil
+}
+
+// fullSlot is how full the fullest slot must be to be called the bound.
+const fullSlot = .7
+
+// modelled is the time of a report, and what bounds it: main memory, the fullest unit, or neither but the order and the latencies of the
+// instructions. A wall that should be known and is not is a *measure.Refusal.
+func modelled(r *llo.Report, t *codegen.Target) (modelledCost, error) {
+	c := modelledCost{Cycles: r.Cycles, Bytes: r.HBMBytes, Ruler: measure.Wall.On(t.Name)}
+	wall, err := c.Ruler.Cycles(r)
+	if err != nil {
+		return c, err
+	}
+	var waits float64
+	if c.Ruler == measure.Wall {
+		c.Time, waits = float64(wall), float64(r.Transfers())
+	} else {
+		c.Time = float64(r.TopLevel)
+		for _, op := range r.Ops {
+			cycles, traffic := float64(op.Cycles), measure.HBMCycles(max(op.HBMBytes, 0), t)
+			c.Time += float64(op.Calls) * max(cycles, traffic)
+			waits += float64(op.Calls) * max(0, traffic-cycles)
+		}
+	}
+	full, slot := measure.FullestSlot(r)
+	if busy := float64(measure.MXUBusy(r)); busy > full {
+		full, slot = busy, "MXU"
+	}
+	switch part := full / float64(max(r.Cycles, 1)); {
+	case waits > c.Time/4:
+		c.Bound = "HBM"
+	case part >= fullSlot:
+		c.Bound = fmt.Sprintf("%s, %.0f %% full", slot, 100*part)
+	default:
+		c.Bound = fmt.Sprintf("order and latency; %s %.0f %% full", slot, 100*part)
+	}
+	return c, nil
+}
+
+// Write prints a table for each target.
+func (r *Step) Write(w io.Writer) {
+	c := r.Model
+	fmt.Fprintf(w, "model     %s: %d layers of width %d, %.1f M parameters, %d x %d tokens\nrule      %s by %s\n",
+		cmp.Or(c.Name, "-"), c.Layers, c.Hidden, float64(r.Parameters)/1e6, c.Batch, c.Tokens, c.Spec(), strings.Join(slices.Compact(slices.Clone(r.Variants)), "\n          and "))
+	target := ""
+	var t *terminal.Table
+	flush := func() {
+		if t != nil {
+			t.Write(w)
+		}
+	}
+	for _, row := range r.Rows {
+		if row.Target != target {
+			flush()
+			target = row.Target
+			fmt.Fprintln(w)
+			t = terminal.NewTable(strings.ToUpper(target), "PART", "PASS", ">TIMES", ">MODEL GFLOP", ">THROUGHPUT", ">HBM", ">TIME BY "+strings.ToUpper(row.Ruler), ">SHARE", ">MFU", "BOUND")
+		}
+		traffic := "-"
+		if row.Bytes >= 0 {
+			traffic = terminal.Size(row.Bytes)
+		}
+		name := row.Part
+		if row.Whole {
+			name = "= " + name
+		}
+		t.Add(row.Kind, name, row.Pass, row.Times, fmt.Sprintf("%.2f", row.Flops/1e9), row.Cycles, traffic, int64(row.Time),
+			fmt.Sprintf("%.1f%%", 100*row.Share), fmt.Sprintf("%.1f%%", 100*row.MFU), row.Bound)
+	}
+	flush()
+	fmt.Fprintf(w, "\n%s.\n", strings.ToUpper(r.Note[:1])+r.Note[1:])
+}

@@ -1,0 +1,253 @@
+package results
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gdngen/gdngen/autotune/check"
+	"github.com/gdngen/gdngen/autotune/measure"
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/route"
+	"github.com/gdngen/gdngen/gdn"
+)
+
+// Champion is the cheapest candidate of a row on a target whose numbers are right.
+type Champion struct {
+	Target   string        `json:"target"`
+	Name     string        `json:"name,omitempty"` // of the candidate; empty where none will do
+	Text     string        `json:"text,omitempty"` // of the candidate, as --variant takes it
+	Variant  string        `json:"variant,omitempty"`
+	Ruler    measure.Ruler `json:"ruler,omitempty"`                 // that champions of the target are ranked by
+	PerToken float64       `json:"cycles_per_token_head,omitempty"` // by the ruler
+	Issued   float64       `json:"throughput_per_token_head,omitempty"`
+	HBMRatio float64       `json:"hbm_ratio,omitempty"` // main memory traffic over the necessary; 0 where not known
+	Cost     *measure.Cost `json:"cost,omitempty"`
+	Errors   []check.Row   `json:"errors,omitempty"`   // as gdngen check lists them
+	Rejected []string      `json:"rejected,omitempty"` // candidates that will not do, with the reason
+}
+
+// cell is the figure of a champion: its wall, and in brackets its throughput, alone where there is no wall.
+func (c *Champion) cell() string { return figure("%.2f", c.Ruler, c.PerToken, c.Issued) }
+
+// figure prints a figure by a ruler and its throughput.
+func figure(format string, ruler measure.Ruler, cycles, throughput float64) string {
+	if ruler == measure.Throughput {
+		return fmt.Sprintf("("+format+")", cycles)
+	}
+	return fmt.Sprintf(format+" ("+format+")", cycles, throughput)
+}
+
+// Result is a row with its champions.
+type Result struct {
+	Row
+	Champions []*Champion `json:"champions"`
+}
+
+// Table is the whole table.
+type Table struct {
+	Compiler   string      `json:"compiler"`
+	Revision   string      `json:"revision,omitempty"` // of gdngen, where the build knows it
+	Note       string      `json:"note"`
+	Classes    []string    `json:"classes"`
+	Rows       []Result    `json:"rows"`
+	Candidates []Candidate `json:"candidates"`
+	Front      *Front      `json:"front,omitempty"`
+	Missed     []string    `json:"missed"` // requirements, in words
+	Peers      []Peer      `json:"peers,omitempty"`
+}
+
+// Text renders the table, as data or as a page.
+func (r *Table) Text(data bool) ([]byte, error) {
+	var b bytes.Buffer
+	if !data {
+		r.markdown(&b)
+		return b.Bytes(), nil
+	}
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	err := e.Encode(r)
+	return b.Bytes(), err
+}
+
+// Make finds the champions, and shows what it has after each work.
+func (l *Maker) Make(ctx context.Context, p *Plan, targets []*codegen.Target, show func(*Table) error) (*Table, error) {
+	r := &Table{Compiler: l.Compiler, Revision: l.Revision, Note: measure.StaticNote, Classes: p.Classes, Peers: p.Peers, Missed: []string{}}
+	for i := range p.Rows {
+		row := &p.Rows[i]
+		out := Result{Row: *row}
+		list := p.candidatesFor(row)
+		for _, c := range list {
+			if !slices.ContainsFunc(r.Candidates, func(o Candidate) bool { return o.Name == c.Name && o.Variant == c.Variant }) {
+				c.Targets = ""
+				r.Candidates = append(r.Candidates, c)
+			}
+		}
+		w := l.work(p.Classes)
+		for _, t := range only(targets, row.Targets) {
+			start := time.Now()
+			best, err := w.champion(ctx, row, list, t)
+			if err != nil {
+				return nil, fmt.Errorf("%s on %s: %w", row.Title, t.Name, err)
+			}
+			l.Note("[%d/%d] %s, %s: %s %.3f (%.0f s)", i+1, len(p.Rows), row.Title, t.Name, cmp.Or(best.Name, "none"), best.PerToken, time.Since(start).Seconds())
+			out.Champions = append(out.Champions, best)
+		}
+		r.Rows = append(r.Rows, out)
+		r.require()
+		if err := show(r); err != nil {
+			return nil, err
+		}
+	}
+	if p.Front != nil {
+		var err error
+		if r.Front, err = l.work(p.Classes).front(ctx, p.Front, targets); err != nil {
+			return nil, err
+		}
+	}
+	return r, show(r)
+}
+
+// by is the row that a row's cycles are measured by.
+func (r *Table) by(row *Result) *Result {
+	for i := range r.Rows {
+		if r.Rows[i].Title == row.Of {
+			return &r.Rows[i]
+		}
+	}
+	return &r.Rows[0]
+}
+
+// on is the champion of a row on a target.
+func (row *Result) on(target string) *Champion {
+	for _, c := range row.Champions {
+		if c.Target == target {
+			return c
+		}
+	}
+	return &Champion{}
+}
+
+// only keeps the targets that a list names; an empty one names all.
+func only(targets []*codegen.Target, names string) []*codegen.Target {
+	return slices.DeleteFunc(slices.Clone(targets), func(t *codegen.Target) bool {
+		return names != "" && !slices.Contains(strings.Split(names, ","), t.Name)
+	})
+}
+
+// Maker makes tables.
+type Maker struct {
+	Instrument *measure.Instrument
+	Compiler   string // name and version
+	Revision   string // of gdngen; empty: not known
+	Note       func(format string, args ...any)
+}
+
+// work is one piece of work: its candidates share what is made of them.
+type work struct {
+	*Maker
+	classes []string
+	forms   measure.Forms
+}
+
+func (l *Maker) work(classes []string) *work { return &work{Maker: l, classes: classes} }
+
+// trial is a candidate in the form that it has for a work and a target.
+type trial struct {
+	Candidate
+	*route.Form
+}
+
+func newTrial(s gdn.Spec, c Candidate, t *codegen.Target) (*trial, error) {
+	f, err := route.Suit(s, c.Variant, t)
+	if err != nil {
+		return nil, fmt.Errorf("candidate %q: %w", c.Name, err)
+	}
+	return &trial{c, f}, nil
+}
+
+// champion costs the candidates of a row on a target and takes the cheapest whose numbers are right.
+func (w *work) champion(ctx context.Context, row *Row, candidates []Candidate, t *codegen.Target) (*Champion, error) {
+	best := &Champion{Target: t.Name}
+	type entry struct {
+		*trial
+		cost        *measure.Cost
+		took, score int64
+	}
+	var list []entry
+	for _, c := range candidates {
+		if len(only([]*codegen.Target{t}, c.Targets)) == 0 {
+			continue
+		}
+		try, err := newTrial(row.spec, c, t)
+		if err != nil {
+			return nil, err
+		}
+		cost, err := w.forms.Cost(ctx, w.Instrument, try.Form, t)
+		if err != nil {
+			return nil, err
+		}
+		took, refused := cost.By(measure.Wall, t.Name)
+		if refused != "" {
+			best.Rejected = append(best.Rejected, try.Name+": "+refused)
+			continue
+		}
+		list = append(list, entry{try, cost, took, measure.Score(took, cost.HBMBytes, row.spec, t)})
+	}
+	slices.SortStableFunc(list, func(x, y entry) int {
+		return cmp.Or(cmp.Compare(x.score, y.score), cmp.Compare(x.took, y.took), cmp.Compare(x.cost.Cycles, y.cost.Cycles))
+	})
+	for _, e := range list {
+		errs, err := e.errors(ctx, w.Instrument.Cache, row.Field)
+		if err != nil {
+			return nil, err
+		}
+		if why := refused(errs); why != "" {
+			best.Rejected = append(best.Rejected, e.Name+": "+why)
+			continue
+		}
+		best.Name, best.Text, best.Variant, best.Cost, best.Errors = e.Name, e.Candidate.Variant, e.Form.Variant.String(), e.cost, errs
+		work := float64(row.spec.Work())
+		best.Ruler, best.PerToken, best.Issued = measure.Wall.On(t.Name), float64(e.took)/work, float64(e.cost.Cycles)/work
+		if e.cost.HBMBytes >= 0 {
+			best.HBMRatio = float64(e.cost.HBMBytes) / float64(row.spec.NecessaryBytes())
+		}
+		return best, nil
+	}
+	return best, nil
+}
+
+// maxHBMRatio is the most traffic that a champion may cause where its row does not say otherwise, as a multiple of the necessary.
+const maxHBMRatio = 1.3
+
+// require lists what the champions miss.
+func (r *Table) require() {
+	r.Missed = []string{}
+	for i := range r.Rows {
+		row := &r.Rows[i]
+		by, traffic := r.by(row), cmp.Or(row.Traffic, maxHBMRatio)
+		for _, c := range row.Champions {
+			first := by.on(c.Target)
+			switch {
+			case c.Name == "":
+				r.Missed = append(r.Missed, fmt.Sprintf("%s on %s: no candidate will do", row.Title, c.Target))
+				continue
+			case row.Within > 0 && first.PerToken > 0 && c.PerToken > row.Within*first.PerToken:
+				r.Missed = append(r.Missed, fmt.Sprintf("%s on %s: %.2f x the cycles per token of %s, more than %.2f x", row.Title, c.Target, c.PerToken/first.PerToken, within(by.Title), row.Within))
+			}
+			if c.HBMRatio > traffic {
+				r.Missed = append(r.Missed, fmt.Sprintf("%s on %s: %.2f x the necessary main memory traffic, more than %.1f x", row.Title, c.Target, c.HBMRatio, traffic))
+			}
+		}
+	}
+}
+
+// within is a title inside a sentence.
+func within(title string) string { return strings.ToLower(title[:1]) + title[1:] }

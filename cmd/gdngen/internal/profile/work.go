@@ -1,0 +1,110 @@
+package profile
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gdngen/gdngen/autotune/measure"
+	"github.com/gdngen/gdngen/autotune/mfu"
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/route"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build"
+	"github.com/gdngen/gdngen/gdn/model"
+	"github.com/gdngen/gdngen/gdn/truth"
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/pjrt/llo"
+)
+
+// Work is what a step runs: the kernel of a spec, or the pieces of a training step of a model.
+type Work struct {
+	Spec    gdn.Spec // of the kernel, or of the rule in the model
+	Model   *model.Config
+	Variant gdn.Variant
+	Tokens  int // of a step
+	Modules []mfu.Module
+
+	arguments func(*ir.Module) ([]*array.Array, error)
+	notes     []string
+}
+
+// class is that of a kernel's inputs: what they are does not change what a kernel does.
+const class = "random"
+
+// Kernel is the work of a spec by a variant.
+func Kernel(s gdn.Spec, v gdn.Variant) (*Work, error) {
+	c, err := truth.LookupClass(class)
+	if err != nil {
+		return nil, err
+	}
+	inputs, err := c.Generate(s, 1)
+	if err != nil {
+		return nil, err
+	}
+	one := mfu.Module{Name: "kernel", Times: 1, Flops: s.Flops(model.RuleChunk), Rule: true,
+		Build: func(v gdn.Variant) (*ir.Module, error) { return build.Module(s, v) }}
+	return &Work{Spec: s, Variant: v, Tokens: s.Batch * s.Tokens, Modules: []mfu.Module{one}, arguments: func(m *ir.Module) (args []*array.Array, err error) {
+		for _, p := range m.Params() {
+			args = append(args, inputs[p.Name])
+		}
+		return args, nil
+	}}, nil
+}
+
+// Step is the work of a training step of a model, or of its forward pass alone. Weights and activations are small random numbers. Pieces run one after
+// another, each as often as the step has it.
+func Step(c model.Config, v gdn.Variant, forward bool) *Work {
+	w := &Work{Spec: c.Spec(), Model: &c, Variant: v, Tokens: c.Batch * c.Tokens, Modules: mfu.Modules(c, forward),
+		arguments: func(m *ir.Module) ([]*array.Array, error) { return mfu.Arguments(m), nil }}
+	for _, p := range model.Parts(c) {
+		if p.Build == nil {
+			w.notes = append(w.notes, "the core of attention is not among the pieces, nor are its flops")
+		}
+	}
+	return w
+}
+
+// static is stages.json, of the form that explain writes. The ops of all pieces stand in one list.
+type static struct {
+	Module  staticModule   `json:"module"`
+	Targets []staticTarget `json:"targets"`
+}
+
+type staticModule struct {
+	Spec string `json:"spec"`
+}
+
+type staticTarget struct {
+	Target string       `json:"target"`
+	Report staticReport `json:"report"`
+}
+
+type staticReport struct {
+	Ops []llo.OpReport `json:"ops"`
+}
+
+// Stages writes the static cycles of the kernels of a step by stage, by which gdngen trace top --by stage splits what a trace measured.
+func Stages(ctx context.Context, x *measure.Instrument, t *codegen.Target, w *Work, dir string) error {
+	route, err := route.Lookup("mosaic")
+	if err != nil {
+		return err
+	}
+	all := staticTarget{Target: t.Name}
+	for _, piece := range w.Modules {
+		m, err := piece.Build(w.Variant)
+		if err != nil {
+			return err
+		}
+		p, err := measure.OfModule(m, nil, gdn.Variant{}, route)
+		if err != nil {
+			return fmt.Errorf("%s: %w", piece.Name, err)
+		}
+		c, err := x.Static(ctx, p, t, measure.Options{})
+		if err != nil {
+			return fmt.Errorf("%s: %w", piece.Name, err)
+		}
+		all.Report.Ops = append(all.Report.Ops, c.Report.Ops...)
+	}
+	return writeJSON(dir, StagesFile, static{staticModule{w.Spec.String()}, []staticTarget{all}})
+}

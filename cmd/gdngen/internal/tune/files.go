@@ -1,0 +1,112 @@
+package tune
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/gdngen/gdngen/autotune/store"
+	"github.com/gdngen/gdngen/codegen/pallas"
+	"github.com/gdngen/gdngen/codegen/route"
+	"github.com/gdngen/gdngen/gdn"
+)
+
+// Kinds of files, by what reads them.
+const (
+	Mosaic    = "mosaic"    // libtpu: WORK-TARGET.mlir
+	Pallas    = "pallas"    // JAX: WORK_TARGET.py
+	StableHLO = "stablehlo" // XLA on a CPU or GPU: WORK-cpu.mlir
+)
+
+// ParseKinds reads kinds of files, separated by commas.
+func ParseKinds(text string) (map[string]bool, error) {
+	kinds := map[string]bool{}
+	for name := range strings.SplitSeq(text, ",") {
+		switch name {
+		case Mosaic, Pallas, StableHLO:
+			kinds[name] = true
+		default:
+			return nil, fmt.Errorf("unknown kind of file %q (known: %s %s %s)", name, Mosaic, Pallas, StableHLO)
+		}
+	}
+	return kinds, nil
+}
+
+// WriteFiles writes the programs of all rows below a folder, and the result itself as tune.json. What a kind has no program for is told and left
+// out.
+func (r *Result) WriteFiles(dir string, kinds map[string]bool, version string, tell func(error)) error {
+	for i, row := range r.Rows {
+		if kinds[Mosaic] {
+			text, err := row.program.Text(row.to)
+			if err == nil {
+				err = row.write(dir, row.Work+"-"+row.Target+".mlir", text)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if kinds[Pallas] {
+			if err := row.writePallas(dir, version, tell); err != nil {
+				return err
+			}
+		}
+		if kinds[StableHLO] && (i == 0 || r.Rows[i-1].Work != row.Work) {
+			if err := row.writeStableHLO(dir); err != nil {
+				return err
+			}
+		}
+	}
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return store.WriteBelow(dir, "tune.json", append(text, '\n'))
+}
+
+func (row *Row) write(dir, name, text string) error {
+	row.Files = append(row.Files, filepath.Join(dir, name))
+	return store.WriteBelow(dir, name, []byte(text))
+}
+
+// writePallas writes the row as Python for JAX, whose header has the cost of the row.
+func (row *Row) writePallas(dir, version string, tell func(error)) error {
+	p := pallas.Provenance{Version: version, Libtpu: "by " + row.Source}
+	if row.Cycles > 0 && row.form.Spec.Init && pallas.Fit(row.form.Spec, row.form.Variant) == row.form.Variant { // the file has an initial state and any size
+		cost := pallas.Cost{Target: row.Target, Cycles: row.Throughput}
+		if row.Cycles != row.Throughput {
+			cost.Wall = row.Cycles
+		}
+		p.Costs = []pallas.Cost{cost}
+	}
+	text, err := pallas.Source(pallas.Spec(row.form.Spec), row.form.Variant, route.Modules, p)
+	if err != nil {
+		tell(fmt.Errorf("no Pallas file for %s on %s: %w", row.Work, row.Target, err))
+		return nil
+	}
+	return row.write(dir, row.Work+"_"+row.Target+".py", text)
+}
+
+// writeStableHLO writes the best program for a CPU.
+func (row *Row) writeStableHLO(dir string) error {
+	f, err := route.Suit(row.form.Spec, gdn.Auto, nil)
+	if err != nil {
+		return err
+	}
+	route, err := route.Lookup(StableHLO)
+	if err != nil {
+		return err
+	}
+	m, err := f.Build()
+	if err == nil {
+		m, err = route.Lower(m)
+	}
+	if err != nil {
+		return err
+	}
+	a, err := route.Backend.Emit(m, nil)
+	if err != nil {
+		return err
+	}
+	return row.write(dir, row.Work+"-cpu.mlir", a.Text)
+}

@@ -1,0 +1,77 @@
+package tune
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/gdngen/gdngen/autotune/measure"
+	"github.com/gdngen/gdngen/autotune/mfu"
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/model"
+)
+
+// ModelOf is a model of which nothing is known but its layers of the rule. A count of value heads and a width of values that are 0 are
+// those of the keys.
+func ModelOf(r model.Rule, layers int) (model.Config, error) {
+	r.HeadsV, r.V, r.Conv = cmp.Or(r.HeadsV, r.HeadsK), cmp.Or(r.V, r.K), 1
+	c := model.Config{Layers: layers, Hidden: r.HeadsV * r.V, Batch: 1, Tokens: 1, Rule: r}
+	return c, c.Validate()
+}
+
+// Layered says whether whole layers are modelled for the work.
+func (w *Work) Layered() bool { return w.Name == "prefill" || w.Name == "train" }
+
+// Step is a pass through the whole layers of a model: forward for prefill, forward and backward for training.
+type Step struct {
+	*mfu.Step
+	rules   []gdn.Variant // by target
+	forward bool
+}
+
+// Layers makes the steps of the works whose whole layers are modelled; Cost fills them.
+func Layers(c model.Config, works []*Work, z Sizes, variant string, targets []*codegen.Target) ([]*Step, error) {
+	var steps []*Step
+	for _, w := range works {
+		if !w.Layered() {
+			continue
+		}
+		s, err := w.Spec(c, z)
+		if err != nil {
+			return nil, err
+		}
+		c.Batch, c.Tokens = s.Batch, s.Tokens
+		step, rules, err := mfu.NewStep(c, variant, targets)
+		if err != nil {
+			return nil, err
+		}
+		steps = append(steps, &Step{step, rules, w.Name == "prefill"})
+	}
+	return steps, nil
+}
+
+// Cost costs the parts of the step on the targets that it was made for.
+func (s *Step) Cost(ctx context.Context, x *measure.Instrument, targets []*codegen.Target) error {
+	return s.Step.Cost(ctx, x, s.rules, targets, s.forward)
+}
+
+// Next is the command that helps most once the kernels are known. stored says that nothing was compiled, written that there are files.
+func (r *Result) Next(stored, written bool) string {
+	best := r.Best()
+	switch {
+	case best.Cycles == 0 && stored:
+		return "the same command without --stored, which compiles"
+	case best.Cycles == 0:
+		return "gdngen setup, which fetches the compiler, and the same command again"
+	case !written:
+		return fmt.Sprintf("the same command with --out kernels; or gdngen explain --spec %s --target %s, where the cycles go", best.Spec, best.Target)
+	}
+	for _, file := range best.Files {
+		if filepath.Ext(file) == ".py" {
+			return fmt.Sprintf("python %s, which checks itself where JAX is; gdngen check --spec %s --target %s does without", file, best.Spec, best.Target)
+		}
+	}
+	return fmt.Sprintf("gdngen check --spec %s --target %s, its numbers", best.Spec, best.Target)
+}

@@ -1,0 +1,143 @@
+// Package pass is the table of all passes, of those for every target (ir/passes) and of those that lower to one kind of machine
+// (codegen/tpu, codegen/plain). Rules:
+//
+//  1. A pass takes a verified module and returns a new one; the old one is left as it is.
+//  2. A pass does not change what the interpreter computes; where it may change the order of float32 sums its Doc says so.
+//  3. What is known of the order of passes are rows of a table, with reasons; Apply checks it, and verifies after each.
+package pass
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gdngen/gdngen/codegen/plain"
+	"github.com/gdngen/gdngen/codegen/tpu"
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/passes"
+)
+
+// Pass is one transformation.
+type Pass struct {
+	Name string
+	Doc  string
+	Run  func(*ir.Module) (*ir.Module, error)
+}
+
+// Table has all passes.
+//
+// It lies above the packages that have the passes, of which codegen/plain and codegen/tpu know nothing of each other. So the order is said in one place,
+// and a command can name any of them. "Same bits" is what tests ask of the interpreter before and after a pass.
+var Table = []Pass{
+	{Name: "batch", Run: plain.Batch, Doc: "rewrites grids into plain ops and loops; sums of dots in another order"},
+	{Name: "tile", Run: tpu.Tile, Doc: "lowers grids to kernels on 2-D tiles; sums of dots in another order"},
+	{Name: "pipeline", Run: tpu.Pipeline, Doc: "orders kernels and overlaps their steps as their schedules say; same bits"},
+	{Name: "moves", Run: plain.Moves, Doc: "collapses chains of reshapes and transposes; same bits"},
+	{Name: "precision", Run: passes.Precision, Doc: "expands bf16x3 and bf16x6 dots into bf16x1 dots of parts; same bits"},
+	{Name: "fold", Run: passes.Fold, Doc: "evaluates ops on constants and removes ops that change nothing; same bits"},
+	{Name: "cse", Run: passes.CSE, Doc: "merges equal instructions; same bits"},
+	{Name: "dce", Run: passes.DCE, Doc: "removes what nobody reads; same bits"},
+}
+
+// The ways from what a builder makes to the level of a backend.
+//
+// Where a pass stands twice, what stands between has made work for it: of what tile makes, some may be equal and some unread again. StableHLO
+// expands dots of several parts as it prints them, so only Tiles has precision.
+var (
+	Tidy    = []string{"fold", "cse", "dce"}                                    // plain StableHLO, whose backend batches by itself
+	Graph   = []string{"batch", "moves", "fold", "cse", "dce"}                  // plain ops and loops, for whoever has no grids
+	Tiles   = []string{"precision", "fold", "cse", "dce", "tile", "cse", "dce"} // kernels of a TPU, a step after the other
+	Kernels = append(slices.Clip(slices.Clone(Tiles)), "pipeline")              // kernels as their schedules say
+)
+
+// how says what a constraint asks of two passes that are both applied.
+// once allows a second time: in "cse dce tile cse dce" the second cse stands behind a dce, but there is one before that, and another dce to come.
+type how int
+
+const (
+	once  how = iota // the first comes before the other, at least once
+	never            // the first does not come after the other any more
+	apart            // they are not applied to one module
+)
+
+// constraints is what is known of the order of passes. A pass that is not applied asks for nothing.
+var constraints = []struct {
+	first string
+	how   how
+	then  string
+	why   string
+}{
+	{"precision", once, "cse", "dots that share an operand repeat its split"},
+	{"fold", once, "cse", "it makes operands and constants equal"},
+	{"precision", once, "dce", "it leaves instructions that nobody reads"},
+	{"fold", once, "dce", "it leaves instructions that nobody reads"},
+	{"cse", once, "dce", "it leaves instructions that nobody reads"},
+	{"batch", once, "moves", "it makes the chains"},
+	{"precision", never, "tile", "a tile's dot is one pass of the matrix unit, and is weighed as such"},
+	{"tile", never, "pipeline", "a schedule is one of kernels, which tile makes of grids: before it there is nothing to order"},
+	{"precision", never, "pipeline", "the parts of a dot would have no place in the schedule"},
+	{"fold", never, "pipeline", "the order of a pipelined kernel is its schedule"},
+	{"cse", never, "pipeline", "the order of a pipelined kernel is its schedule: a value would be kept from phase to phase without a ring"},
+	{"batch", apart, "tile", "each lowers all grids, for another kind of machine"},
+}
+
+// ordered says which constraint the pass number i breaks.
+//
+//	dce cse             pass dce must come after cse
+//	tile pipeline cse   pass pipeline must come after cse: no cse may follow it
+//	batch tile          passes batch and tile are not for one module
+//	fold dce            nothing, though cse comes before dce in the table: it is not applied
+//
+// It looks at constraints by the pass that must come later (then), and at what still follows.
+func ordered(names []string, i int) error {
+	before, after := names[:i], names[i+1:]
+	for _, c := range constraints {
+		switch {
+		case c.how == apart && c.then == names[i] && (slices.Contains(before, c.first) || slices.Contains(after, c.first)):
+			return fmt.Errorf("passes %s and %s are not for one module: %s", c.first, c.then, c.why)
+		case c.then != names[i] || !slices.Contains(after, c.first):
+		case c.how == never, c.how == once && !slices.Contains(before, c.first):
+			return fmt.Errorf("pass %s must come after %s: %s", c.then, c.first, c.why)
+		}
+	}
+	return nil
+}
+
+// Find returns a row of the table.
+func Find(name string) (Pass, error) {
+	var known []string
+	for _, p := range Table {
+		if p.Name == name {
+			return p, nil
+		}
+		known = append(known, p.Name)
+	}
+	return Pass{}, fmt.Errorf("unknown pass %q (known: %s)", name, strings.Join(known, " "))
+}
+
+// Apply runs passes in order, verifying the module before the first and after each.
+//
+// An error names the pass after which the module no longer verifies, so a fault is found where it is made and not by a backend.
+func Apply(m *ir.Module, names ...string) (*ir.Module, error) {
+	if err := m.Verify(); err != nil {
+		return nil, fmt.Errorf("before the first pass: %w", err)
+	}
+	for i, name := range names {
+		p, err := Find(name)
+		if err != nil {
+			return nil, err
+		}
+		if err := ordered(names, i); err != nil {
+			return nil, err
+		}
+		n, err := p.Run(m)
+		if err != nil {
+			return nil, fmt.Errorf("pass %s: %w", name, err)
+		}
+		if err := n.Verify(); err != nil {
+			return nil, fmt.Errorf("after pass %s: %w", name, err)
+		}
+		m = n
+	}
+	return m, nil
+}

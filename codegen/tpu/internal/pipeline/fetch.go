@@ -1,0 +1,309 @@
+package pipeline
+
+import (
+	"slices"
+
+	"github.com/gdngen/gdngen/codegen/tpu/internal/tiles"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// fetch is a window of a pipelined kernel that is read from a buffer of two halves. The kernel
+// copies the block of the next step into one while a step reads the other, so that a window costs
+// no control but its copy.
+type fetch struct {
+	window       ir.Window
+	axis         int // along which its blocks are counted
+	block        tiles.Numbering
+	seen         seen
+	from, buffer *ir.Value
+	sem          [2]*ir.Value // of the halves; in a file, of both
+	parts        parts        // of the first block, where the first step awaits it in parts
+}
+
+// fetches says along which dimension the kernel is to copy the blocks of an input itself: of those
+// that a table numbers, and programs, where there is one that says how many steps run, else of those that
+// follow the steps of the only program. What another kernel gives is no such input (passed). x is the operand as it was.
+func (l *pipeline) fetches(w ir.Window, x *ir.Value) (axis int, ok bool) {
+	if last := l.opt.Lags[len(l.opt.Lags)-1]; !l.opt.Fetch || last == 0 || l.opt.Steps > 1 || l.passed[x] {
+		return 0, false
+	}
+	looked := l.g.Live > 0
+	axis = slices.IndexFunc(w.Index, func(x ir.Index) bool { return x.Axis == l.seq && x.Every < 2 && (x.Table >= 0) == looked })
+	for d, i := range w.Index {
+		if programs := looked && i.Axis >= 0 && i.Axis != l.seq && i.Table < 0; d != axis && !programs && !l.whole(w, x.Type, d) {
+			return 0, false
+		}
+	}
+	return axis, axis >= 0
+}
+
+// whole says whether a window shows all of an array along a dimension, at each point.
+func (l *pipeline) whole(w ir.Window, t ir.Type, d int) bool {
+	x := w.Index[d]
+	return x.Table < 0 && (x.Axis < 0 && x.Const == 0 || x.Axis >= 0 && l.g.Dims[x.Axis].Size == 1) && w.Block[d] == t.Shape[d]
+}
+
+// makeBuffers adds the buffers of the windows that the kernel fetches.
+func (l *pipeline) makeBuffers(b *ir.Builder) {
+	// One semaphore for what is awaited at once: blocks of a step, by its half; in a file those of a delay.
+	shared := map[int]*ir.Value{}
+	semaphore := func(of int) *ir.Value {
+		x := shared[of]
+		sem := l.semaphore(b, &x)
+		shared[of] = x
+		return sem
+	}
+	for _, f := range l.fetched {
+		shape := slices.Clone(f.window.Block)
+		shape[0] *= 2
+		f.buffer = l.scratch(b, ir.Ref(ir.VMEM, f.from.Type.DType, shape...))
+		if l.ahead != nil {
+			f.sem = [2]*ir.Value{semaphore(0), semaphore(1)}
+		} else {
+			f.sem[0] = semaphore(f.seen.delay)
+		}
+		l.params[f.seen] = f.buffer
+		switch {
+		case f.seen.delay > 0:
+		case l.g.Live == 0:
+			f.parts = l.cutInParts(b, f.window.Block, f.from.Type.DType, nil)
+		case l.places == nil: // a file has one function for the copies of all steps
+			f.parts = parts{block: f.window.Block, sems: make([]*ir.Value, 1)}
+		}
+	}
+	if l.g.Live > 0 {
+		l.awaited = l.firstBlocks(b)
+	} else {
+		l.awaited = l.firstParts()
+	}
+}
+
+// firstPart is a part of the first block of a window.
+type firstPart struct {
+	*fetch
+	part int
+}
+
+// firstParts are the parts of all first blocks in the order in which they come: blocks of one part,
+// which are small, then a part of each of the others in turn.
+//
+//	K and V of two parts, gates of one:   gates, K 0, V 0, K 1, V 1
+func (l *pipeline) firstParts() (list []firstPart) {
+	for part, more := 0, true; more; part++ {
+		more = false
+		for _, f := range l.fetched {
+			if part < len(f.parts.sems) {
+				list, more = append(list, firstPart{f, part}), true
+			}
+		}
+	}
+	several := func(p firstPart) int { return min(len(p.parts.sems), 2) }
+	slices.SortStableFunc(list, func(x, y firstPart) int { return several(x) - several(y) })
+	return list
+}
+
+func (p firstPart) sem() *ir.Value { return p.parts.sems[p.part] }
+
+// firstBlocks are the first blocks where a table numbers them: whole, in the order in which their operands are first read. Those of the operand that is read
+// last are awaited by themselves (lastAwaited), all others at once.
+//
+//	gates, q and k of four visits, one semaphore;   v of four visits, another
+func (l *pipeline) firstBlocks(b *ir.Builder) (list []firstPart) {
+	for _, f := range l.fetched {
+		if len(f.parts.sems) > 0 {
+			list = append(list, firstPart{f, 0})
+		}
+	}
+	read := l.firstReads()
+	slices.SortStableFunc(list, func(x, y firstPart) int { return read[x.from] - read[y.from] })
+	last := lastOperand(list)
+	var early, late *ir.Value
+	for i, p := range list {
+		shared := &early
+		if i >= last {
+			shared = &late
+		}
+		p.parts.sems[0] = l.semaphore(b, shared)
+	}
+	return list
+}
+
+// lastOperand is where the blocks of the last operand begin.
+func lastOperand(list []firstPart) int {
+	return slices.IndexFunc(list, func(p firstPart) bool { return p.from == list[len(list)-1].from })
+}
+
+// lastAwaited is how much of the first step has passed when it awaits the last operand, of blocks that a table numbers. Where the operand is first read a wait
+// drains the matrix unit, which costs 540 cycles of v6e; up to .12 it comes before what it would cover, and costs as much; from .2 to .5 it costs 150.
+const lastAwaited = .25
+
+// firstReads are the first instructions that read the blocks of each operand.
+func (l *pipeline) firstReads() map[*ir.Value]int {
+	first := map[*ir.Value]int{}
+	for i, in := range l.body.Instrs {
+		accesses(in, func(ref *ir.Value, _ bool, _ *box) {
+			for _, f := range l.fetched {
+				if at, ok := l.param[memory(l.root, ref)]; ok && f.seen.param == at {
+					if _, known := first[f.from]; !known {
+						first[f.from] = i
+					}
+				}
+			}
+		})
+	}
+	return first
+}
+
+// copyParts starts or awaits the copies of some parts of first blocks.
+func (l *pipeline) copyParts(b *ir.Builder, op ir.Op, list []firstPart) {
+	var at func(*fetch) *ir.Value
+	for _, p := range list {
+		var from *ir.Value
+		if l.g.Live > 0 {
+			if at == nil {
+				at = l.numbers(b, number(b, 0), 0)
+			}
+			from = at(p.fetch)
+		} else {
+			block := tiles.LookUp(b, p.window.Index[p.axis], number(b, 0), 0, nil)
+			from = p.parts.number(b, p.from.Type, p.window, p.axis, block, p.part)
+		}
+		b.Append(op, []*ir.Value{p.from, p.buffer, p.sem(), from, number(b, p.part)}, ir.Attrs{Dims: p.parts.block}, nil)
+	}
+}
+
+// await waits in the first step for the parts that an instruction is the first to read, and for
+// those that come before them: copies end in the order in which they start, and each wait keeps the
+// compiler from moving work across it.
+//
+// A wait for each part by itself is a wall more: on v6e T 1024 rose from 2.40 to 2.46 cycles, since
+// the wait for beta stood between products and decay. With all parts before awaited too it is 2.37.
+func (k *copier) await(b *ir.Builder, in *ir.Instr) {
+	if k.run.hi > 0 || k.slot.delay > 0 {
+		return
+	}
+	need := 0
+	accesses(in, func(ref *ir.Value, _ bool, bx *box) {
+		at, ok := k.param[memory(k.root, ref)]
+		for i, p := range k.awaited {
+			if ok && p.seen.param == at && p.parts.touches(p.part, ref, bx) {
+				need = i + 1
+			}
+		}
+	})
+	for need > 0 && need < len(k.awaited) && k.awaited[need].sem() == k.awaited[need-1].sem() {
+		need++ // a wait can not tell which of several copies has come
+	}
+	k.awaitParts(b, need)
+}
+
+// awaitParts waits for the next so many parts.
+func (l *pipeline) awaitParts(b *ir.Builder, n int) {
+	l.copyParts(b, ir.OpDMAWait, l.awaited[:n])
+	l.awaited = l.awaited[n:]
+}
+
+// fetch begins a step of a file, in blocks of their own before its body: the compiler puts a copy
+// that starts in a straight line where it is waited for, at the end. Elsewhere a step ends with the
+// copies (ahead). It waits for the blocks of the step and
+// starts the copies of the next step's. A window of delay d has blocks in the steps from d to live
+// + d - 1, and its first copy has no step before it where d is 0. The first step waits in its body,
+// for each part where it is first read; the compiler's windows wait for the first block of all.
+//
+//	step 0 of delays 0 and 1:  start 0 of delay 0, in parts; start 0 of delay 1; start 1 of delay 0
+//	step 1:                    wait for 0 of delay 1; wait for 1 of delay 0 and start 1 of delay 1; start 2 of delay 0
+func (l *pipeline) fetch(b *ir.Builder, step, live *ir.Value) {
+	most, inParts := 0, len(l.awaited) > 0
+	for _, f := range l.fetched {
+		most = max(most, f.seen.delay)
+	}
+	// Steps with a condition of their own, of windows of delays 0 and 1:
+	//
+	//	d = 1    steps 1 to live       await delay 1
+	//	d = 0    steps 0 to live - 1   await delay 0   start delay 1 of the next step
+	//	d = -1   steps 0 to live - 2                   start delay 0 of the next step
+	//
+	// d descends so that of each delay the wait for one block stands before the start of the next:
+	// both are of one semaphore, and a wait can not tell them apart.
+	// What waits for delay d does at the same steps as what starts delay d + 1.
+	for d := most; d >= -1; d-- {
+		if d == 0 {
+			first := b.And(b.Compare(ir.EQ, step, number(b, 0)), b.Compare(ir.GT, live, number(b, 0)))
+			b.When(first, func(b *ir.Builder) {
+				if inParts {
+					l.copyParts(b, ir.OpDMAStart, l.awaited)
+				} else {
+					l.copyBlocks(b, ir.OpDMAStart, step, 0, 0)
+				}
+			})
+		}
+		holds := b.Compare(ir.LT, step, b.Add(live, number(b, d)))
+		if d > 0 {
+			holds = b.And(holds, b.Compare(ir.GE, step, number(b, d)))
+		}
+		start := func(b *ir.Builder) { l.copyBlocks(b, ir.OpDMAStart, step, 1, d+1) }
+		apart := d == 0 && inParts // the first step waits elsewhere
+		if apart && l.steps > 1 {
+			b.When(b.And(holds, b.Compare(ir.GT, step, number(b, 0))), func(b *ir.Builder) { l.copyBlocks(b, ir.OpDMAWait, step, 0, d) })
+		}
+		b.When(holds, func(b *ir.Builder) {
+			if !apart {
+				l.copyBlocks(b, ir.OpDMAWait, step, 0, d)
+			}
+			if l.places == nil {
+				start(b)
+			}
+		})
+		if l.places != nil { // in a file by itself: a function for the copies of a delay starts or awaits
+			b.When(holds, start)
+		}
+	}
+}
+
+// copyBlocks starts or awaits the copies of the step after some more, of the windows of a delay.
+// Steps of one parity use one half: while step 4 reads half 0, the block of step 5 comes to half 1.
+func (l *pipeline) copyBlocks(b *ir.Builder, op ir.Op, step *ir.Value, more, delay int) {
+	list := l.ofDelay(delay)
+	if len(list) == 0 {
+		return
+	}
+	at, of := l.numbers(b, step, more), step
+	if l.places == nil || delay == 0 {
+		of = b.Add(step, number(b, more))
+	} else {
+		// In a file the half is that of the step that the block is of, as in rings, so what starts and what awaits it differ by that step alone.
+		if more != delay {
+			of = b.Add(step, number(b, more-delay))
+		}
+		at = l.numbers(b, of, delay)
+	}
+	half := b.And(of, number(b, 1))
+	for _, f := range list {
+		b.Append(op, []*ir.Value{f.from, f.buffer, f.sem[0], at(f), half}, ir.Attrs{Dims: f.window.Block}, nil)
+	}
+}
+
+// ofDelay are the windows of a delay.
+func (l *pipeline) ofDelay(delay int) []*fetch {
+	return slices.DeleteFunc(slices.Clone(l.fetched), func(f *fetch) bool { return f.seen.delay != delay })
+}
+
+// copyBlock starts or awaits the copy of a block to a half.
+func (f *fetch) copyBlock(b *ir.Builder, op ir.Op, at *ir.Value, half int) {
+	b.Append(op, []*ir.Value{f.from, f.buffer, f.sem[half], at, number(b, half)}, ir.Attrs{Dims: f.window.Block}, nil)
+}
+
+// numbers gives the numbers of blocks at a step, some steps on. Windows that follow the same entries of a table share what they look up.
+func (l *pipeline) numbers(b *ir.Builder, step *ir.Value, more int) func(*fetch) *ir.Value {
+	var tables []*ir.Value
+	for i := range l.g.Tables {
+		tables = append(tables, l.params[seen{i, 0}])
+	}
+	found := map[tiles.Numbering]*ir.Value{}
+	return func(f *fetch) *ir.Value {
+		if found[f.block] == nil {
+			found[f.block] = f.block.At(b, step, more, tables)
+		}
+		return found[f.block]
+	}
+}

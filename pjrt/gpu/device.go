@@ -1,0 +1,252 @@
+package gpu
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/ir/target"
+)
+
+//go:embed device.py
+var deviceText string
+
+// Info is what the driver says of the attached GPU.
+type Info struct {
+	Name       string  `json:"name"`
+	Capability int     `json:"capability"`
+	SMs        int     `json:"sms"`
+	L2         int     `json:"l2"`
+	Clock      float64 `json:"clock"` // cycles per second, at most
+	Driver     int     `json:"driver"`
+}
+
+// Target is the supported model that a device is of.
+func (i Info) Target() (*target.GPU, error) {
+	for _, g := range target.GPUs() {
+		if g.Capability == i.Capability {
+			return g, nil
+		}
+	}
+	return nil, fmt.Errorf("%s is sm_%d, which no supported GPU is", i.Name, i.Capability)
+}
+
+// NoDevice says why no GPU can be used here.
+type NoDevice struct{ Reason string }
+
+func (e *NoDevice) Error() string { return e.Reason }
+
+// job is what a child runs on the device, and what is wanted of it.
+type job struct {
+	Name     string               `json:"name"`
+	Tensors  map[string]jobTensor `json:"tensors"`
+	Launches []jobLaunch          `json:"launches"`
+	Outputs  map[string]string    `json:"outputs,omitempty"` // tensors and the files that they are written to
+	Time     int                  `json:"time,omitempty"`    // runs of a round
+}
+
+type jobTensor struct {
+	Bytes int    `json:"bytes"`
+	File  string `json:"file,omitempty"` // with its values
+	Fill  int    `json:"fill,omitempty"` // each byte, where it has no file
+}
+
+type jobLaunch struct {
+	Cubin     string        `json:"cubin"`
+	Function  string        `json:"function"`
+	Grid      [3]int        `json:"grid"`
+	Threads   int           `json:"threads"`
+	Shared    int           `json:"shared"`
+	Arguments []jobArgument `json:"arguments"`
+}
+
+type jobArgument struct {
+	Kind   string  `json:"kind"` // tensor, i32 or f32
+	Tensor string  `json:"tensor,omitempty"`
+	Value  float64 `json:"value,omitempty"`
+}
+
+// said is what became of a job.
+type said struct {
+	Name  string    `json:"name"`
+	Error string    `json:"error"`
+	Times []float64 `json:"us"` // of one run, by round
+}
+
+// newJob puts the launches of a spec's file into the folder of a job, with the inputs and what outputs hold before.
+func newJob(dir, name string, launches []Launch, s gdn.Spec, inputs map[string]*array.Array) (*job, error) {
+	j := &job{Name: name, Tensors: map[string]jobTensor{}}
+	for name, x := range arguments(s, inputs) {
+		file := fmt.Sprintf("%x-%s.in", &x.Data[0], name)
+		j.Tensors[name] = jobTensor{Bytes: len(x.Data), File: file}
+		if err := os.WriteFile(filepath.Join(dir, file), x.Data, 0o644); err != nil {
+			return nil, err
+		}
+	}
+	for _, l := range launches {
+		if err := j.add(dir, l); err != nil {
+			return nil, err
+		}
+	}
+	return j, nil
+}
+
+// add puts a launch into a job, and its code into the folder.
+func (j *job) add(dir string, l Launch) error {
+	file := l.SHA256 + ".cubin"
+	if err := os.WriteFile(filepath.Join(dir, file), l.Cubin, 0o644); err != nil {
+		return err
+	}
+	if l.Scratch > 0 {
+		return fmt.Errorf("kernel %s wants %d bytes of scratch memory, which no launch here has", l.Kernel, l.Scratch)
+	}
+	launch := jobLaunch{Cubin: file, Function: l.Kernel, Grid: l.Grid, Threads: 32 * l.Warps, Shared: l.Shared}
+	for _, a := range l.Arguments {
+		if a.Scalar {
+			launch.Arguments = append(launch.Arguments, jobArgument{Kind: strings.ToLower(a.DType), Value: a.Value})
+			continue
+		}
+		if _, ok := j.Tensors[a.Tensor]; !ok {
+			t, err := a.Type()
+			if err != nil {
+				return err
+			}
+			j.Tensors[a.Tensor] = jobTensor{Bytes: t.Bytes(), Fill: 0xff} // NaN where nothing has written
+		}
+		launch.Arguments = append(launch.Arguments, jobArgument{Kind: "tensor", Tensor: a.Tensor})
+	}
+	j.Launches = append(j.Launches, launch)
+	return nil
+}
+
+// device runs jobs in a child, which alone touches the driver. Outputs are in the folder then.
+func (t *Toolkit) device(ctx context.Context, dir string, jobs ...*job) (Info, []said, error) {
+	text, err := json.Marshal(map[string]any{"programs": append([]*job{}, jobs...)})
+	if err != nil {
+		return Info{}, nil, err
+	}
+	program, file, results := filepath.Join(dir, "device.py"), filepath.Join(dir, "job.json"), filepath.Join(dir, "results.json")
+	for path, text := range map[string][]byte{program: []byte(deviceText), file: text} {
+		if err := os.WriteFile(path, text, 0o644); err != nil {
+			return Info{}, nil, err
+		}
+	}
+	if err := run(ctx, t.Command(ctx, program, file, results), 0); err != nil {
+		return Info{}, nil, err
+	}
+	if text, err = os.ReadFile(results); err != nil {
+		return Info{}, nil, err
+	}
+	var answer struct {
+		Device   Info   `json:"device"`
+		Error    string `json:"error"`
+		Programs []said `json:"programs"`
+	}
+	if err := json.Unmarshal(text, &answer); err != nil {
+		return Info{}, nil, err
+	}
+	if answer.Error != "" {
+		return Info{}, nil, &NoDevice{answer.Error}
+	}
+	for _, p := range answer.Programs {
+		if p.Error != "" {
+			return answer.Device, nil, fmt.Errorf("%s, on %s: %s", p.Name, answer.Device.Name, p.Error)
+		}
+	}
+	return answer.Device, answer.Programs, nil
+}
+
+// Device says which GPU is attached.
+func (t *Toolkit) Device(ctx context.Context) (Info, error) {
+	dir, err := os.MkdirTemp("", "gdngen-device-")
+	if err != nil {
+		return Info{}, err
+	}
+	defer os.RemoveAll(dir)
+	info, _, err := t.device(ctx, dir)
+	return info, err
+}
+
+// Run computes a file's launches on the attached GPU: the outputs of a spec, from its inputs.
+func (t *Toolkit) Run(ctx context.Context, launches []Launch, s gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Array, error) {
+	dir, err := os.MkdirTemp("", "gdngen-device-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	j, err := newJob(dir, s.String(), launches, s, inputs)
+	if err != nil {
+		return nil, err
+	}
+	j.Outputs = map[string]string{}
+	for _, p := range s.Outputs() {
+		j.Outputs[p.Name] = p.Name + ".out"
+	}
+	if _, _, err := t.device(ctx, dir, j); err != nil {
+		return nil, err
+	}
+	outputs := map[string]*array.Array{}
+	for _, p := range s.Outputs() {
+		x := array.New(p.Type.DType, p.Type.Shape...)
+		data, err := os.ReadFile(filepath.Join(dir, p.Name+".out"))
+		if err != nil {
+			return nil, err
+		}
+		if len(data) != len(x.Data) {
+			return nil, fmt.Errorf("output %s: %d bytes from the device, want %d", p.Name, len(data), len(x.Data))
+		}
+		copy(x.Data, data)
+		outputs[p.Name] = x
+	}
+	return outputs, nil
+}
+
+// Timed is a program to be timed: the launches of a spec's file, and inputs.
+type Timed struct {
+	Name     string
+	Spec     gdn.Spec
+	Inputs   map[string]*array.Array
+	Launches []Launch
+}
+
+// timedRuns are the runs of a round.
+const timedRuns = 50
+
+// Time gives the median microseconds of a run of each program, back to back in a graph, over copies of its tensors that no cache holds.
+func (t *Toolkit) Time(ctx context.Context, programs []Timed) ([]float64, error) {
+	dir, err := os.MkdirTemp("", "gdngen-device-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	var jobs []*job
+	for _, p := range programs {
+		j, err := newJob(dir, p.Name, p.Launches, p.Spec, p.Inputs)
+		if err != nil {
+			return nil, err
+		}
+		j.Time = timedRuns
+		jobs = append(jobs, j)
+	}
+	_, list, err := t.device(ctx, dir, jobs...)
+	if err != nil {
+		return nil, err
+	}
+	var times []float64
+	for _, x := range list {
+		times = append(times, median(x.Times))
+	}
+	return times, nil
+}
+
+func median(list []float64) float64 {
+	list = slices.Sorted(slices.Values(list))
+	return list[len(list)/2]
+}

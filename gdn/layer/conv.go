@@ -9,12 +9,18 @@ import (
 )
 
 // convolve is the depthwise causal convolution of x [batch, tokens, channels] over the tokens, each channel by taps of its
-// own, followed by SiLU; in float32, the result in the type of x. With remember it also gives the new cache.
+// own, followed by SiLU; in float32, the result in the type of x. With remember it also gives the new cache. Padding is moved behind the
+// real tokens, so that these see one another and the cache, and back.
 func (b *Builder) convolve(x *Node, remember bool) (y, cache *Node) {
 	c, g := b.cfg, x.Graph()
 	batch, tokens, channels, taps := x.Shape().Dim(0), x.Shape().Dim(1), c.Channels(), c.ConvWidth
 	bound := 1 / math.Sqrt(float64(taps))
 	w := ConvertDType(b.variable(VarConv, x.DType(), uniform(b.ctx, -bound, bound), channels, taps), dtypes.Float32)
+	var order tokenOrder
+	if b.mask != nil {
+		order = realFirst(b.realTokens())
+		x = order.apply(x)
+	}
 	tap := func(j int) *Node { return Reshape(SliceAxis(w, 1, AxisElem(j)), 1, 1, channels) }
 
 	// before has the taps inputs before the first token, the oldest first: those of the cache, or zeros.
@@ -38,6 +44,9 @@ func (b *Builder) convolve(x *Node, remember bool) (y, cache *Node) {
 		}
 	}
 	y = narrow(silu(sum), x.DType())
+	if b.mask != nil {
+		y = order.undo(y)
+	}
 	if !remember {
 		return y, nil
 	}
@@ -45,7 +54,7 @@ func (b *Builder) convolve(x *Node, remember bool) (y, cache *Node) {
 	case b.cuSeqlens != nil:
 		cache = b.packedCache(x)
 	case b.mask != nil:
-		cache = b.maskedCache(all)
+		cache = order.lastRows(all, taps)
 	default:
 		cache = SliceAxis(all, 1, AxisRange(tokens, tokens+taps))
 	}
@@ -103,15 +112,4 @@ func (b *Builder) packedCache(x *Node) *Node {
 	fromTokens := AddScalar(Add(grid(begin), slot), (n-1)*taps) // n*taps rows before them, of which slot counts taps
 	index := Reshape(Where(old, fromCache, fromTokens), -1, 1)
 	return Reshape(Gather(rows, index), n, taps, channels)
-}
-
-// maskedCache gives the last inputs up to the last real token of each row: all is the inputs with taps rows before them.
-func (b *Builder) maskedCache(all *Node) *Node {
-	g, taps, rows := all.Graph(), b.cfg.ConvWidth, all.Shape().Dim(1)
-	batch, tokens := all.Shape().Dim(0), rows-taps
-	number := AddScalar(Iota(g, shapes.Make(dtypes.Int32, batch, tokens), 1), 1)
-	last := ReduceMax(Where(b.realTokens(), number, ZerosLike(number)), 1) // tokens up to the last real one
-	want := Add(Iota(g, shapes.Make(dtypes.Int32, batch, taps), 1), BroadcastToDims(Reshape(last, batch, 1), batch, taps))
-	pick := Equal(BroadcastToDims(Reshape(want, batch, taps, 1), batch, taps, rows), Iota(g, shapes.Make(dtypes.Int32, batch, taps, rows), 2))
-	return DotGeneral(ConvertDType(pick, all.DType()), []int{2}, []int{0}, all, []int{1}, []int{0})
 }

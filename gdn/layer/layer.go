@@ -166,7 +166,7 @@ func (b *Builder) build(remember bool) (*Node, *Cache) {
 	c, x := b.cfg, b.x
 	batch, tokens := x.Shape().Dim(0), x.Shape().Dim(1)
 	if b.mask != nil {
-		x = Mul(x, InsertAxes(ConvertDType(b.realTokens(), x.DType()), -1))
+		x = whereReal(b.realTokens(), x)
 	}
 	// Weights are drawn in this order: another one would be another training for a seed.
 	qkvFirst := b.matrix(VarQKV, c.Hidden, c.Channels())
@@ -217,17 +217,11 @@ func (b *Builder) rawGate(x *Node, closed float64) *Node {
 	if b.mask == nil {
 		return x
 	}
-	real := BroadcastToDims(InsertAxes(b.realTokens(), -1), x.Shape().Dimensions...)
-	return Where(real, x, FillScalar(x.Graph(), x.Shape(), closed))
+	return Where(overAxes(b.realTokens(), x), x, FillScalar(x.Graph(), x.Shape(), closed))
 }
 
 // realTokens is the mask as bools.
-func (b *Builder) realTokens() *Node {
-	if b.mask.DType() == dtypes.Bool {
-		return b.mask
-	}
-	return NotEqual(b.mask, ZerosLike(b.mask))
-}
+func (b *Builder) realTokens() *Node { return asBools(b.mask) }
 
 // mix computes the rule.
 func (b *Builder) mix(s gdn.Spec, in map[string]*Node) map[string]*Node {

@@ -42,7 +42,8 @@ func (b *RuleBuilder) CuSeqlens(cu *Node) *RuleBuilder {
 	return b
 }
 
-// Mask says which tokens are real: [batch, tokens], zero for padding. A padded token leaves the state as it is.
+// Mask says which tokens are real: [batch, tokens], zero for padding. A padded token leaves the state as it is, whatever
+// stands in it.
 func (b *RuleBuilder) Mask(mask *Node) *RuleBuilder {
 	b.mask = mask
 	return b
@@ -125,16 +126,8 @@ func (b *RuleBuilder) build(final bool) (o, state *Node) {
 		if m.Rank() != 2 || m.Shape().Dim(0) != q[0] || m.Shape().Dim(1) != q[1] {
 			panic(fmt.Errorf("layer: the mask is %s, want %v, one value for each token", m.Shape(), q[:2]))
 		}
-		real := m
-		if m.DType() != dtypes.Bool {
-			real = NotEqual(m, ZerosLike(m))
-		}
-		for name, x := range map[string]*Node{"g": b.g, "beta": b.beta} {
-			of := real
-			for of.Rank() < x.Rank() {
-				of = InsertAxes(of, -1)
-			}
-			in[name] = Where(BroadcastToDims(of, x.Shape().Dimensions...), x, ZerosLike(x))
+		for _, name := range []string{"q", "k", "v", "g", "beta"} { // a beta of 0 writes nothing, but 0 times NaN is NaN
+			in[name] = whereReal(asBools(m), in[name])
 		}
 	}
 	out := compute(s, b.variant, false, in)

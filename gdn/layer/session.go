@@ -2,6 +2,7 @@ package layer
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gomlx/gomlx/backends"
 	. "github.com/gomlx/gomlx/pkg/core/graph"
@@ -9,6 +10,7 @@ import (
 	"github.com/gomlx/gomlx/pkg/ml/context"
 
 	"github.com/gdngen/gdngen/gdn/layer/device"
+	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 )
 
@@ -49,8 +51,12 @@ func NewSession(b backends.Backend, ctx *context.Context, c Config, variant stri
 	return s, err
 }
 
-// Run computes the next tokens, [batch, tokens, hidden] in the type of the weights. The mask, [batch, tokens], may be nil.
+// Run computes the next tokens, [batch, tokens, hidden] in the type of the weights. The mask, [batch, tokens], may be nil. No tokens give
+// none, and leave the caches as they are.
 func (s *Session) Run(x, mask *array.Array) (*array.Array, error) {
+	if len(x.Shape) == 3 && x.Shape[1] == 0 {
+		return s.runNone(x, mask)
+	}
 	var args []any
 	for _, a := range []*array.Array{x, mask} {
 		if a == nil {
@@ -71,6 +77,30 @@ func (s *Session) Run(x, mask *array.Array) (*array.Array, error) {
 	}
 	s.cache = out[1:]
 	return device.Array(out[0])
+}
+
+// runNone is Run of no tokens, of which a backend makes no program.
+func (s *Session) runNone(x, mask *array.Array) (*array.Array, error) {
+	c, batch := s.cfg, x.Shape[0]
+	if batch == 0 || x.Shape[2] != c.Hidden {
+		return nil, fmt.Errorf("layer: x is %v, want [batch, tokens, %d] and at least one row", x, c.Hidden)
+	}
+	if mask != nil && !slices.Equal(mask.Shape, []int{batch, 0}) {
+		return nil, fmt.Errorf("layer: the mask is %v, want [%d 0], one value for each token", mask, batch)
+	}
+	if s.cache == nil {
+		for _, a := range []*array.Array{array.New(x.Type, batch, c.Channels(), c.ConvWidth), array.New(ir.F32, batch, c.HeadsV, c.KeyDim, c.ValueDim)} {
+			t, err := device.Tensor(a)
+			if err != nil {
+				return nil, err
+			}
+			s.cache = append(s.cache, t)
+		}
+	}
+	if rows := s.cache[0].Shape().Dim(0); rows != batch {
+		return nil, fmt.Errorf("layer: x is %v, %d rows, but the session goes on with %d", x, batch, rows)
+	}
+	return array.New(x.Type, batch, 0, c.Hidden), nil
 }
 
 // Caches gives copies of the convolution's cache, [batch, channels, taps], and of the state, [batch, value heads, key width,

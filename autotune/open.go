@@ -23,10 +23,6 @@ func Status(dir string) (*report.Summary, error) {
 	}
 	sum := report.New(dir, s)
 	sum.Warnings = warnings
-	sum.Driven = journal.Driven(dir)
-	if sum.Stopped == report.Unended {
-		sum.Stopped = map[bool]string{true: "a driver is at work", false: "the driver was killed: gdngen search resume --run " + dir + " goes on"}[sum.Driven]
-	}
 	return sum, nil
 }
 

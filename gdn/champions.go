@@ -54,22 +54,40 @@ func (r Rule) kind() ruleKind {
 	return allRules
 }
 
+// Reasons that several rows have.
+const (
+	whyNoBF16     = "vector units beside matrix units of 128 rows have no bf16"
+	whyChannels   = "decays of channels are work of the first phase"
+	whyAdditive   = "V' is V, which is bf16 as it comes: a decay in it would be rounded anew, so K has it; main memory bounds the kernel, and its windows come from there beside the work"
+	whyFull128    = "four chunks in lockstep, in an order that keeps matrix units of 128 rows full"
+	whyFourVisits = "four visits in lockstep, one head at a time in merges, hide more of what units of 128 rows wait for, where there are steps enough"
+	whyVisits     = "visits in lockstep, whose blocks come from main memory beside the work"
+	whyTurned     = "where the kernel turns states that enter, in their phase, values are turned there too"
+	whyGiven      = "where no gates are to be made, vector units have room for the decays"
+	whySpread     = "decays are spread by transposes and the first phase ends early, so that the unit that moves lanes switches less"
+	whyLanes      = "matrix units of 128 rows are full: sums for the gradient of the decay are done by the unit that moves lanes"
+	whyOneVisit   = "blocks of tokens as they lie, visited for one of their sequences after another"
+	whyNewton     = "one pass, with nothing rounded into K and Q, and a step of Newton's iteration for the inverse"
+	whyParts      = "one pass and a step of Newton's iteration for the inverse, with what keys alike would sum in two bf16 parts; beta beyond 1 needs three passes"
+	whyX3Long     = "three bf16 passes where gradients need them; four chunks in lockstep hide the latency of matrix units of 256 rows in the forward kernel"
+)
+
 // Champions is the table that auto chooses by. Rows of one host, accuracy and job stand together in the order in which they are asked.
 // The last of them holds always, and the others have its heads and batch rows.
 var Champions = []Champion{
-	{HostTPU, AccuracyFast, jobPrefill, "tpu,head_group=4,out=separate,transpose_k=value,steps=1,decay_bf16=none,span=32", "as the next; vector units beside matrix units of 128 rows have no bf16",
+	{HostTPU, AccuracyFast, jobPrefill, "tpu,head_group=4,out=separate,transpose_k=value,steps=1,decay_bf16=none,span=32", whyChannels + ", and value heads share nothing; " + whyNoBF16,
 		where{mxu: 128, rules: channelRules}},
-	{HostTPU, AccuracyFast, jobPrefill, "tpu,head_group=4,out=separate,transpose_k=value,steps=1,interleave=no,span=32", "decays of channels are work of the first phase, and value heads share nothing; two chunks of a step take five times as long to compile",
+	{HostTPU, AccuracyFast, jobPrefill, "tpu,head_group=4,out=separate,transpose_k=value,steps=1,interleave=no,span=32", whyChannels + ", and value heads share nothing; two chunks of a step take five times as long to compile",
 		where{rules: channelRules}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,out=joined,phases_before=0", "few tokens are done in one step: there are no others for it to overlap",
 		where{most: 8, tokens: 256, rules: additiveRules}},
-	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,main=yes,out=joined,head_group=2,chunks=2", "as the next; up to 1024 tokens the first fetch and the last store, which two chunks halve, weigh more than what four in lockstep save",
+	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,main=yes,out=joined,head_group=2,chunks=2", whyAdditive + "; up to 1024 tokens the first fetch and the last store, which two chunks halve, weigh more than what four in lockstep save",
 		where{least: 8, most: 8, steps: 2, tokens: 1024, rules: additiveRules}},
-	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,main=yes,out=joined,head_group=2", "V' is V, which is bf16 as it comes: a decay in it would be rounded anew, so K has it; main memory bounds the kernel, and its windows come from there beside the work",
+	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,main=yes,out=joined,head_group=2", whyAdditive,
 		where{most: 8, steps: 2, rules: additiveRules}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu,out=joined", "heads alone fill a program, or the tokens do not fill two steps of four chunks; V' is V, so K has the decay that is left",
 		where{rules: additiveRules}},
-	{HostTPU, AccuracyFast, jobPrefill, "tpu-128,fetch=copies,tail_decay=v,beta=right,state_delay=6,head_group=2", "as tpu-128; without a decay beta has no exponent to go into, and from the right it waits for no lanes. It is in V' behind the output, since K with it would be rounded",
+	{HostTPU, AccuracyFast, jobPrefill, "tpu-128,fetch=copies,tail_decay=v,beta=right,state_delay=6,head_group=2", whyFull128 + "; without a decay beta has no exponent to go into, and from the right it waits for no lanes. It is in V' behind the output, since K with it would be rounded",
 		where{mxu: 128, most: 8, steps: 2, rules: undecayedRules}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,tail_decay=v,phases_before=0", "few tokens are done in one step: there are no others for it to overlap",
 		where{most: 8, tokens: 256}},
@@ -81,82 +99,82 @@ var Champions = []Champion{
 		where{mxu: 256, most: 8, steps: 2}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu-128,fetch=copies,tail_decay=v,chunks=2,decay_bf16=operands,head_group=2", "up to 1024 tokens the first fetch, which two chunks halve, weighs more than what four in lockstep save; what weighs rows is moved along lanes, which two chunks do not wait for",
 		where{mxu: 128, least: 8, most: 8, steps: 2, tokens: 1024}},
-	{HostTPU, AccuracyFast, jobPrefill, "tpu-128,fetch=copies,tail_decay=v,state_delay=6", "four chunks in lockstep, in an order that keeps matrix units of 128 rows full; the kernel copies their blocks beside the work",
+	{HostTPU, AccuracyFast, jobPrefill, "tpu-128,fetch=copies,tail_decay=v,state_delay=6", whyFull128 + "; the kernel copies their blocks beside the work",
 		where{mxu: 128, least: 5, most: 8, steps: 2}},
-	{HostTPU, AccuracyFast, jobPrefill, "tpu-128,fetch=copies,tail_decay=v", "four chunks in lockstep, in an order that keeps matrix units of 128 rows full; the kernel copies their blocks beside the work",
+	{HostTPU, AccuracyFast, jobPrefill, "tpu-128,fetch=copies,tail_decay=v", whyFull128 + "; the kernel copies their blocks beside the work",
 		where{mxu: 128, most: 8, steps: 2}},
-	{HostTPU, AccuracyFast, jobPrefill, "tpu-128,fetch=copies,tail_decay=v,chunks=2,decay_bf16=operands,head_group=2", "as tpu-128, where four chunks would have too few steps or too much padding",
+	{HostTPU, AccuracyFast, jobPrefill, "tpu-128,fetch=copies,tail_decay=v,chunks=2,decay_bf16=operands,head_group=2", "two chunks in lockstep, where four would have too few steps or too much padding; the kernel copies their blocks beside the work",
 		where{mxu: 128, least: 3, most: 8, steps: 2}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,chunks=1,tail_decay=v", "24 heads more than fill a program; one head after another and one phase before the state cost less than tpu on matrix units of 128 rows, as much on others, and compile in a third of the time",
 		where{least: 17, most: 24}},
-	{HostTPU, AccuracyFast, jobPrefill, "tpu,out=separate,tail_decay=v,decay_bf16=rows,interleave=no,prologue_end=100", "heads alone fill a program; vector units beside matrix units of 128 rows have no bf16",
+	{HostTPU, AccuracyFast, jobPrefill, "tpu,out=separate,tail_decay=v,decay_bf16=rows,interleave=no,prologue_end=100", "heads alone fill a program; " + whyNoBF16,
 		where{mxu: 128}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu,out=separate,tail_decay=v", "heads alone fill a program, or the tokens do not fill two steps of four chunks", where{}},
 
-	{HostTPU, AccuracyFast, jobPacked, "tpu,head_group=4,out=separate,transpose_k=value,steps=1,span=32", "decays of channels are work of the first phase; blocks of tokens as they lie, visited for one of their sequences after another", where{rules: channelRules}},
+	{HostTPU, AccuracyFast, jobPacked, "tpu,head_group=4,out=separate,transpose_k=value,steps=1,span=32", whyChannels + "; " + whyOneVisit, where{rules: channelRules}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-long,tail_decay=v,pack=masked,batch=4,phases_before=0", "few sequences in one block are batch rows of it, with the tokens of others masked", where{tokens: 128, visits: 3}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-long,tail_decay=v,pack=masked,batch=4,phases_before=0", "sequences in one block are batch rows of it, with the tokens of others masked", where{mxu: 256, tokens: 128, visits: 4}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,chunks=1,phases_before=0", "four visits of sequences to blocks have no others to be in lockstep with", where{mxu: 128, visits: 4}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,phases_before=0", "a few visits are done in two steps: there is nothing to overlap", where{mxu: 256, visits: 8}},
-	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes,decay_bf16=rows,chunks=4,mergepairs=32,state_whole=yes", "as the next; where no gates are to be made, vector units have room for the decays of columns in float32", where{mxu: 128, most: 8, steps: 8, turned: true, given: true}},
-	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes,decay_bf16=operands,chunks=4,mergepairs=32,state_whole=yes", "as the next; where the kernel turns states that enter, in their phase, values are turned there too", where{mxu: 128, most: 8, steps: 8, turned: true}},
-	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes,decay_bf16=operands,chunks=4,mergepairs=32", "four visits in lockstep, one head at a time in merges, hide more of what units of 128 rows wait for, where there are steps enough", where{mxu: 128, most: 8, steps: 8}},
-	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes,decay_bf16=operands,state_delay=3,state_whole=yes", "as the next; where the kernel turns states that enter, in their phase, values are turned there too", where{mxu: 128, turned: true}},
-	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes,decay_bf16=operands,state_delay=3", "visits in lockstep, whose blocks come from main memory beside the work; vector units beside matrix units of 128 rows have no bf16 for the decays of columns", where{mxu: 128}},
-	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes,decay_bf16=operands,prologue_end=80,state_whole=yes", "as the next; where no gates are to be made, vector units have room for the decays from token to token in float32, and what meets the states is made beside their products", where{mxu: 256, given: true}},
-	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes", "tokens as they lie, visits of sequences to blocks in lockstep, whose blocks come from main memory beside the work", where{}},
+	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes,decay_bf16=rows,chunks=4,mergepairs=32,state_whole=yes", whyFourVisits + "; " + whyTurned + "; " + whyGiven + " of columns in float32", where{mxu: 128, most: 8, steps: 8, turned: true, given: true}},
+	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes,decay_bf16=operands,chunks=4,mergepairs=32,state_whole=yes", whyFourVisits + "; " + whyTurned, where{mxu: 128, most: 8, steps: 8, turned: true}},
+	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes,decay_bf16=operands,chunks=4,mergepairs=32", whyFourVisits, where{mxu: 128, most: 8, steps: 8}},
+	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes,decay_bf16=operands,state_delay=3,state_whole=yes", whyVisits + "; " + whyTurned, where{mxu: 128, turned: true}},
+	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes,decay_bf16=operands,state_delay=3", whyVisits + "; " + whyNoBF16 + " for the decays of columns", where{mxu: 128}},
+	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes,decay_bf16=operands,prologue_end=80,state_whole=yes", whyVisits + "; " + whyGiven + " from token to token in float32, and what meets the states is made beside their products", where{mxu: 256, given: true}},
+	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes", "tokens as they lie; " + whyVisits, where{}},
 
 	{HostTPU, AccuracyFast, jobDecode, "decode,main=yes", "a few tokens a sequence: each state is read once and written once, in place of work on chunks; states come from main memory beside the work", where{}},
 
-	{HostTPU, AccuracyFast, jobTraining, "tpu-train,out=separate,transpose_k=value,steps=1,head_group=4,bwd.steps=1,bwd.head_group=4,decay_bf16=none,bwd.decay_bf16=none,span=32", "as the next, in three phases backwards, whose registers fit the stack; vector units beside matrix units of 128 rows have no bf16",
+	{HostTPU, AccuracyFast, jobTraining, "tpu-train,out=separate,transpose_k=value,steps=1,head_group=4,bwd.steps=1,bwd.head_group=4,decay_bf16=none,bwd.decay_bf16=none,span=32", whyChannels + "; a chunk a step in three phases backwards, whose registers fit the stack; " + whyNoBF16,
 		where{mxu: 128, rules: channelRules}},
-	{HostTPU, AccuracyFast, jobTraining, "tpu-train,out=separate,transpose_k=value,steps=1,head_group=4,bwd.steps=1,bwd.phases_before=0,bwd.phases_after=0,bwd.head_group=4,span=32", "decays of channels are work of the first phase; a chunk a step in one phase backwards, since that kernel is long, and what passes between phases is stored",
+	{HostTPU, AccuracyFast, jobTraining, "tpu-train,out=separate,transpose_k=value,steps=1,head_group=4,bwd.steps=1,bwd.phases_before=0,bwd.phases_after=0,bwd.head_group=4,span=32", whyChannels + "; a chunk a step in one phase backwards, since that kernel is long, and what passes between phases is stored",
 		where{rules: channelRules}},
-	{HostTPU, AccuracyFast, jobTraining, "tpu-train-long,row_broadcast=transpose,fetch=copies,main=yes,head_group=2,state_delay=6,prologue_end=90", "as the next; of 64 MiB of vector memory the compiler would give a part to whole arrays, for whose copies kernels wait",
+	{HostTPU, AccuracyFast, jobTraining, "tpu-train-long,row_broadcast=transpose,fetch=copies,main=yes,head_group=2,state_delay=6,prologue_end=90", "four chunks in lockstep hide the latency of matrix units of 256 rows in the forward kernel, which copies their blocks from main memory beside the work; " + whySpread + "; of 64 MiB of vector memory the compiler would give a part to whole arrays, for whose copies kernels wait",
 		where{mxu: 256, vmem: 64, least: 3, most: 8, steps: 2}},
-	{HostTPU, AccuracyFast, jobTraining, "tpu-train-long,row_broadcast=transpose,fetch=copies,head_group=2,state_delay=6,prologue_end=90", "four chunks in lockstep hide the latency of matrix units of 256 rows in the forward kernel, which copies their blocks from main memory beside the work; decays are spread by transposes and its first phase ends early, so that the unit that moves lanes switches less",
+	{HostTPU, AccuracyFast, jobTraining, "tpu-train-long,row_broadcast=transpose,fetch=copies,head_group=2,state_delay=6,prologue_end=90", "four chunks in lockstep hide the latency of matrix units of 256 rows in the forward kernel, which copies their blocks from main memory beside the work; " + whySpread,
 		where{mxu: 256, least: 3, most: 8, steps: 2}},
-	{HostTPU, AccuracyFast, jobTraining, "tpu-train-128,row_broadcast=transpose,fetch=copies,head_group=2,state_delay=6,prologue_end=90,bwd.state_delay=6", "as the last; matrix units of 128 rows are full: sums for the gradient of the decay are done by the unit that moves lanes, and vector units beside them have no bf16 for decays backwards",
+	{HostTPU, AccuracyFast, jobTraining, "tpu-train-128,row_broadcast=transpose,fetch=copies,head_group=2,state_delay=6,prologue_end=90,bwd.state_delay=6", "four chunks in lockstep in the forward kernel, which copies their blocks from main memory beside the work; " + whySpread + "; " + whyLanes + ", and vector units beside them have no bf16 for decays backwards",
 		where{mxu: 128, least: 3, most: 8, steps: 2}},
-	{HostTPU, AccuracyFast, jobTraining, "tpu-train,decay_bf16=rows,bwd.decay_bf16=rows,grads=lanes,decaysums=lanes,bwd.state_delay=0,bwd.head_skew=0", "as tpu-train-128, where four chunks would have too few steps or too much padding",
+	{HostTPU, AccuracyFast, jobTraining, "tpu-train,decay_bf16=rows,bwd.decay_bf16=rows,grads=lanes,decaysums=lanes,bwd.state_delay=0,bwd.head_skew=0", "four chunks in lockstep would have too few steps or too much padding; " + whyLanes,
 		where{mxu: 128, least: 1, most: 8}},
-	{HostTPU, AccuracyFast, jobTraining, "tpu-train-128,row_broadcast=transpose,head_group=2,state_delay=6,prologue_end=90,decay_bf16=rows,bwd.phases_before=0,bwd.head_group=4", "as the next; matrix units of 128 rows are full: sums for the gradient of the decay are done by the unit that moves lanes, vector units beside them have no bf16 for decays, and what a visit joins is of one phase backwards",
+	{HostTPU, AccuracyFast, jobTraining, "tpu-train-128,row_broadcast=transpose,head_group=2,state_delay=6,prologue_end=90,decay_bf16=rows,bwd.phases_before=0,bwd.head_group=4", whyOneVisit + ", four visits in lockstep in the forward kernel; " + whyLanes + ", vector units beside them have no bf16 for decays, and what a visit joins is of one phase backwards",
 		where{mxu: 128, packed: true, most: 8, steps: 2}},
-	{HostTPU, AccuracyFast, jobTraining, "tpu-train-long,row_broadcast=transpose,head_group=2,state_delay=6,prologue_end=90,bwd.head_group=4", "blocks of tokens as they lie, visited for one of their sequences after another, four visits in lockstep in the forward kernel",
+	{HostTPU, AccuracyFast, jobTraining, "tpu-train-long,row_broadcast=transpose,head_group=2,state_delay=6,prologue_end=90,bwd.head_group=4", whyOneVisit + ", four visits in lockstep in the forward kernel",
 		where{mxu: 256, packed: true, most: 8, steps: 2}},
-	{HostTPU, AccuracyFast, jobTraining, "tpu-train,decay_bf16=rows,bwd.decay_bf16=rows,grads=lanes,decaysums=lanes,bwd.phases_before=0,bwd.head_group=4", "as the next but one; matrix units of 128 rows are full: sums for the gradient of the decay are done by the unit that moves lanes", where{mxu: 128, packed: true}},
-	{HostTPU, AccuracyFast, jobTraining, "tpu-train,main=yes,bwd.phases_before=0,bwd.head_group=4", "as the next; of 64 MiB of vector memory the compiler gives a part to whole arrays, and what it copies there waits for nothing else", where{vmem: 64, packed: true}},
-	{HostTPU, AccuracyFast, jobTraining, "tpu-train,bwd.phases_before=0,bwd.head_group=4", "blocks of tokens as they lie, visited for one of their sequences after another: what a visit joins is of one phase backwards", where{packed: true}},
+	{HostTPU, AccuracyFast, jobTraining, "tpu-train,decay_bf16=rows,bwd.decay_bf16=rows,grads=lanes,decaysums=lanes,bwd.phases_before=0,bwd.head_group=4", whyOneVisit + ": what a visit joins is of one phase backwards; " + whyLanes, where{mxu: 128, packed: true}},
+	{HostTPU, AccuracyFast, jobTraining, "tpu-train,main=yes,bwd.phases_before=0,bwd.head_group=4", whyOneVisit + ": what a visit joins is of one phase backwards; of 64 MiB of vector memory the compiler gives a part to whole arrays, and what it copies there waits for nothing else", where{vmem: 64, packed: true}},
+	{HostTPU, AccuracyFast, jobTraining, "tpu-train,bwd.phases_before=0,bwd.head_group=4", whyOneVisit + ": what a visit joins is of one phase backwards", where{packed: true}},
 	{HostTPU, AccuracyFast, jobTraining, "tpu-train", "heads alone fill a program, or the tokens do not fill two steps of four chunks", where{}},
 
 	{HostTPU, AccuracyFLA, jobPrefill, "tpu-x3", "three bf16 passes for all products: with a decay a channel nothing cheaper is known to keep to the class", where{rules: channelRules}},
 	{HostTPU, AccuracyFLA, jobPrefill, "tpu-long,fold=no,main=yes,head_group=2", "one pass, with nothing rounded into Q; V' is V, so K has the decay that is left",
 		where{most: 8, steps: 2, rules: additiveRules}},
-	{HostTPU, AccuracyFLA, jobPrefill, "tpu-long,fold=no,fetch=copies,main=yes,tail_decay=v,refine=yes", "one pass, with nothing rounded into K and Q, and a step of Newton's iteration for the inverse; four chunks in lockstep hide the latency of matrix units of 256 rows",
+	{HostTPU, AccuracyFLA, jobPrefill, "tpu-long,fold=no,fetch=copies,main=yes,tail_decay=v,refine=yes", whyNewton + "; four chunks in lockstep hide the latency of matrix units of 256 rows",
 		where{mxu: 256, most: 8, steps: 2}},
-	{HostTPU, AccuracyFLA, jobPrefill, "tpu-128,fold=no,tail_decay=v,refine=yes,state_delay=6", "one pass, with nothing rounded into K and Q, and a step of Newton's iteration for the inverse; in an order that keeps matrix units of 128 rows full",
+	{HostTPU, AccuracyFLA, jobPrefill, "tpu-128,fold=no,tail_decay=v,refine=yes,state_delay=6", whyNewton + "; in an order that keeps matrix units of 128 rows full",
 		where{mxu: 128, most: 8, steps: 2}},
-	{HostTPU, AccuracyFLA, jobPrefill, "tpu,fold=no,out=separate,tail_decay=v,refine=yes,decay_bf16=rows,interleave=no,prologue_end=100", "one pass, with nothing rounded into K and Q, and a step of Newton's iteration for the inverse; vector units beside matrix units of 128 rows have no bf16",
+	{HostTPU, AccuracyFLA, jobPrefill, "tpu,fold=no,out=separate,tail_decay=v,refine=yes,decay_bf16=rows,interleave=no,prologue_end=100", whyNewton + "; " + whyNoBF16,
 		where{mxu: 128}},
-	{HostTPU, AccuracyFLA, jobPrefill, "tpu,fold=no,out=separate,tail_decay=v,refine=yes", "one pass, with nothing rounded into K and Q, and a step of Newton's iteration for the inverse", where{}},
-	{HostTPU, AccuracyFLA, jobPacked, "tpu-x3", "three bf16 passes for all products; blocks of tokens as they lie, visited for one of their sequences after another", where{rules: channelRules}},
-	{HostTPU, AccuracyFLA, jobPacked, "tpu-packed,decay_bf16=rows,refine=yes", "as the next, by windows: few visits have no steps whose work hides what the kernel copies", where{visits: 8}},
-	{HostTPU, AccuracyFLA, jobPacked, "tpu-packed,fetch=copies,main=yes,decay_bf16=rows,refine=yes", "one pass, with nothing rounded into K and Q, and a step of Newton's iteration for the inverse; tokens as they lie, visits of sequences to blocks in lockstep", where{}},
+	{HostTPU, AccuracyFLA, jobPrefill, "tpu,fold=no,out=separate,tail_decay=v,refine=yes", whyNewton, where{}},
+	{HostTPU, AccuracyFLA, jobPacked, "tpu-x3", "three bf16 passes for all products; " + whyOneVisit, where{rules: channelRules}},
+	{HostTPU, AccuracyFLA, jobPacked, "tpu-packed,decay_bf16=rows,refine=yes", whyNewton + "; tokens as they lie, by windows: few visits have no steps whose work hides what the kernel copies", where{visits: 8}},
+	{HostTPU, AccuracyFLA, jobPacked, "tpu-packed,fetch=copies,main=yes,decay_bf16=rows,refine=yes", whyNewton + "; tokens as they lie, visits of sequences to blocks in lockstep", where{}},
 
-	{HostTPU, AccuracyFLA, jobTraining, "tpu-train,out=separate,transpose_k=value,steps=1,head_group=4,bwd.steps=1,bwd.phases_after=0,bwd.head_group=1,span=32,refine=yes,precapply=bf16x3,precgrad=bf16x3,decay_bf16=none,bwd.decay_bf16=none", "as the next; vector units beside matrix units of 128 rows have no bf16",
+	{HostTPU, AccuracyFLA, jobTraining, "tpu-train,out=separate,transpose_k=value,steps=1,head_group=4,bwd.steps=1,bwd.phases_after=0,bwd.head_group=1,span=32,refine=yes,precapply=bf16x3,precgrad=bf16x3,decay_bf16=none,bwd.decay_bf16=none", whyParts + "; " + whyNoBF16,
 		where{mxu: 128, rules: channelRules, upTo1: true}},
-	{HostTPU, AccuracyFLA, jobTraining, "tpu-train,out=separate,transpose_k=value,steps=1,head_group=4,bwd.steps=1,bwd.phases_after=0,bwd.head_group=1,span=32,refine=yes,precapply=bf16x3,precgrad=bf16x3,decay_bf16=rows,bwd.decay_bf16=rows", "one pass and a step of Newton's iteration for the inverse, with what keys alike would sum in two bf16 parts; beta beyond 1 needs three passes",
+	{HostTPU, AccuracyFLA, jobTraining, "tpu-train,out=separate,transpose_k=value,steps=1,head_group=4,bwd.steps=1,bwd.phases_after=0,bwd.head_group=1,span=32,refine=yes,precapply=bf16x3,precgrad=bf16x3,decay_bf16=rows,bwd.decay_bf16=rows", whyParts,
 		where{rules: channelRules, upTo1: true}},
 
 	{HostTPU, AccuracyF32, jobPrefill, "tpu-x3-long", "three bf16 passes for all products; four chunks in lockstep hide the latency of matrix units of 256 rows",
 		where{mxu: 256, least: 3, most: 8, steps: 2}},
 	{HostTPU, AccuracyF32, jobPrefill, "tpu-x3", "three bf16 passes for all products", where{}},
-	{HostTPU, AccuracyF32, jobPacked, "tpu-x3", "three bf16 passes for all products; blocks of tokens as they lie, visited for one of their sequences after another", where{}},
+	{HostTPU, AccuracyF32, jobPacked, "tpu-x3", "three bf16 passes for all products; " + whyOneVisit, where{}},
 	{HostTPU, AccuracyF32, jobDecode, "decode-f32,main=yes", "a few tokens a sequence, all of it in float32 on the vector unit; states come from main memory beside the work", where{}},
 	{HostTPU, AccuracyF32, jobTraining, "tpu-train-x3,prec=bf16x3,steps=1,bwd.steps=1", "three bf16 passes for all products: decays of channels are rounded into keys", where{rules: channelRules}},
-	{HostTPU, AccuracyF32, jobTraining, "tpu-train-x3-long,bwd.state_delay=10", "as the next; where beta may be above 1 the product of keys and dS takes three passes, and what waits for it begins later",
+	{HostTPU, AccuracyF32, jobTraining, "tpu-train-x3-long,bwd.state_delay=10", whyX3Long + "; where beta may be above 1 the product of keys and dS takes three passes, and what waits for it begins later",
 		where{mxu: 256, least: 3, most: 8, steps: 2, beyond1: true}},
-	{HostTPU, AccuracyF32, jobTraining, "tpu-train-x3-long", "three bf16 passes where gradients need them; four chunks in lockstep hide the latency of matrix units of 256 rows in the forward kernel",
+	{HostTPU, AccuracyF32, jobTraining, "tpu-train-x3-long", whyX3Long,
 		where{mxu: 256, least: 3, most: 8, steps: 2}},
 	{HostTPU, AccuracyF32, jobTraining, "tpu-train-x3-long", "three bf16 passes where gradients need them; four visits of sequences to blocks in lockstep in the forward kernel",
 		where{mxu: 256, packed: true, most: 8, steps: 2}},

@@ -11,6 +11,9 @@ import (
 // HoldWithin is how close to the best, as a ratio of scores, a candidate is held.
 const HoldWithin = 1.1
 
+// HoldText says how close that is.
+var HoldText = fmt.Sprintf("within %.0f %%", 100*(HoldWithin-1))
+
 // notCheaper is what succeeds says of a candidate that is not cheaper than the champion.
 const notCheaper = "not cheaper"
 

@@ -448,7 +448,7 @@ func result(h *journal.Header, c *journal.Candidate, runs *journal.Timing) strin
 	return strings.Join(parts, "; ")
 }
 
-// hotSpots are the stages that take most, of the parent and of the candidate, on the first target that tells.
+// hotSpots are the stages that take most on the first target: of what a candidate is seen as a change of, and its own.
 func hotSpots(v journal.View, c *journal.Candidate) (before, after string) {
 	text := func(c *journal.Candidate, t string) string {
 		if c == nil || c.Cost(t) == nil || len(c.Cost(t).Stages) == 0 {
@@ -462,5 +462,6 @@ func hotSpots(v journal.View, c *journal.Candidate) (before, after string) {
 		return strings.Join(l, ", ")
 	}
 	t := v.Header().Targets[0]
-	return text(v.Candidate(c.Parent), t), text(c, t)
+	from, _ := Before(v, c, t)
+	return text(from, t), text(c, t)
 }

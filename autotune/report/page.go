@@ -34,13 +34,15 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	},
 }).Parse(pageText))
 
-// StaticNote says what the figures are.
-const StaticNote = "Cycles are static: counted in the compiler's schedule, whole module, per token and value head, a lower bound of compute time. The larger of these and of what main memory takes is what candidates are ranked by. Nothing ran on a TPU unless a device column says so."
+// note says what the figures of a run are.
+func note(h *journal.Header) string {
+	return "Candidates are ranked by " + journal.RulerTexts[h.RulerName()] + ". Figures are of the whole module, per token and value head. Nothing ran on a device unless a device column says so."
+}
 
 // page is what the template shows.
 type page struct {
 	Sum           *Summary
-	Note          string
+	Note, Hold    string
 	Shapes        []journal.Shape
 	Elapsed, Each string
 	Within        string
@@ -140,7 +142,7 @@ const pageRows = 40 // of a ranking
 func HTML(w io.Writer, dir string, s *journal.State, pictures map[string][]Picture) error {
 	sum := New(dir, s)
 	v := s.Now()
-	p := page{Sum: sum, Note: StaticNote, Elapsed: sum.Elapsed().Round(time.Second).String(), Within: fmt.Sprintf("%.0f %%", 100*journal.PortfolioWithin), Pale: pale, Off: offFront}
+	p := page{Sum: sum, Note: note(s.Header), Hold: journal.HoldText, Elapsed: sum.Elapsed().Round(time.Second).String(), Within: fmt.Sprintf("%.0f %%", 100*journal.PortfolioWithin), Pale: pale, Off: offFront}
 	if len(s.Header.Shapes) > 1 {
 		p.Shapes = s.Header.Shapes
 	}

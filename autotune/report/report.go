@@ -76,14 +76,15 @@ type GateTime struct {
 // Idle says whether the gate has nothing to tell: it took no time that shows, and refused nobody.
 func (g GateTime) Idle() bool { return g.Seconds < .05 && g.Refused == 0 }
 
-// Unended is what a session without an end says of it.
-const Unended = "a driver is at work, or was killed"
-
 // New sums a run up.
 func New(dir string, s *journal.State) *Summary {
 	h := s.Header
 	r := &Summary{Dir: dir, Spec: h.Spec, Strategy: h.Strategy, Seed: h.Seed, Targets: h.Targets, Ruler: h.RulerName(), Objective: h.Objective, Candidates: s.Len(),
-		Verdicts: map[journal.Verdict]int{}, Seconds: s.Busy().Seconds()}
+		Verdicts: map[journal.Verdict]int{}, Seconds: s.Busy().Seconds(), Driven: journal.Driven(dir)}
+	unended := "the driver was killed: gdngen search resume --run " + dir + " goes on"
+	if r.Driven {
+		unended = "a driver is at work"
+	}
 	all := s.Now().Candidates()
 	cells := map[string]bool{}
 	for _, c := range all {
@@ -114,7 +115,7 @@ func New(dir string, s *journal.State) *Summary {
 		case journal.KindError:
 			r.Infra++
 		case journal.KindSession:
-			r.Stopped = Unended
+			r.Stopped = unended
 			if begun, err := e.Event(); err == nil {
 				r.Flight = begun.Flight
 			}

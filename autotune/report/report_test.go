@@ -92,6 +92,9 @@ func TestSummary(t *testing.T) {
 	require.Equal(t, 3, sum.Rankings[0].Rows[0].ID)
 	require.Equal(t, 9, sum.Rankings[1].Rows[0].ID)
 	require.Len(t, sum.Portfolio, 2)
+	require.True(t, strings.HasPrefix(note(s.Header), "Candidates are ranked by static cycles by throughput"), "a journal of before names no ruler")
+	s.Header.Ruler = journal.Wall
+	require.Contains(t, note(s.Header), "cycles by wall")
 	dead := map[string]bool{}
 	for _, f := range sum.Axes {
 		dead[f.Axis] = f.Dead
@@ -105,7 +108,7 @@ func TestSummary(t *testing.T) {
 	require.Empty(t, journal.Lint(s))
 	var b bytes.Buffer
 	require.NoError(t, sum.Text(&b, 2))
-	for _, want := range []string{"portfolio: the fewest candidates within 3 %", "dead axis: share was moved 2 times", "5.0 s of processor time each", "... 2 more"} {
+	for _, want := range []string{"hold: within 10 % of it", "portfolio: the fewest candidates within 3 %", "dead axis: share was moved 2 times", "5.0 s of processor time each", "... 2 more"} {
 		require.Contains(t, b.String(), want)
 	}
 }

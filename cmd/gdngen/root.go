@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/kernels"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/machines"
@@ -24,7 +25,7 @@ func (a CLI) root() *cobra.Command {
 		Long: `gdngen generates kernels of the gated delta rule (Gated DeltaNet), checks their numbers against a float64 reference, says what
 they cost on five TPU generations with no TPU attached, and searches structural variants for the cheapest correct one.
 
-A cost is in static cycles, counted in the schedule that libtpu compiles: a lower bound of compute time, never a measurement.
+A cost is in ` + journal.RulerTexts[journal.Wall] + `. It is no measurement.
 
 ` + app.ExitHelp,
 		Example: `  gdngen tour                                          the first ten minutes, played

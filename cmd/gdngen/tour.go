@@ -18,7 +18,7 @@ import (
 
 // tourStep is a command of the tour.
 type tourStep struct {
-	before, after string // what it is for, and how its output reads
+	before, after string // what it is for, and how its output reads: words in quotes, and those in capitals, are words of the output
 	compiles      bool   // it needs libtpu, and takes minutes
 	args          string // with SPEC, SMALL, TARGET and DIR
 }
@@ -26,16 +26,16 @@ type tourStep struct {
 // tourSteps are the first ten minutes.
 var tourSteps = []tourStep{
 	{"The best known kernel for your shape.",
-		"That is the text libtpu compiles. The line \"auto is ...\" names the variant, which is how the kernel computes, and why it was chosen.",
+		"That is the text libtpu compiles. The line \"auto is\" names the variant, which is how the kernel computes, and why it was chosen.",
 		false, "gen --spec SPEC --target TARGET --out DIR/kernel.mlir"},
 	{"Are its numbers right? The text that was emitted is evaluated here, without a TPU, and compared with float64 on hard inputs.",
-		"Each row is a class of inputs. \"Of limit\" is the share of the error that rounding alone allows, so anything below 100 % passes.",
+		"Each row is an output on a class of inputs. RMS, MAX and BIAS are three kinds of its error, and the LIMIT behind each is what rounding alone allows: STATUS is \"pass\" where all three are within theirs.",
 		false, "check --spec SMALL --target TARGET --engine module --classes random,identical"},
 	{"What it costs on a TPU that is not there: libtpu compiles, and the schedule is read.",
-		"The wall is all that the schedule takes in order; per token and value head it compares with any kernel. Stages add up to the whole; bounds say how far one could go.",
+		"WALL is all that the schedule takes in order; PER TOKEN and value head it compares with any kernel. The rows of STAGE add up to the whole, and those of BOUND say how far one could go.",
 		true, "explain --spec SPEC --target TARGET"},
 	{"A small search: other variants, judged by the same gates, and ranked by cost.",
-		"\"keep\" is better than all before it, \"rejected\" says why. The folder of the run is enough to go on, also after a kill.",
+		"A \"verdict\" of \"keep\" is better than all before it, \"hold\" and \"slower\" are not; a candidate that a gate refuses is listed below with the reason. The folder of the run is enough to go on, also after a kill.",
 		true, "search run --spec SPEC --target TARGET --start auto --start merge-packed --max-candidates 4 --run DIR/run"},
 	{"The same search as a page.",
 		"Open it in a browser: the best so far, the stages of champion and first, and what was rejected.",

@@ -178,7 +178,7 @@ func line(v journal.View) (l []string) {
 	}
 	for i := from; i < len(all); i++ {
 		c := all[i]
-		what := cmp.Or(strings.Join(c.Change, ","), c.Variant, "the text of a program")
+		what := changed(c)
 		if i == 0 {
 			l = append(l, fmt.Sprintf("#%d, %.3f on %s, the first: `%s`", c.ID, float64(c.Cost(t).PerToken), t, cmp.Or(c.Variant, what)))
 			continue
@@ -191,6 +191,11 @@ func line(v journal.View) (l []string) {
 		l = append(l, text)
 	}
 	return l
+}
+
+// changed names what a candidate is: its change of its parent or, without one, itself.
+func changed(c *journal.Candidate) string {
+	return cmp.Or(strings.Join(c.Change, ","), c.Variant, "the text of a program")
 }
 
 // rejected counts what failed by cause, and tells of the largest hopes among it.
@@ -213,7 +218,7 @@ func rejected(v journal.View) (l []string) {
 	}
 	slices.SortStableFunc(lost, func(a, b *journal.Candidate) int { return cmp.Compare(b.Gain, a.Gain) })
 	for _, c := range lost[:min(failed, len(lost))] {
-		l = append(l, fmt.Sprintf("#%d, %.1f %% expected, `%s`: %s, %s; %s", c.ID, 100*float64(c.Gain), strings.Join(c.Change, ","), c.Verdict, c.Cause, plain(cmp.Or(c.Evidence, c.Reason))))
+		l = append(l, fmt.Sprintf("#%d, %.1f %% expected, `%s`: %s, %s; %s", c.ID, 100*float64(c.Gain), changed(c), c.Verdict, c.Cause, plain(cmp.Or(c.Evidence, c.Reason))))
 	}
 	return l
 }
@@ -226,6 +231,7 @@ func next(dir string, v journal.View) []string {
 	if err != nil {
 		return nil
 	}
+	weighed := false
 	for _, c := range slices.Backward(all) {
 		for _, o := range c.Shortlist {
 			parent := v.Candidate(o.Parent)
@@ -239,9 +245,16 @@ func next(dir string, v journal.View) []string {
 			if _, tried := v.Fitted(w.Fit(spec).String()); tried {
 				continue
 			}
+			if o.Gain <= 0 {
+				weighed = true
+				continue
+			}
 			return []string{fmt.Sprintf("`%s` in #%d: %.1f %% less expected, risk %.0f %% (weighed with #%d)", o.Change, o.Parent, 100*float64(o.Gain), 100*float64(o.Risk), c.ID),
 				fmt.Sprintf("`gdngen search run --spec '%s' --target %s --ruler %s --start '%s' --max-candidates 1 --run %s`", h.Spec, strings.Join(h.Targets, ","), h.RulerName(), w, filepath.Clean(dir)+"-next")}
 		}
+	}
+	if weighed {
+		return []string{"no change that was weighed and not tried promises a gain"}
 	}
 	return nil
 }

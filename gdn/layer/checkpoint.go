@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/published"
 	"github.com/gdngen/gdngen/ir/array"
 )
 
@@ -139,77 +140,25 @@ func (w *Weights) Close() error {
 	return errors.Join(errs...)
 }
 
-// modelConfig are the fields of a model's config.json that say what its linear-attention layers are.
-type modelConfig struct {
-	Hidden   *int     `json:"hidden_size"`
-	HeadsK   *int     `json:"linear_num_key_heads"`
-	HeadsV   *int     `json:"linear_num_value_heads"`
-	KeyDim   *int     `json:"linear_key_head_dim"`
-	ValueDim *int     `json:"linear_value_head_dim"`
-	Conv     *int     `json:"linear_conv_kernel_dim"`
-	Eps      *float64 `json:"rms_norm_eps"`
-	Kimi     *struct {
-		Heads    *int    `json:"num_heads"`
-		Dim      *int    `json:"head_dim"`
-		Conv     *int    `json:"short_conv_kernel_size"`
-		Bound    float64 `json:"gate_lower_bound"`
-		FullRank bool    `json:"use_full_rank_gate"` // of the output gate
-	} `json:"linear_attn_config"`
-}
-
-// size is a field that must be there, and what it sets.
-type size struct {
-	name string
-	from *int
-	to   []*int
-}
-
-// sizes lists the fields of a configuration that set c.
-func (f modelConfig) sizes(c *Config) []size {
-	hidden := size{"hidden_size", f.Hidden, []*int{&c.Hidden}}
-	if k := f.Kimi; k != nil {
-		c.Rule, c.Bound = kda, k.Bound
-		dim := []*int{&c.KeyDim, &c.ValueDim, &c.DecayRank}
-		if !k.FullRank {
-			dim = append(dim, &c.GateRank)
-		}
-		return []size{hidden, {"linear_attn_config.num_heads", k.Heads, []*int{&c.HeadsK, &c.HeadsV}}, {"linear_attn_config.head_dim", k.Dim, dim},
-			{"linear_attn_config.short_conv_kernel_size", k.Conv, []*int{&c.ConvWidth}}}
-	}
-	return []size{hidden, {"linear_num_key_heads", f.HeadsK, []*int{&c.HeadsK}}, {"linear_num_value_heads", f.HeadsV, []*int{&c.HeadsV}},
-		{"linear_key_head_dim", f.KeyDim, []*int{&c.KeyDim}}, {"linear_value_head_dim", f.ValueDim, []*int{&c.ValueDim}},
-		{"linear_conv_kernel_dim", f.Conv, []*int{&c.ConvWidth}}}
-}
-
-// ReadConfig reads the sizes of a model's linear-attention layers from its config.json (or from the text_config in it), as those of
-// Qwen3-Next, Qwen3.5 and Kimi Linear have them.
+// ReadConfig reads the sizes and options of a model's layers from its config.json, or from that of the text in it. It knows the models of
+// package gdn/published; another one, and a field whose value no layer here computes, is an error.
 func ReadConfig(path string) (Config, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return Config{}, fmt.Errorf("layer: config: %w", err)
 	}
-	var whole struct {
-		modelConfig
-		Text *modelConfig `json:"text_config"`
+	f, err := published.Read(data)
+	if err != nil {
+		return Config{}, fmt.Errorf("layer: config: %s: %w", path, err)
 	}
-	if err := json.Unmarshal(data, &whole); err != nil {
-		return Config{}, fmt.Errorf("layer: config: %s: %w", path, gdn.JSONError(data, err))
+	m := f.Mixer
+	c := Config{Hidden: f.Hidden, HeadsK: m.HeadsK, HeadsV: m.HeadsV, KeyDim: m.K, ValueDim: m.V, ConvWidth: m.Conv, NormEps: m.NormEps, NegEigval: m.NegEigval,
+		Rule: m.Rule, Bound: m.Bound, DecayRank: m.DecayRank, GateRank: m.GateRank, OutputGate: m.OutputGate}
+	if c.OutputGate == usualGates[c.Rule] {
+		c.OutputGate = ""
 	}
-	f := whole.modelConfig
-	if whole.Text != nil {
-		f = *whole.Text
-	}
-	c := Config{NormEps: 1e-6}
-	for _, s := range f.sizes(&c) {
-		if s.from == nil {
-			return Config{}, fmt.Errorf("layer: config: %s: field %s is missing", path, s.name)
-		}
-		for _, to := range s.to {
-			*to = *s.from
-		}
-	}
-	if f.Eps != nil {
-		c.NormEps = *f.Eps
+	if m.Conv == 0 {
+		return Config{}, fmt.Errorf("layer: config: %s: use_short_conv is false; a layer here has a short convolution", path)
 	}
 	return c, c.Check()
 }

@@ -1,6 +1,7 @@
 package layer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -8,6 +9,7 @@ import (
 	"github.com/gomlx/gomlx/pkg/ml/context"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/published"
 )
 
 // Hyperparameters that New reads from the context, so that they can be set from a command line. Methods of the builder and
@@ -54,13 +56,23 @@ type Config struct {
 	Bound     float64  // kda: the lowest log decay of a token, below 0; 0: none
 	DecayRank int      // kda: the decay is projected to this width and from there to the channels of the keys; 0: at once
 	GateRank  int      // kda: the same for the output gate and the values
+
+	OutputGate string // what the output gate passes through: silu or sigmoid; "": silu, with kda sigmoid
 }
 
 // kda is the rule of Kimi Delta Attention.
-var kda = gdn.Rule{Decay: gdn.DecayChannel}
+var kda = published.KDA
 
-// outputGates are the rules that have a layer, with what the output gate passes through.
-var outputGates = map[gdn.Rule]func(*Node) *Node{{}: silu, kda: Sigmoid}
+// usualGates are the rules that have a layer, with what the output gate passes through unless the configuration says otherwise.
+var usualGates = map[gdn.Rule]string{{}: published.SiLU, kda: published.Sigmoid}
+
+// outputGates are what an output gate may pass through.
+var outputGates = map[string]func(*Node) *Node{published.SiLU: silu, published.Sigmoid: Sigmoid}
+
+// outputGate is the one of the layer.
+func (c Config) outputGate() func(*Node) *Node {
+	return outputGates[cmp.Or(c.OutputGate, usualGates[c.Rule])]
+}
 
 // configOf reads the hyperparameters.
 func configOf(ctx *context.Context, hidden int) Config {
@@ -99,8 +111,10 @@ func (c Config) Check() error {
 	if c.HeadsK > 0 && c.HeadsV%c.HeadsK != 0 {
 		errs = append(errs, fmt.Errorf("%d value heads over %d key heads: the value heads must be a multiple", c.HeadsV, c.HeadsK))
 	}
-	if _, ok := outputGates[c.Rule]; !ok {
+	if _, ok := usualGates[c.Rule]; !ok {
 		errs = append(errs, fmt.Errorf("rule %s has no layer, only %s and %s have", c.Rule, gdn.Rule{}, kda))
+	} else if c.outputGate() == nil {
+		errs = append(errs, fmt.Errorf("output gate %q is unknown, want %s or %s", c.OutputGate, published.SiLU, published.Sigmoid))
 	}
 	if !c.Rule.Channels() && (c.Bound != 0 || c.DecayRank != 0 || c.GateRank != 0) {
 		errs = append(errs, fmt.Errorf("bound %g and ranks %d and %d are of rule %s, the rule is %s", c.Bound, c.DecayRank, c.GateRank, kda, c.Rule))

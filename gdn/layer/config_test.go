@@ -22,6 +22,7 @@ func TestCheck(t *testing.T) {
 		"bound -5 and ranks 6 and 10 are of rule kda, the rule is gdn":          func(c *layer.Config) { c.Rule, c.Bound = gdn.Rule{}, -5 },
 		"ranks of the gates are -1 and 10, want none below 0":                   func(c *layer.Config) { c.DecayRank = -1 },
 		"bound of the log decay is 5, want a number below 0, or 0 for no bound": func(c *layer.Config) { c.Bound = 5 },
+		`output gate "tanh" is unknown, want silu or sigmoid`:                   func(c *layer.Config) { c.OutputGate = "tanh" },
 		"3 value heads over 2 key heads: the value heads must be a multiple":    func(c *layer.Config) { c.HeadsV = 3 },
 	} {
 		c := kimi

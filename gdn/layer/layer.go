@@ -203,7 +203,7 @@ func (b *Builder) build(remember bool) (*Node, *Cache) {
 	o = Div(o, Sqrt(AddScalar(ReduceAndKeep(Square(o), ReduceMean, -1), c.NormEps)))
 	norm := ConvertDType(b.variable(VarNorm, x.DType(), initializers.One, c.ValueDim), dtypes.Float32)
 	gate := ConvertDType(Reshape(z, o.Shape().Dimensions...), dtypes.Float32)
-	o = Mul(Mul(o, Reshape(norm, 1, 1, 1, c.ValueDim)), outputGates[c.Rule](gate))
+	o = Mul(Mul(o, Reshape(norm, 1, 1, 1, c.ValueDim)), c.outputGate()(gate))
 	y := project(narrow(Reshape(o, batch, tokens, c.ValueWidth()), x.DType()), b.matrix(VarOut, c.ValueWidth(), c.Hidden))[0]
 	if !remember {
 		return y, nil

@@ -165,4 +165,47 @@ func TestReadConfig(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte(`{"hidden_size": 8, "linear_attn_config": {"num_heads": 2}}`), 0o644))
 	_, err = layer.ReadConfig(path)
 	require.ErrorContains(t, err, "linear_attn_config.head_dim is missing")
+
+	// Models, by name: what package published reads arrives.
+	of := func(text string) (layer.Config, error) {
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+		return layer.ReadConfig(path)
+	}
+	olmo, err := of(`{"model_type": "olmo_hybrid", "hidden_size": 3840, "num_attention_heads": 30, "linear_num_key_heads": null}`)
+	require.NoError(t, err)
+	require.Equal(t, layer.Config{Hidden: 3840, HeadsK: 30, HeadsV: 30, KeyDim: 96, ValueDim: 192, ConvWidth: 4, NormEps: 1e-6, NegEigval: true}, olmo)
+	next, err := of(`{"model_type": "qwen3_next", "output_gate_type": "sigmoid", ` + fields + `}`)
+	require.NoError(t, err)
+	require.Equal(t, "sigmoid", next.OutputGate)
+	_, err = of(`{"model_type": "gated_deltanet", "hidden_size": 8, "num_heads": 2, "head_dim": 4, "use_short_conv": false}`)
+	require.ErrorContains(t, err, "use_short_conv is false; a layer here has a short convolution")
+	_, err = of(`{"model_type": "gated_deltaproduct", "hidden_size": 8, "num_heads": 2, "head_dim": 4}`)
+	require.ErrorContains(t, err, `model_type "gated_deltaproduct" has no layer that is known here`)
+}
+
+// The output gate is that of the configuration: where its projection gives zeros, SiLU lets nothing through and a sigmoid half of all.
+func TestOutputGate(t *testing.T) {
+	x := normal(rand.New(rand.NewPCG(8, 8)), 1, 1, 9, small.Hidden)
+	for _, d := range designs[:2] {
+		ctx := weights(t, d.c, 3)
+		z := ctx.GetVariable(layer.VarZ)
+		zeros, err := device.Tensor(array.New(ir.F32, z.Shape().Dimensions...))
+		require.NoError(t, err)
+		require.NoError(t, z.SetValue(zeros))
+		out := run(t, layertest.Backend(t, device.Go), ctx, func(ctx *context.Context, in []*Node) (out []*Node) {
+			for _, gate := range []string{"", "silu", "sigmoid"} {
+				c := d.c
+				c.OutputGate = gate
+				out = append(out, layer.New(ctx, in[0]).With(c).Done())
+			}
+			return out
+		}, x)
+		usual := 1
+		if d.c.Rule.Channels() {
+			usual = 2
+		}
+		require.Equal(t, out[usual].Float32s(), out[0].Float32s(), d.name)
+		require.Zero(t, out[1].Float64s()[0], d.name)
+		require.NotZero(t, out[2].Float64s()[0], d.name)
+	}
 }

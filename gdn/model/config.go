@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/published"
+	"github.com/gdngen/gdngen/ir"
 )
 
 // Config is a decoder of layers: a token mixer and a SwiGLU, each after an RMSNorm. One layer in AttentionEvery mixes by causal attention, the
@@ -34,7 +36,7 @@ type Config struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Rule is the token mixer by the gated delta rule.
+// Rule is the token mixer by the gated delta rule, or by Kimi Delta Attention.
 type Rule struct {
 	HeadsK int `json:"heads_k"`
 	HeadsV int `json:"heads_v"`
@@ -43,6 +45,14 @@ type Rule struct {
 	Conv   int `json:"conv"` // taps of the short convolution
 	// NegEigval says that beta goes up to 2.
 	NegEigval bool `json:"neg_eigval,omitempty"`
+
+	// Name is that of the rule: gdn, which no name means too, or kda. The others are of kda but the last.
+	Name      string  `json:"name,omitempty"`
+	Bound     float64 `json:"bound,omitempty"`      // the lowest log decay of a token; 0: none
+	DecayRank int     `json:"decay_rank,omitempty"` // the width through which the decay is projected; 0: at once
+	GateRank  int     `json:"gate_rank,omitempty"`  // the same for the output gate
+	// SigmoidGate says that the output gate is a sigmoid, in place of SiLU.
+	SigmoidGate bool `json:"sigmoid_gate,omitempty"`
 }
 
 // Attention is the token mixer by causal attention.
@@ -86,7 +96,7 @@ func Read(r io.Reader) (Config, error) {
 	if err != nil {
 		return c, fmt.Errorf("model: %w", err)
 	}
-	if isHuggingFace(data) {
+	if published.Is(data) {
 		return readHuggingFace(data)
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
@@ -107,7 +117,7 @@ func (c Config) Validate() error {
 		{"hidden", c.Hidden, 1, 1 << 16}, {"layers", c.Layers, 1, 1 << 10}, {"attention_every", c.AttentionEvery, 0, c.Layers},
 		{"attention_layers", c.AttentionLayers, 0, c.Layers},
 		{"mlp", c.MLP, 0, 1 << 18}, {"vocab", c.Vocab, 0, 1 << 20}, {"batch", c.Batch, 1, 1 << 12}, {"tokens", c.Tokens, 1, 1 << 20},
-		{"rule.conv", c.Rule.Conv, 1, 16},
+		{"rule.conv", c.Rule.Conv, 1, 16}, {"rule.decay_rank", c.Rule.DecayRank, 0, 1 << 16}, {"rule.gate_rank", c.Rule.GateRank, 0, 1 << 16},
 	} {
 		if f.value < f.min || f.value > f.max {
 			return fmt.Errorf("model: %s is %d; want %d to %d", f.name, f.value, f.min, f.max)
@@ -118,6 +128,12 @@ func (c Config) Validate() error {
 	}
 	if c.Tokens < c.Rule.Conv {
 		return fmt.Errorf("model: tokens is %d, fewer than the %d taps of rule.conv", c.Tokens, c.Rule.Conv)
+	}
+	if n := c.Rule.Name; n != "" && n != (gdn.Rule{}).String() && !c.Rule.channels() {
+		return fmt.Errorf("model: rule.name is %q; want %s or %s", n, gdn.Rule{}, published.KDA)
+	}
+	if r := c.Rule; !r.channels() && (r.Bound != 0 || r.DecayRank != 0 || r.GateRank != 0) {
+		return fmt.Errorf("model: rule.bound, rule.decay_rank and rule.gate_rank are of %s: set rule.name", published.KDA)
 	}
 	if c.layersOf("rule") > 0 {
 		if err := c.Spec().Validate(); err != nil {
@@ -144,6 +160,9 @@ func (c Config) Spec() gdn.Spec {
 	s.Batch, s.Tokens = c.Batch, c.Tokens
 	s.HeadsK, s.HeadsV, s.K, s.V = c.Rule.HeadsK, c.Rule.HeadsV, c.Rule.K, c.Rule.V
 	s.Final, s.NegEigval = false, c.Rule.NegEigval
+	if c.Rule.channels() {
+		s.Rule, s.Bound, s.GateDType = published.KDA, c.Rule.Bound, ir.BF16 // as wide as keys: they come as the projection gives them
+	}
 	return s
 }
 
@@ -180,10 +199,29 @@ func (c Config) StepFlops(forward bool) float64 {
 	return sum
 }
 
-// qkv, z and gates are the widths of what the input projection of the rule gives.
-func (r Rule) qkv() int   { return 2*r.HeadsK*r.K + r.HeadsV*r.V }
-func (r Rule) z() int     { return r.HeadsV * r.V }
-func (r Rule) gates() int { return 2 * r.HeadsV }
+// qkv, z and decays are the widths of what the input projection of the rule gives.
+func (r Rule) qkv() int { return 2*r.HeadsK*r.K + r.HeadsV*r.V }
+func (r Rule) z() int   { return r.HeadsV * r.V }
+func (r Rule) decays() int {
+	if r.channels() {
+		return r.HeadsV * r.K
+	}
+	return r.HeadsV
+}
+
+// Title is the rule in words.
+func (r Rule) Title() string {
+	switch {
+	case r.channels() && r.Bound != 0:
+		return fmt.Sprintf("Kimi Delta Attention with log decays from %g", r.Bound)
+	case r.channels():
+		return "Kimi Delta Attention"
+	}
+	return "the gated delta rule"
+}
+
+// channels says whether each channel of a key has a decay.
+func (r Rule) channels() bool { return r.Name == published.KDA.String() }
 
 // Kinds lists the kinds of layers that parts belong to, in order.
 func Kinds(parts []Part) []string {

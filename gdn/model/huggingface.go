@@ -1,39 +1,34 @@
 package model
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/published"
 )
 
 // usualTokens is the length of a sequence where a configuration leaves it to whoever runs the model.
 const usualTokens = 4096
 
-// huggingFace are the fields of a config.json that a Config follows from. A pointer tells a field that is absent from a zero.
+// huggingFace are the fields of a config.json that a Config follows from, beside those of its mixer. A pointer tells a field that is absent from a zero.
 type huggingFace struct {
-	Type     string `json:"model_type"`
-	Hidden   *int   `json:"hidden_size"`
-	Layers   *int   `json:"num_hidden_layers"`
-	Vocab    int    `json:"vocab_size"`
-	Inner    int    `json:"intermediate_size"`
-	Heads    int    `json:"num_attention_heads"`
-	HeadsKV  int    `json:"num_key_value_heads"`
-	HeadDim  int    `json:"head_dim"`
-	Gate     *bool  `json:"attn_output_gate"`
-	Interval int    `json:"full_attention_interval"`
+	Layers   *int  `json:"num_hidden_layers"`
+	Vocab    int   `json:"vocab_size"`
+	Inner    int   `json:"intermediate_size"`
+	Heads    int   `json:"num_attention_heads"`
+	HeadsKV  int   `json:"num_key_value_heads"`
+	HeadDim  int   `json:"head_dim"`
+	Gate     *bool `json:"attn_output_gate"`
+	Interval int   `json:"full_attention_interval"`
 
 	LayerTypes []string `json:"layer_types"`
-
-	RuleHeadsK *int `json:"linear_num_key_heads"`
-	RuleHeadsV *int `json:"linear_num_value_heads"`
-	RuleK      *int `json:"linear_key_head_dim"`
-	RuleV      *int `json:"linear_value_head_dim"`
-	RuleConv   *int `json:"linear_conv_kernel_dim"`
-	RuleNeg    bool `json:"linear_allow_neg_eigval"`
+	MLA        *int     `json:"kv_lora_rank"`
+	ValueDim   int      `json:"v_head_dim"`
 
 	Experts     int   `json:"num_experts"`
 	ExpertsUsed int   `json:"num_experts_per_tok"`
@@ -42,125 +37,97 @@ type huggingFace struct {
 	DenseLayers []int `json:"mlp_only_layers"`
 	SparseStep  int   `json:"decoder_sparse_step"`
 
-	// flash-linear-attention names its own layer in other words.
-	FLAHeads   *int     `json:"num_heads"`
-	FLAHeadsV  *int     `json:"num_v_heads"`
-	FLAExpandV *float64 `json:"expand_v"`
-	FLAConv    *int     `json:"conv_size"`
-	FLARatio   int      `json:"hidden_ratio"`
-	FLANeg     bool     `json:"allow_neg_eigval"`
-	FLAUseConv *bool    `json:"use_short_conv"`
-	FLAHybrid  *struct {
+	// Kimi Linear and its kin have other names, and count layers from 1 or from 0: only how many there are matters.
+	ExpertsUsedKimi int `json:"num_experts_per_token"`
+	ExpertsShared   int `json:"num_shared_experts"`
+	DenseFirst      int `json:"first_k_dense_replace"`
+	Kimi            *struct {
+		Layers []int `json:"kda_layers"`
+		Full   []int `json:"full_attn_layers"`
+	} `json:"linear_attn_config"`
+
+	// flash-linear-attention has a wider MLP than it says, and some layers of attention.
+	FLARatio  int `json:"hidden_ratio"`
+	FLAHybrid *struct {
 		Layers  []int `json:"layers"`
 		Heads   int   `json:"num_heads"`
 		HeadsKV int   `json:"num_kv_heads"`
 	} `json:"attn"`
-
-	Kimi json.RawMessage `json:"linear_attn_config"`
 }
 
-// isHuggingFace says whether a document is a config.json of the transformers library.
-func isHuggingFace(data []byte) bool {
-	var f map[string]json.RawMessage
-	if json.Unmarshal(data, &f) != nil {
-		return false
-	}
-	for _, field := range []string{"model_type", "hidden_size", "text_config", "architectures"} {
-		if _, ok := f[field]; ok {
-			return true
-		}
-	}
-	return false
-}
-
-// ruled are the model types with layers of the gated delta rule; a file without a type may be one.
-var ruled = regexp.MustCompile(`^(qwen3_next|qwen3_5|olmo|gated_delta|$)`)
-
-// readHuggingFace reads the config.json of a model with layers of the gated delta rule, or the text_config in it: Qwen3-Next, Qwen3.5,
-// OLMo-hybrid and gated_deltanet of flash-linear-attention. What a Config has no word for becomes a line of Notes.
+// readHuggingFace reads the config.json of a published model (package published). What a Config has no word for becomes a line of Notes.
 func readHuggingFace(data []byte) (Config, error) {
-	var whole struct {
-		Text json.RawMessage `json:"text_config"`
+	of, err := published.Read(data)
+	if err != nil {
+		return Config{}, fmt.Errorf("model: %w", err)
 	}
 	f := &huggingFace{}
-	err := json.Unmarshal(data, &whole)
-	if err == nil && whole.Text != nil { // a model with more than text
-		data = whole.Text
+	if err := json.Unmarshal(of.Text, f); err != nil {
+		return Config{}, fmt.Errorf("model: %w", gdn.JSONError(of.Text, err))
 	}
-	if err == nil {
-		err = json.Unmarshal(data, f)
+	m := of.Mixer
+	c := Config{Name: of.Type, Hidden: of.Hidden, Batch: 1, Tokens: usualTokens, Vocab: f.Vocab,
+		Rule: Rule{HeadsK: m.HeadsK, HeadsV: m.HeadsV, K: m.K, V: m.V, Conv: m.Conv, NegEigval: m.NegEigval, DecayRank: m.DecayRank, GateRank: m.GateRank, Bound: m.Bound}}
+	if m.Rule != (gdn.Rule{}) {
+		c.Rule.Name = m.Rule.String()
 	}
-	if err != nil {
-		return Config{}, fmt.Errorf("model: %w", gdn.JSONError(data, err))
+	c.Rule.SigmoidGate = m.OutputGate == published.Sigmoid
+	if m.Conv == 0 {
+		c.Rule.Conv = 1
+		c.Notes = append(c.Notes, "without a short convolution one of a single tap counts")
 	}
-	c := Config{Name: f.Type, Batch: 1, Tokens: usualTokens, Vocab: f.Vocab}
-	sizes := []need{{"hidden_size", f.Hidden, &c.Hidden}, {"num_hidden_layers", f.Layers, &c.Layers}}
-	err = wanted(sizes)
-	switch {
-	case err != nil && f.Kimi == nil && !ruled.MatchString(f.Type): // whatever else is missing
-		err = fmt.Errorf("model: %q has no layer of the gated delta rule; known are Qwen3-Next, Qwen3.5, OLMo-hybrid and gated_deltanet", f.Type)
-	case err != nil:
-	case f.RuleHeadsK != nil || f.RuleHeadsV != nil:
-		err = f.transformers(&c)
-	case f.FLAHeads != nil && strings.HasPrefix(f.Type, "gated_delta"):
-		err = f.flashLinearAttention(&c)
-	case f.Kimi != nil:
-		err = errors.New("model: linear_attn_config is Kimi Delta Attention, whose decay is one a channel: there is no layer of it yet. Its kernels are rule=kda in a spec: " +
-			"gdngen explain --spec b=1,t=4096,hk=8,hv=8,k=128,v=128,dtype=bf16,rule=kda")
+	if f.Layers == nil {
+		return c, errors.New("model: field num_hidden_layers is missing")
+	}
+	c.Layers = *f.Layers
+	switch c.Name {
+	case "gated_deltanet", "kda":
+		f.flashLinearAttention(&c)
 	default:
-		err = fmt.Errorf("model: %q has no layer of the gated delta rule: linear_num_key_heads and linear_num_value_heads (Qwen3-Next, Qwen3.5, OLMo-hybrid) are missing", f.Type)
-	}
-	if err != nil {
-		return c, err
+		if err := f.layers(&c); err != nil {
+			return c, err
+		}
+		f.attention(&c)
+		f.experts(&c)
 	}
 	return c, c.Validate()
 }
 
-// need is a field that must be there, and where it goes.
-type need struct {
-	name string
-	from *int
-	to   *int
-}
+// otherAttention are layers that count as full attention, by their layer_types.
+var otherAttention = []string{"deepseek_sparse_attention"}
 
-func wanted(list []need) error {
-	for _, n := range list {
-		if n.from == nil {
-			return fmt.Errorf("model: field %s is missing", n.name)
-		}
-		*n.to = *n.from
-	}
-	return nil
-}
-
-// transformers fills a Config from the words of Qwen3-Next, which Qwen3.5 and OLMo-hybrid share.
-func (f *huggingFace) transformers(c *Config) error {
-	r := &c.Rule
-	if err := wanted([]need{{"linear_num_key_heads", f.RuleHeadsK, &r.HeadsK}, {"linear_num_value_heads", f.RuleHeadsV, &r.HeadsV},
-		{"linear_key_head_dim", f.RuleK, &r.K}, {"linear_value_head_dim", f.RuleV, &r.V}, {"linear_conv_kernel_dim", f.RuleConv, &r.Conv}}); err != nil {
-		return err
-	}
-	r.NegEigval = f.RuleNeg
+// layers counts those of attention.
+func (f *huggingFace) layers(c *Config) error {
 	switch {
 	case f.LayerTypes != nil && len(f.LayerTypes) != c.Layers:
 		return fmt.Errorf("model: layer_types has %d entries, num_hidden_layers is %d", len(f.LayerTypes), c.Layers)
 	case f.LayerTypes != nil:
 		for i, kind := range f.LayerTypes {
-			switch kind {
-			case "full_attention":
-				c.AttentionLayers++
-			case "linear_attention":
-			default:
-				return fmt.Errorf("model: layer_types[%d] is %q; want linear_attention or full_attention", i, kind)
+			switch {
+			case kind == "linear_attention":
+				continue
+			case slices.Contains(otherAttention, kind):
+				if note := kind + " counts as full attention"; !slices.Contains(c.Notes, note) {
+					c.Notes = append(c.Notes, note)
+				}
+			case kind != "full_attention":
+				return fmt.Errorf("model: layer_types[%d] is %q; want linear_attention, full_attention or %s", i, kind, strings.Join(otherAttention, ", "))
 			}
+			c.AttentionLayers++
+		}
+	case f.Kimi != nil:
+		c.AttentionLayers = c.Layers - len(f.Kimi.Layers)
+		if named := len(f.Kimi.Layers) + len(f.Kimi.Full); named != c.Layers {
+			c.Notes = append(c.Notes, fmt.Sprintf("kda_layers and full_attn_layers name %d of %d layers: the others count as full attention", named, c.Layers))
 		}
 	case f.Interval > 0:
 		c.AttentionEvery = f.Interval
 	default:
 		c.AttentionEvery = 4 // as transformers has it
 	}
-	f.attention(c)
-	f.experts(c)
+	if c.RuleLayers() == 0 {
+		return fmt.Errorf("model: all %d layers are attention: there is no layer of a rule", c.Layers)
+	}
 	return nil
 }
 
@@ -174,7 +141,11 @@ func (f *huggingFace) attention(c *Config) {
 	if a.Dim == 0 && a.Heads > 0 {
 		a.Dim = c.Hidden / a.Heads
 	}
-	a.Gate = strings.HasPrefix(f.Type, "qwen3")
+	if f.MLA != nil { // keys and values come from a narrower vector, heads are as wide as values
+		a.HeadsKV, a.Dim = a.Heads, cmp.Or(f.ValueDim, a.Dim)
+		c.Notes = append(c.Notes, fmt.Sprintf("attention by latent vectors (kv_lora_rank) counts as attention of %d heads of width %d", a.Heads, a.Dim))
+	}
+	a.Gate = strings.HasPrefix(c.Name, "qwen3")
 	if f.Gate != nil {
 		a.Gate = *f.Gate
 	}
@@ -186,55 +157,29 @@ func (f *huggingFace) attention(c *Config) {
 // experts takes a mixture of experts as one SwiGLU of the width that a token uses.
 func (f *huggingFace) experts(c *Config) {
 	c.MLP = f.Inner
-	if f.Experts == 0 || f.ExpertsUsed == 0 || f.ExpertInner == 0 {
-		return
+	if used := cmp.Or(f.ExpertsUsed, f.ExpertsUsedKimi); f.Experts > 0 && used > 0 && f.ExpertInner > 0 {
+		c.MLP = used*f.ExpertInner + f.SharedInner + f.ExpertsShared*f.ExpertInner
+		c.Notes = append(c.Notes, fmt.Sprintf("%d of %d experts count as one SwiGLU of width %d: routing, and reading the weights of the others, are left out", used, f.Experts, c.MLP))
+		if len(f.DenseLayers) > 0 || f.SparseStep > 1 || f.DenseFirst > 0 {
+			c.Notes = append(c.Notes, "layers without experts count like those with")
+		}
 	}
-	c.MLP = f.ExpertsUsed*f.ExpertInner + f.SharedInner
-	c.Notes = append(c.Notes, fmt.Sprintf("%d of %d experts count as one SwiGLU of width %d: routing, and reading the weights of the others, are left out", f.ExpertsUsed, f.Experts, c.MLP))
-	if len(f.DenseLayers) > 0 || f.SparseStep > 1 {
-		c.Notes = append(c.Notes, "layers without experts count like those with")
+	if c.MLP == 0 {
+		c.Notes = append(c.Notes, "no width of an MLP is given (intermediate_size, moe_intermediate_size): none is counted")
 	}
 }
 
-// flashLinearAttention fills a Config from the words of gated_deltanet.
-func (f *huggingFace) flashLinearAttention(c *Config) error {
-	r := &c.Rule
-	r.HeadsK, r.HeadsV, r.K, r.Conv, r.NegEigval = *f.FLAHeads, *f.FLAHeads, f.HeadDim, 4, f.FLANeg
-	if f.FLAHeadsV != nil {
-		r.HeadsV = *f.FLAHeadsV
-	}
-	if r.K == 0 {
-		return errors.New("model: field head_dim is missing")
-	}
-	expand := 2.0
-	if f.FLAExpandV != nil {
-		expand = *f.FLAExpandV
-	}
-	r.V = int(float64(r.K) * expand)
-	if f.FLAConv != nil {
-		r.Conv = *f.FLAConv
-	}
-	if f.FLAUseConv != nil && !*f.FLAUseConv {
-		r.Conv = 1
-		c.Notes = append(c.Notes, "without a short convolution one of a single tap counts")
-	}
+// flashLinearAttention fills the MLP and the layers of attention of flash-linear-attention.
+func (f *huggingFace) flashLinearAttention(c *Config) {
 	if c.MLP = f.Inner; c.MLP == 0 {
-		ratio := f.FLARatio
-		if ratio == 0 {
-			ratio = 4
-		}
 		const block = 256 // the width is two thirds of the ratio's, up to a multiple of this
-		c.MLP = (c.Hidden*ratio*2/3 + block - 1) / block * block
+		c.MLP = (c.Hidden*cmp.Or(f.FLARatio, 4)*2/3 + block - 1) / block * block
 	}
 	if h := f.FLAHybrid; h != nil {
 		c.AttentionLayers = len(h.Layers)
-		c.Attention = Attention{Heads: h.Heads, HeadsKV: h.HeadsKV}
-		if h.HeadsKV == 0 {
-			c.Attention.HeadsKV = h.Heads
-		}
+		c.Attention = Attention{Heads: h.Heads, HeadsKV: cmp.Or(h.HeadsKV, h.Heads)}
 		if h.Heads > 0 {
 			c.Attention.Dim = c.Hidden / h.Heads
 		}
 	}
-	return nil
 }

@@ -1,6 +1,10 @@
 package model
 
 import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -48,22 +52,58 @@ func TestAttentionGate(t *testing.T) {
 	require.Equal(t, tiny.Parameters()+int64(tiny.Hidden*tiny.Attention.Heads*tiny.Attention.Dim), wide.Parameters())
 }
 
+// Layers of every kind in published configurations, counted; the mixers themselves are tested where they are read.
+func TestPublished(t *testing.T) {
+	kimi := func(heads int, bound float64) Rule {
+		return Rule{Name: "kda", HeadsK: heads, HeadsV: heads, K: 128, V: 128, Conv: 4, Bound: bound, DecayRank: 128, GateRank: 128, SigmoidGate: true}
+	}
+	latent := func(heads, dim int) string {
+		return fmt.Sprintf("attention by latent vectors (kv_lora_rank) counts as attention of %d heads of width %d", heads, dim)
+	}
+	const noMLP = "no width of an MLP is given (intermediate_size, moe_intermediate_size): none is counted"
+	for name, want := range map[string]struct {
+		rule, attention, mlp int
+		of                   Rule
+		heads                Attention
+		notes                []string
+	}{
+		"qwen3_5_27b":           {48, 16, 17408, Rule{HeadsK: 16, HeadsV: 48, K: 128, V: 128, Conv: 4}, Attention{24, 4, 256, true}, []string{"the product of attention's output with its gate is left out"}},
+		"olmo_hybrid_nulls":     {24, 8, 11008, Rule{HeadsK: 30, HeadsV: 30, K: 96, V: 192, Conv: 4, NegEigval: true}, Attention{30, 30, 128, false}, nil},
+		"olmo_hybrid_no_negeig": {24, 8, 11008, Rule{HeadsK: 30, HeadsV: 30, K: 96, V: 192, Conv: 4, NegEigval: true}, Attention{30, 30, 128, false}, nil},
+		"kimi_linear_48b": {20, 7, 9216, kimi(32, 0), Attention{32, 32, 128, false}, []string{latent(32, 128),
+			"8 of 256 experts count as one SwiGLU of width 9216: routing, and reading the weights of the others, are left out", "layers without experts count like those with"}},
+		"kimi_k3":   {3, 61, 0, kimi(96, -5), Attention{96, 96, 128, false}, []string{"kda_layers and full_attn_layers name 4 of 64 layers: the others count as full attention", latent(96, 128), noMLP}},
+		"glm5_next": {44, 1, 0, kimi(64, -5), Attention{64, 64, 64, false}, []string{"deepseek_sparse_attention counts as full attention", noMLP}},
+		"fla_kda":   {24, 0, 5632, kimi(16, 0), Attention{}, nil},
+	} {
+		data, err := os.ReadFile(filepath.Join("..", "published", "testdata", name+".json"))
+		require.NoError(t, err)
+		got, err := Read(bytes.NewReader(data))
+		require.NoError(t, err, name)
+		require.Equal(t, want.of, got.Rule, name)
+		require.Equal(t, []int{want.rule, want.attention, want.mlp}, []int{got.RuleLayers(), got.layersOf("attention"), got.MLP}, name)
+		require.Equal(t, want.heads, got.Attention, name)
+		require.Equal(t, want.notes, got.Notes, name)
+		require.Equal(t, want.of.Name == "kda", got.Spec().Rule.Channels(), name)
+		require.Equal(t, want.of.Bound, got.Spec().Bound, name)
+	}
+}
+
 func TestHuggingFaceFaults(t *testing.T) {
+	const qwen = `{"model_type": "qwen3_next", "hidden_size": 8`
 	for text, want := range map[string]string{
-		`{"model_type": "llama", "hidden_size": 8, "num_hidden_layers": 2}`:                                 `"llama" has no layer of the gated delta rule: linear_num_key_heads`,
-		`{"model_type": "llama", "hidden_size": 8}`:                                                         `"llama" has no layer of the gated delta rule; known are Qwen3-Next`,
-		`{"model_type": "qwen3_next"}`:                                                                      "field hidden_size is missing",
-		`{"model_type": "qwen3_next", "hidden_size": 8}`:                                                    "field num_hidden_layers is missing",
-		`{"model_type": "x", "hidden_size": 8, "num_hidden_layers": 2, "linear_num_key_heads": 2}`:          "field linear_num_value_heads is missing",
-		`{"model_type": "x", "hidden_size": "8"}`:                                                           "field hidden_size is a string, want",
-		`{"model_type": "kimi_linear", "hidden_size": 8, "num_hidden_layers": 2, "linear_attn_config": {}}`: "Kimi Delta Attention.*one a channel.*rule=kda",
-		`{"model_type": "x", "hidden_size": 8, "num_hidden_layers": 2, "layer_types": ["linear_attention"], "linear_num_key_heads": 2, "linear_num_value_heads": 2,
-			"linear_key_head_dim": 4, "linear_value_head_dim": 4, "linear_conv_kernel_dim": 4}`: "layer_types has 1 entries, num_hidden_layers is 2",
-		`{"model_type": "x", "hidden_size": 8, "num_hidden_layers": 1, "layer_types": ["mamba"], "linear_num_key_heads": 2, "linear_num_value_heads": 2,
-			"linear_key_head_dim": 4, "linear_value_head_dim": 4, "linear_conv_kernel_dim": 4}`: `layer_types\[0\] is "mamba"; want linear_attention or full_attention`,
-		`{"model_type": "x", "hidden_size": 8, "num_hidden_layers": 1, "full_attention_interval": 9, "linear_num_key_heads": 2, "linear_num_value_heads": 3,
-			"linear_key_head_dim": 4, "linear_value_head_dim": 4, "linear_conv_kernel_dim": 4}`: "attention_every is 9",
-		`{"model_type": "gated_deltanet", "hidden_size": 8, "num_hidden_layers": 1, "num_heads": 2}`: "head_dim is missing",
+		`{"model_type": "llama", "hidden_size": 8, "num_hidden_layers": 2}`:                       `model: model_type "llama" has no layer that is known here; known are Qwen3-Next`,
+		`{"model_type": "qwen3_next"}`:                                                            "field hidden_size is missing",
+		qwen + `}`:                                                                                "field num_hidden_layers is missing",
+		`{"model_type": "qwen3_next", "hidden_size": "8"}`:                                        "field hidden_size is a string, want",
+		qwen + `, "num_hidden_layers": 2, "layer_types": ["linear_attention"]}`:                   "layer_types has 1 entries, num_hidden_layers is 2",
+		qwen + `, "num_hidden_layers": 1, "layer_types": ["mamba"]}`:                              `layer_types\[0\] is "mamba"; want linear_attention, full_attention or deepseek_sparse_attention`,
+		qwen + `, "num_hidden_layers": 1, "layer_types": ["full_attention"]}`:                     "all 1 layers are attention: there is no layer of a rule",
+		qwen + `, "num_hidden_layers": 1, "full_attention_interval": 9}`:                          "attention_every is 9",
+		qwen + `, "num_hidden_layers": 1, "full_attention_interval": 1}`:                          "all 1 layers are attention",
+		qwen + `, "num_hidden_layers": 4, "linear_num_value_heads": 17}`:                          "hv",
+		`{"hidden": 8, "layers": 1, "batch": 1, "tokens": 9, "rule": {"name": "gla", "conv": 1}}`: `rule.name is "gla"; want gdn or kda`,
+		`{"hidden": 8, "layers": 1, "batch": 1, "tokens": 9, "rule": {"conv": 1, "bound": -5}}`:   "are of kda: set rule.name",
 	} {
 		_, err := Read(strings.NewReader(text))
 		require.Error(t, err, text)

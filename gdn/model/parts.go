@@ -68,9 +68,9 @@ func Parts(c Config) []Part {
 	last.again = false // the compiler would make it part of the head's gradient, and transpose that: as large as the head
 	parts := []Part{
 		norm("rule"),
-		dense("rule", "project in", c.Hidden, r.qkv()+r.z()+r.gates(), func(p *program, backward bool) { p.projectIn(c, backward) }),
+		dense("rule", "project in", 1, c.inputWeights(), func(p *program, backward bool) { p.projectIn(c, backward) }),
 		{Name: "convolution", Kind: "rule", Weights: int64(r.Conv * r.qkv()), Build: module(func(p *program, backward bool) { p.convolution(c, backward) })},
-		{Name: "rule", Kind: "rule", Weights: int64(r.gates()), Flops: c.Spec().Flops(RuleChunk),
+		{Name: "rule", Kind: "rule", Weights: int64(r.HeadsV + r.decays()), Flops: c.Spec().Flops(RuleChunk),
 			Build: func(v gdn.Variant, backward bool) (*ir.Module, error) { return rule(c, v, backward) }},
 		{Name: "gated norm", Kind: "rule", Weights: int64(r.V), Build: module(func(p *program, backward bool) { p.gatedNorm(c, backward) })},
 		project("rule", "project out", "normed", "out", r.z(), c.Hidden),

@@ -17,11 +17,23 @@ type program struct {
 	kernel       bool // the body of a grid
 	names        []string
 	results      []*ir.Value
+	weights      map[string]*ir.Value // of products
 }
 
 // param adds a narrow parameter.
 func (p *program) param(name string, shape ...int) *ir.Value {
 	return p.Param(name, ir.T(p.narrow, shape...))
+}
+
+// weight adds the weights of a product, [in, out], once.
+func (p *program) weight(name string, in, out int) *ir.Value {
+	if p.weights == nil {
+		p.weights = map[string]*ir.Value{}
+	}
+	if p.weights[name] == nil {
+		p.weights[name] = p.param("w_"+name, in, out)
+	}
+	return p.weights[name]
 }
 
 // input adds a narrow parameter and widens it.
@@ -55,7 +67,7 @@ func (p *program) overLanes(x *ir.Value) *ir.Value { return p.Sum(x, x.Type.Rank
 func (p *program) dense(x *ir.Value, names []string, widths ...int) (ys []*ir.Value) {
 	p.Stage("projection")
 	for i, width := range widths {
-		ys = append(ys, p.MatMul(x, p.param("w_"+names[i], x.Type.Shape[1], width), false, false, p.product()))
+		ys = append(ys, p.MatMul(x, p.weight(names[i], x.Type.Shape[1], width), false, false, p.product()))
 	}
 	return ys
 }
@@ -67,7 +79,7 @@ func (p *program) denseBack(x *ir.Value, names []string, dys ...*ir.Value) (dx *
 		t, width := x.Type.Shape[0], dy.Type.Size()/x.Type.Shape[0]
 		dy = p.Convert(p.Reshape(dy, t, width), p.narrow)
 		p.giveWide("dw_"+names[i], p.MatMul(x, dy, true, false, p.product()))
-		d := p.Convert(p.MatMul(dy, p.param("w_"+names[i], x.Type.Shape[1], width), false, true, p.product()), p.narrow)
+		d := p.Convert(p.MatMul(dy, p.weight(names[i], x.Type.Shape[1], width), false, true, p.product()), p.narrow)
 		if dx != nil {
 			d = p.Convert(p.Add(p.Convert(dx, p.wide), p.Convert(d, p.wide)), p.narrow)
 		}
@@ -89,9 +101,13 @@ func (p *program) project(x, y string, t, in, width int, backward bool) {
 // projectIn makes what the convolution takes, the gate z of the norm, and the raw gates a and b.
 func (p *program) projectIn(c Config, backward bool) {
 	t, r := c.Batch*c.Tokens, c.Rule
+	if r.channels() {
+		p.projectChannels(c, backward)
+		return
+	}
 	n, names := p.param("n", t, c.Hidden), []string{"mixed", "z", "gates"}
 	if !backward {
-		y := p.dense(n, names, r.qkv(), r.z(), r.gates())
+		y := p.dense(n, names, r.qkv(), r.z(), 2*r.HeadsV)
 		p.give("mixed", p.Reshape(y[0], c.Batch, c.Tokens, r.qkv()))
 		p.give("z", p.Reshape(y[1], c.Batch, c.Tokens, r.z()))
 		for i, name := range []string{"a", "b"} {
@@ -104,6 +120,74 @@ func (p *program) projectIn(c Config, backward bool) {
 	}
 	dmixed, dz := p.param("dmixed", c.Batch, c.Tokens, r.qkv()), p.param("dz", c.Batch, c.Tokens, r.z())
 	p.give("dn", p.denseBack(n, names, dmixed, dz, p.Concat(1, gate("da"), gate("db"))))
+}
+
+// inputs are what the input projection of a rule with decays of channels makes, each through a rank where that is not 0.
+func (c Config) inputs() []projected {
+	b, t, r := c.Batch, c.Tokens, c.Rule
+	return []projected{
+		{"mixed", 0, r.qkv(), []int{b, t, r.qkv()}}, {"z", r.GateRank, r.z(), []int{b, t, r.z()}},
+		{"a", r.DecayRank, r.decays(), []int{b, t, r.HeadsV, r.K}}, {"b", 0, r.HeadsV, []int{b, t, r.HeadsV}},
+	}
+}
+
+type projected struct {
+	name        string
+	rank, width int
+	shape       []int
+}
+
+// first is the projection that reads the input of the layer: its name and its width.
+func (x projected) first() (string, int) {
+	if x.rank > 0 {
+		return x.name + "_down", x.rank
+	}
+	return x.name, x.width
+}
+
+// inputWeights counts the weights of the input projection.
+func (c Config) inputWeights() (n int) {
+	if !c.Rule.channels() {
+		return c.Hidden * (c.Rule.qkv() + c.Rule.z() + 2*c.Rule.HeadsV)
+	}
+	for _, x := range c.inputs() {
+		_, width := x.first()
+		n += c.Hidden*width + x.rank*x.width
+	}
+	return n
+}
+
+// projectChannels is projectIn of a rule with decays of channels. The backward pass makes what is between two projections anew: it is narrow.
+func (p *program) projectChannels(c Config, backward bool) {
+	n := p.param("n", c.Batch*c.Tokens, c.Hidden)
+	var names []string
+	var gradients []*ir.Value
+	for _, x := range c.inputs() {
+		name, width := x.first()
+		names = append(names, name)
+		var y *ir.Value
+		if !backward || x.rank > 0 {
+			y = p.dense(n, []string{name}, width)[0]
+		}
+		if x.rank > 0 {
+			y = p.Convert(y, p.narrow)
+		}
+		switch {
+		case backward:
+			dy := p.param("d"+x.name, x.shape...)
+			if x.rank > 0 {
+				dy = p.denseBack(y, []string{x.name}, dy)
+			}
+			gradients = append(gradients, dy)
+		case x.rank > 0:
+			p.give(x.name, p.Reshape(p.dense(y, []string{x.name}, x.width)[0], x.shape...))
+		default:
+			p.give(x.name, p.Reshape(y, x.shape...))
+		}
+	}
+	if backward {
+		p.give("dn", p.denseBack(n, names, gradients...))
+	}
 }
 
 // upAndGate makes both operands of a SwiGLU.
@@ -308,9 +392,9 @@ func (p *program) taps(xs []*ir.Value, w *ir.Value) *ir.Value {
 	return y
 }
 
-// gatedNorm is RMSNorm over each head of o [B, T, Hv, V] with one weight [V], times SiLU of z [B, T, Hv V].
+// gatedNorm is RMSNorm over each head of o [B, T, Hv, V] with one weight [V], times SiLU of z [B, T, Hv V], or the logistic function of it.
 //
-// With s the logistic function, SiLU is z s and its derivative s (1 + z - z s), so dy s is in both gradients.
+// With s the logistic function, SiLU is z s and its derivative s (1 + z - z s), so dy s is in both gradients. That of s is s (1 - s).
 func (p *program) gatedNorm(c Config, backward bool) {
 	p.Stage("gated-norm")
 	r := c.Rule
@@ -325,7 +409,11 @@ func (p *program) gatedNorm(c Config, backward bool) {
 	if !backward {
 		y := p.overTokens(m, func(p *program, in []*ir.Value) (out, sums []*ir.Value) {
 			_, u := p.unit(in[0], 1)
-			return []*ir.Value{p.Mul(p.Mul(u, over(p, in[2], u)), p.silu(in[1]))}, nil
+			u = p.Mul(u, over(p, in[2], u))
+			if r.SigmoidGate {
+				return []*ir.Value{p.Mul(u, p.Unary(ir.OpLogistic, in[1]))}, nil
+			}
+			return []*ir.Value{p.Mul(u, p.silu(in[1]))}, nil
 		})
 		p.give("normed", p.Reshape(y[0], c.Batch*c.Tokens, r.z()))
 		return
@@ -337,10 +425,19 @@ func (p *program) gatedNorm(c Config, backward bool) {
 		scale, u := p.unit(o, 1)
 		s := p.Unary(ir.OpLogistic, z)
 		ds := p.Mul(dy, s)
-		dn := p.Mul(ds, z)
+		times := func(x *ir.Value) *ir.Value { // by what SiLU has beside s
+			if r.SigmoidGate {
+				return x
+			}
+			return p.Mul(x, z)
+		}
+		dn := times(ds)
 		gate := p.Mul(ds, p.Mul(u, w))
-		product := p.Mul(gate, z)
-		dz := p.Add(gate, p.Mul(product, p.Sub(p.Like(s, 1), s)))
+		product := times(gate)
+		dz := p.Mul(product, p.Sub(p.Like(s, 1), s))
+		if !r.SigmoidGate {
+			dz = p.Add(gate, dz)
+		}
 		return []*ir.Value{p.unitBack(scale, u, p.Mul(dn, w), product, 1), dz}, []*ir.Value{p.rooted(p.overTokensOf(p.Mul(dn, u)), r.V)}
 	})
 	p.give("do", p.Reshape(g[0], c.Batch, c.Tokens, r.HeadsV, r.V))

@@ -13,6 +13,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/model"
+	"github.com/gdngen/gdngen/gdn/published"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 	"github.com/spf13/cobra"
 )
@@ -35,9 +36,10 @@ func (a CLI) TuneCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "tune (CONFIG | --key-heads N --value-heads N --key-dim N --value-dim N)",
 		Short: "Give the best kernels for a model, by its config.json or its sizes",
-		Long: `tune reads what a model's layers of the gated delta rule need from the config.json that it is published with (Qwen3-Next, Qwen3.5, OLMo-hybrid,
-gated_deltanet of flash-linear-attention; also the folder it lies in, or one of gdngen mfu), or from flags. For each work and target it
-gives the spec, the best known variant, its static cost, and that of all such layers. Works are:
+		Long: `tune reads what a model's layers of the gated delta rule, or of Kimi Delta Attention, need from the config.json that it is published with (also
+the folder it lies in, or one of gdngen mfu), or from flags. Models are those of
+` + strings.Join(published.Names(), ", ") + `.
+For each work and target it gives the spec, the best known variant, its static cost, and that of all such layers. Works are:
 
 ` + strings.Join(works, "\n") + `
 

@@ -151,8 +151,8 @@ func (r *Result) Best() *Row {
 // Write prints the model, a table for each work, and what to do next.
 func (r *Result) Write(w io.Writer) {
 	c := r.Model
-	fmt.Fprintf(w, "model     %s: %s by the gated delta rule, %d key and %d value heads, K %d, V %d%s\n",
-		cmp.Or(c.Name, "by sizes"), counted(r.Layers, "layer"), c.Rule.HeadsK, c.Rule.HeadsV, c.Rule.K, c.Rule.V, map[bool]string{true: ", beta up to 2"}[c.Rule.NegEigval])
+	fmt.Fprintf(w, "model     %s: %s by %s, %d key and %d value heads, K %d, V %d%s\n",
+		cmp.Or(c.Name, "by sizes"), counted(r.Layers, "layer"), c.Rule.Title(), c.Rule.HeadsK, c.Rule.HeadsV, c.Rule.K, c.Rule.V, map[bool]string{true: ", beta up to 2"}[c.Rule.NegEigval])
 	work := ""
 	var t *terminal.Table
 	for i, row := range r.Rows {

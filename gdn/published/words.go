@@ -1,0 +1,121 @@
+package published
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/gdngen/gdngen/gdn"
+)
+
+// usualConv is the number of taps where a configuration does not say.
+const usualConv = 4
+
+// or is the value of a field, or a default.
+func or[T any](field *T, otherwise T) T {
+	if field == nil {
+		return otherwise
+	}
+	return *field
+}
+
+// outputGate is what output_gate_type says.
+func (f fields) outputGate(usual string) string {
+	if gate := cmp.Or(f.GateType, usual); gate != "swish" {
+		return gate
+	}
+	return SiLU
+}
+
+// transformers are the words of Qwen, with defaults; 0 is none.
+func (f fields) transformers(headsK, headsV, k, v int, neg bool) (Mixer, error) {
+	m := Mixer{Conv: or(f.Conv, usualConv), NegEigval: or(f.Neg, neg), OutputGate: f.outputGate(SiLU), NormEps: or(f.Eps, 1e-6)}
+	for _, size := range []struct {
+		name  string
+		to    *int
+		from  *int
+		usual int
+	}{
+		{"linear_num_key_heads", &m.HeadsK, f.HeadsK, headsK}, {"linear_num_value_heads", &m.HeadsV, f.HeadsV, headsV},
+		{"linear_key_head_dim", &m.K, f.K, k}, {"linear_value_head_dim", &m.V, f.V, v},
+	} {
+		if *size.to = or(size.from, size.usual); size.from == nil && size.usual == 0 {
+			return m, fmt.Errorf("field %s is missing", size.name)
+		}
+	}
+	return m, nil
+}
+
+// qwen fills what a file leaves out as transformers does: a saved file has no fields that are as usual.
+func qwen(f fields) (Mixer, error) { return f.transformers(16, 32, 128, 128, false) }
+
+// untyped has no defaults.
+func untyped(f fields) (Mixer, error) { return f.transformers(0, 0, 0, 0, false) }
+
+// olmo has heads as attention has them, keys of three quarters of theirs and values of twice that, and beta up to 2 unless it says otherwise.
+func olmo(f fields) (Mixer, error) {
+	heads := or(f.Heads, 0)
+	if heads == 0 && (f.HeadsK == nil || f.HeadsV == nil) {
+		return Mixer{}, fmt.Errorf("field num_attention_heads is missing: linear_num_key_heads and linear_num_value_heads follow from it")
+	}
+	k := or(f.K, or(f.Hidden, 0)*3/(4*max(1, or(f.HeadsK, heads))))
+	return f.transformers(heads, heads, k, 2*k, true)
+}
+
+// kimi has Kimi Delta Attention in an object of its own.
+func kimi(f fields) (Mixer, error) {
+	k := f.Kimi
+	if k == nil {
+		return Mixer{}, fmt.Errorf("field linear_attn_config is missing: it has the sizes of Kimi Delta Attention")
+	}
+	switch {
+	case k.Heads == nil:
+		return Mixer{}, fmt.Errorf("field linear_attn_config.num_heads is missing")
+	case k.Dim == nil:
+		return Mixer{}, fmt.Errorf("field linear_attn_config.head_dim is missing")
+	case k.Safe && k.Bound == nil:
+		return Mixer{}, fmt.Errorf("linear_attn_config.safe_gate bounds the decay, but linear_attn_config.gate_lower_bound is missing")
+	}
+	heads, dim := *k.Heads, *k.Dim
+	m := Mixer{Rule: KDA, HeadsK: heads, HeadsV: heads, K: dim, V: dim, Conv: or(k.Conv, usualConv), NegEigval: or(f.Neg, false), Bound: or(k.Bound, 0), DecayRank: dim, GateRank: dim,
+		OutputGate: f.outputGate(Sigmoid), NormEps: or(f.Eps, 1e-6)}
+	if k.FullRank {
+		m.GateRank = 0
+	}
+	return m, nil
+}
+
+// fla has the words of flash-linear-attention.
+func (f fields) fla(rule gdn.Rule, expandV float64) (Mixer, error) {
+	m := Mixer{Rule: rule, HeadsK: or(f.FLAHeads, 0), K: or(f.FLADim, 0), Conv: or(f.FLAConv, usualConv), NegEigval: f.FLANeg, NormEps: or(f.FLAEps, 1e-6)}
+	m.HeadsV = or(f.FLAHeadsV, m.HeadsK)
+	switch {
+	case f.FLAHeads == nil:
+		return m, fmt.Errorf("field num_heads is missing")
+	case f.FLADim == nil:
+		return m, fmt.Errorf("field head_dim is missing")
+	}
+	expandV = or(f.FLAExpandV, expandV)
+	width := float64(m.K) * expandV
+	if m.V = int(width); float64(m.V) != width {
+		return m, fmt.Errorf("expand_v is %g: values of %g times keys of %d are no whole width", expandV, expandV, m.K)
+	}
+	if !or(f.FLAUseConv, true) {
+		m.Conv = 0
+	}
+	return m, nil
+}
+
+func flaDelta(f fields) (Mixer, error) {
+	m, err := f.fla(gdn.Rule{}, 2)
+	m.OutputGate = f.outputGate(SiLU)
+	return m, err
+}
+
+func flaKDA(f fields) (Mixer, error) {
+	m, err := f.fla(KDA, 1)
+	if err == nil && f.FLASafe && f.FLABound == nil {
+		err = fmt.Errorf("safe_gate bounds the decay, but lower_bound is missing")
+	}
+	m.DecayRank, m.GateRank, m.Bound, m.OutputGate = m.V, m.V, or(f.FLABound, 0), f.outputGate(Sigmoid)
+	return m, err
+}

@@ -167,7 +167,7 @@ func Choices(text string, s Spec, h Host, m Machine) ([]Choice, error) {
 			}
 			for _, form := range forms {
 				if h == HostTPU {
-					form = form.visiting(s)
+					form = form.visiting(s).ofRows(s)
 				}
 				v, err := parseVariantOn(text, func(string) (Variant, error) { return form, nil })
 				if err == nil {

@@ -23,13 +23,14 @@ type where struct {
 	beyond1     bool     // only for specs whose beta may be above 1
 	given       bool     // only where g and beta come as they are, and the kernel has not to make them
 	turned      bool     // only where initial states come [K, V], so that kernels of packed sequences turn them
+	untiled     bool     // only where heads fill no tiles of rows, so that a program has all of them
 	upTo1       bool     // for specs whose beta is at most 1 alone; a class without another row stands aside for the next
 }
 
 // asks says whether a row is for a spec's gates and the largest beta that they may give.
 func (w where) asks(s Spec) bool {
 	given, turned := s.Gates == GatesGiven && s.Rule.kind() == allRules, s.Init && s.State == StateKV
-	return (given || !w.given) && (turned || !w.turned) && (s.Top() > 1 || !w.beyond1) && (s.Top() <= 1 || !w.upTo1)
+	return (given || !w.given) && (turned || !w.turned) && (s.Top() > 1 || !w.beyond1) && (s.Top() <= 1 || !w.upTo1) && (!s.tiled() || !w.untiled)
 }
 
 // ruleKind tells rules apart as far as other variants are best for them.
@@ -97,6 +98,8 @@ var Champions = []Champion{
 		where{mxu: 256, least: 3, most: 8, steps: 1, tokens: 512}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,fetch=copies,main=yes,tail_decay=v", "four chunks in lockstep hide the latency of matrix units of 256 rows, and steps enough outweigh the first and last; the kernel copies their blocks from main memory beside the work",
 		where{mxu: 256, most: 8, steps: 2}},
+	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,chunks=2,fetch=copies,main=yes,tail_decay=v", "as the last, of heads that fill no tiles of rows: all are in one program, which two chunks fill",
+		where{mxu: 256, least: 9, most: 16, steps: 2, untiled: true}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu-128,fetch=copies,tail_decay=v,chunks=2,decay_bf16=operands,head_group=2", "up to 1024 tokens the first fetch, which two chunks halve, weighs more than what four in lockstep save; what weighs rows is moved along lanes, which two chunks do not wait for",
 		where{mxu: 128, least: 8, most: 8, steps: 2, tokens: 1024}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu-128,fetch=copies,tail_decay=v,state_delay=6", whyFull128 + "; the kernel copies their blocks beside the work",

@@ -99,6 +99,7 @@ type Spec struct {
 	Read       bool // sequences start from the states that read_indices names, -1 for zeros, and state_indices names those that they leave
 	Every      int  // a state after every so many tokens is an output too; 0: none
 	Window     bool // a state after each token: state_indices names groups of Tokens states, the checkpoints of a window
+	Rows       Rows // how q, k, v and o lie
 	Conv       int  // taps of a short causal convolution of each channel of q, k and v, with SiLU, before the rule, to the type of the inputs; 0: none
 }
 
@@ -139,7 +140,7 @@ func (s Spec) EffectiveScale() float64 {
 	return s.Scale
 }
 
-// Inputs lists the inputs in their fixed order: q, k, v, then conv_q, conv_k and conv_v where the spec has a convolution, then the gates that the rule has, of g, beta, erase, write or of A_log, a, dt_bias, b, w,
+// Inputs lists the inputs in their fixed order: q, k, v, or qkv, then conv_q, conv_k and conv_v where the spec has a convolution, then the gates that the rule has, of g, beta, erase, write or of A_log, a, dt_bias, b, w,
 // then initial_state, state_indices, read_indices and cu_seqlens where the spec has them, and for gradients those of the outputs: do, and
 // dfinal_state.
 func (s Spec) Inputs() []Param {
@@ -170,12 +171,7 @@ func Gradients(l []Param) []Param {
 
 // Differentiable are the inputs that have gradients: all but indices.
 func (s Spec) Differentiable() []Param {
-	p := []Param{
-		{"q", s.tokenType(s.DType, s.HeadsK, s.K)},
-		{"k", s.tokenType(s.DType, s.HeadsK, s.K)},
-		{"v", s.tokenType(s.DType, s.HeadsV, s.V)},
-	}
-	p = append(append(p, s.convParams()...), s.GateParams()...)
+	p := append(append(s.projected(), s.convParams()...), s.GateParams()...)
 	if s.Init {
 		p = append(p, Param{"initial_state", s.StateType()})
 	}
@@ -223,15 +219,6 @@ func (s Spec) Results() []Param {
 // IsResult says whether an output is of the forward pass: the others are gradients.
 func (s Spec) IsResult(name string) bool {
 	return slices.ContainsFunc(s.Results(), func(p Param) bool { return p.Name == name })
-}
-
-// tokenType is [B, T, dims...], or [T, dims...] without a batch axis.
-func (s Spec) tokenType(d ir.DType, dims ...int) ir.Type {
-	shape := []int{s.Batch, s.Tokens}
-	if s.Packed {
-		shape = shape[1:]
-	}
-	return ir.T(d, append(shape, dims...)...)
 }
 
 // States is the number of states that initial_state and final_state hold: the pool's, or one a sequence.

@@ -19,6 +19,9 @@ func TestSpecText(t *testing.T) {
 		{"bench,dtype=f32,out=f32", "b=1,t=4096,hk=4,hv=8,k=128,v=128,dtype=f32"},
 		{"t=8,hk=2,k=16,empty=zero,seqs=3,init,scale=1e-6,state=vk,gates=fused,gatedtype=bf16,negeig=true,statedtype=bf16,packed",
 			"b=1,t=8,hk=2,hv=2,k=16,v=16,dtype=f32,gates=fused,gatedtype=bf16,negeig,seqs=3,init,scale=1e-06,state=vk,statedtype=bf16,empty=zero,packed"},
+		{"t=8,hk=2,k=16,rows=flat,l2norm", "b=1,t=8,hk=2,hv=2,k=16,v=16,dtype=f32,l2norm,rows=flat"},
+		{"t=8,hk=2,k=16,rows=qkv,packed", "b=1,t=8,hk=2,hv=2,k=16,v=16,dtype=f32,rows=qkv,packed"},
+		{"t=8,hk=2,k=16,rows=heads", "b=1,t=8,hk=2,hv=2,k=16,v=16,dtype=f32"},
 		{"t=8,hk=2,k=16,conv=4,l2norm", "b=1,t=8,hk=2,hv=2,k=16,v=16,dtype=f32,l2norm,conv=4"},
 		{"t=8,hk=2,k=16,final=false,scale=0,gates=given", "b=1,t=8,hk=2,hv=2,k=16,v=16,dtype=f32,final=false"},
 	} {
@@ -107,6 +110,8 @@ func TestSpecErrors(t *testing.T) {
 		"t=8,hk=2,k=16,l2norm,conv=4,init":             "zeros before their first token",
 		"t=8,hk=2,k=16,l2norm,conv=4,seqs=2":           "zeros before their first token",
 		"t=1,hk=2,k=16,l2norm,conv=4":                  "one token has none before it",
+		"t=8,hk=2,k=16,rows=flt":                       `did you mean "flat"? (allowed: heads flat qkv)`,
+		"t=8,hk=2,k=16,rows=qkv,direction=train":       "set rows=flat",
 		"t=8,hk=2,k=16,read":                           "need a pool",
 		"t=4,hk=2,k=16,init,pool=8,window":             "must be named (read)",
 		"t=17,hk=2,k=16,init,pool=34,read,window":      "2 to 16 tokens, here t=17",

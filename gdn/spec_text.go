@@ -61,6 +61,12 @@ var fields = []field{
 			}
 			return nil
 		}},
+	enumField("rows", "rows", "how q, k, v, o and gates of channels lie: heads, [b, t, heads, width]; flat, [b, t, heads x width], as a projection gives them; qkv, flat, with one input qkv [b, t, hk k + hk k + hv v] in place of q, k and v", rowsNames, func(s *Spec) *Rows { return &s.Rows }, func(s *Spec) error {
+		if s.Rows == RowsQKV && s.Direction != Forward {
+			return fmt.Errorf("%s has no gradient of qkv as a whole: set rows=flat", s.Direction)
+		}
+		return nil
+	}),
 	boolField("init", "initial_state", "initial_state is an input", func(s *Spec) *bool { return &s.Init }, nil),
 	boolField("final", "final_state", "final_state is an output", func(s *Spec) *bool { return &s.Final }, nil),
 	{key: "scale", name: "scale", values: "a number", doc: "multiplies q; 0 means k^-1/2",

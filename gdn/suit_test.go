@@ -81,6 +81,12 @@ func TestSuited(t *testing.T) {
 		{"bench,hk=16,hv=48", wide, "tpu-long,heads=24,chunks=1"}, // 16 are no words of keys, 6 no tiles of rows
 		{"bench,hk=7,hv=14", small, "tpu,decay_bf16=rows,interleave=no,prologue_end=100"},
 		{"bench,hk=7,hv=7", small, "tpu-128,state_delay=6"},
+		{"bench,hk=10,hv=10", wide, "tpu-long,chunks=2,main=yes"}, // rows of ten heads are no tiles, of two heads laid out anew
+		{"bench,hk=6,hv=12,rows=flat", wide, "tpu-long,chunks=2,main=yes,layout=bt_hd"},
+		{"bench,hk=30,hv=30,k=96,v=192", wide, ""},
+		{"bench,rows=flat", wide, "tpu-long,main=yes,layout=bt_hd"},
+		{"bench,rows=qkv", wide, "tpu-long,main=yes,layout=bt_hd"},
+		{"bench,k=64,v=64,rows=flat", wide, "tpu-long,main=yes,layout=bt_hd"},
 		{"bench,l2norm", small, "tpu-128,state_delay=6,prologue_end=100"},
 		{"bench,b=4", wide, "tpu-long,row_chain=yes,main=yes"},
 		{"bench,b=8,t=128", wide, "tpu-long,batch=2,chunks=1,row_chain=yes,head_group=2,state_delay=3,main=yes"}, // rows in lockstep where chunks are few

@@ -61,6 +61,9 @@ func (v Variant) SummaryVariant(s Spec) (Variant, error) {
 	if v.Algo != AlgoChunk {
 		return v, fmt.Errorf("variant: a summary needs algo=chunk: the token recurrence has none")
 	}
+	if s.Rows == RowsQKV {
+		return v, fmt.Errorf("variant: a summary reads k and v alone: set rows=flat")
+	}
 	return v, v.Check(s.Summarized())
 }
 

@@ -19,6 +19,9 @@ func TokenLoop(s gdn.Spec) (*ir.Module, error) {
 	if s.Conv > 0 {
 		return nil, fmt.Errorf("token loop of %s: it takes q, k and v behind the convolution: leave out conv", s)
 	}
+	if s.Rows == gdn.RowsQKV {
+		return nil, fmt.Errorf("token loop of %s: it takes q, k and v apart: set rows=flat", s)
+	}
 	if s.Pool > 0 {
 		return nil, fmt.Errorf("token loop of %s: a pool of states has none", s)
 	}

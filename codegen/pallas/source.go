@@ -225,6 +225,8 @@ func newFile(s gdn.Spec, v gdn.Variant, build Build, p Provenance) (*file, error
 		return nil, fmt.Errorf("pallas: kernels of a gradient are for rule=gdn and for decays of channels, not for rule=%s: take direction=forward for its gradient in plain JAX", s.Rule)
 	case s.Direction == gdn.Backward:
 		return nil, fmt.Errorf("pallas: a file computes the forward pass and its gradient: take direction=forward for a gradient in plain JAX, direction=train for kernels of both")
+	case s.Rows != gdn.RowsHeads:
+		return nil, fmt.Errorf("pallas: rows=%s: files take q, k and v as [B, T, heads, width]: take the mosaic backend, or leave out rows", s.Rows)
 	case s.Pool > 0 || s.InPlace:
 		return nil, fmt.Errorf("pallas: states in a pool or in place are for servers: take the mosaic backend, or a spec without pool and inplace")
 	case s.Every > 0:

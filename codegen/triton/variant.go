@@ -294,6 +294,8 @@ func Supports(s gdn.Spec) error {
 		return fmt.Errorf("triton: window, every: kernels leave the state after the last token alone; leave them out")
 	case s.Conv > 0:
 		return fmt.Errorf("triton: conv: kernels take q, k and v behind the convolution; leave it out")
+	case s.Rows == gdn.RowsQKV:
+		return fmt.Errorf("triton: rows=qkv: kernels take q, k and v apart, in the order of elements of rows=heads; take rows=flat")
 	case max(s.K, s.V) > 256:
 		return fmt.Errorf("triton: k=%d, v=%d: heads of at most 256 are written, as a state must fit the registers of a program", s.K, s.V)
 	}

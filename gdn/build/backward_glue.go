@@ -12,7 +12,7 @@ import (
 func (p *plan) gradientsIn(in *operands) {
 	s, b := p.s, p.b
 	b.Stage("glue")
-	in.do = p.rows(p.tokens(p.args["do"], in.slotting, 0), p.valueHeads(), p.headBlock(), p.headAxes())
+	in.do = p.rows(p.tokens(p.lanes(p.args["do"]), in.slotting, 0), p.valueHeads(), p.headBlock(), p.headAxes())
 	x := p.args["dfinal_state"]
 	if x != nil && s.Empty == gdn.EmptyZero {
 		x = p.clearEmpty(x)

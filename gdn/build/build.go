@@ -48,7 +48,7 @@ func (base Base) build() (*plan, *ir.Module, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	results = p.only(results, s)
+	results = p.asRowsOf(s.Outputs(), p.only(results, s))
 	names := make([]string, len(results))
 	for i, o := range s.Outputs() {
 		names[i] = o.Name
@@ -86,7 +86,7 @@ func (p *plan) guarded(write func()) (err error) {
 //	the same with heads=2                                                    gb 2, kb 1: 4 programs, each a key head with its 2 value heads
 //	16 value heads of 4 key heads, heads=2                                   gb 2, kb 1: two programs share a key head (groupSplit)
 type plan struct {
-	s    gdn.Spec    // as the grids see it: sequences as batch rows, and gates that the rule lacks, are in it
+	s    gdn.Spec    // as the grids see it: sequences as batch rows, and gates that the rule lacks, are in it; heads are an axis
 	v    gdn.Variant // without a schedule
 	b    *ir.Builder
 	c    int                  // tokens of a chunk; of the token recurrence those of a grid step
@@ -95,7 +95,9 @@ type plan struct {
 	kb   int                  // key heads of a program
 	lead int                  // columns of zeros that stand before those of v: see summary.go
 	down bool                 // grids walk the chunks from the last to the first
-	args map[string]*ir.Value // parameters of the module by their names, and constants for gates that the rule lacks
+	args map[string]*ir.Value // parameters of the module by their names, heads as an axis, and constants for gates that the rule lacks
+
+	rowsOf gdn.Rows // how parameters and results lie
 
 	ordered  bool                // a schedule is to follow
 	reversed bool                // and one for the grid that walks down
@@ -110,12 +112,10 @@ func newPlan(s gdn.Spec, v gdn.Variant, b *ir.Builder, inputs []gdn.Param) *plan
 // plan makes the parameters of a module, and the plan over them.
 func (base Base) plan(b *ir.Builder, inputs []gdn.Param) *plan {
 	v := base.variant
-	s := v.Packing(base.spec)
-	p := &plan{s: s, v: v, b: b, c: v.Chunk, nc: base.chunks, gb: min(v.Mapping.Heads, s.Groups()), args: map[string]*ir.Value{}, ordered: base.ordered, reversed: base.reversed, carriers: &[]schedule.Carrier{}}
+	s := v.Packing(base.spec).ByHeads()
+	p := &plan{s: s, rowsOf: base.spec.Rows, v: v, b: b, c: v.Chunk, nc: base.chunks, gb: min(v.Mapping.Heads, s.Groups()), args: map[string]*ir.Value{}, ordered: base.ordered, reversed: base.reversed, carriers: &[]schedule.Carrier{}}
 	p.kb = v.Mapping.Heads / p.gb
-	for _, in := range inputs {
-		p.args[in.Name] = b.Param(in.Name, in.Type)
-	}
+	p.params(base.spec, inputs)
 	if v.Embeds(s) {
 		p.embed()
 	}

@@ -44,7 +44,7 @@ func (p *plan) glueIn() *operands {
 		if x == nil {
 			return nil
 		}
-		return p.rows(token(x, fill), p.valueHeads(), p.headBlock(), p.headAxes())
+		return p.rows(token(p.lanes(x), fill), p.valueHeads(), p.headBlock(), p.headAxes())
 	}
 	// A decay a channel is as wide as K: it lies as v does, while beta lies by heads whatever the decay.
 	decay, ofHeads := ofHead, func(x *ir.Value) *operand { return whole(b.Reshape(x, 1, s.HeadsV)) }
@@ -52,7 +52,7 @@ func (p *plan) glueIn() *operands {
 		decay, ofHeads = wide, p.headChannels
 	}
 	keys := func(x *ir.Value) *operand {
-		return p.rows(token(x, 0), []int{s.HeadsK}, []int{p.kb}, []axis{axisHead})
+		return p.rows(token(p.lanes(x), 0), []int{s.HeadsK}, []int{p.kb}, []axis{axisHead})
 	}
 	q, k, v := p.args["q"], p.args["k"], p.args["v"]
 	if s.Conv > 0 && !convolving(p) {
@@ -69,7 +69,7 @@ func (p *plan) glueIn() *operands {
 	}
 	in.k = keys(k)
 	if v != nil {
-		in.v = p.rows(token(v, 0), p.valueHeads(), p.headBlock(), p.headAxes())
+		in.v = p.rows(token(p.lanes(v), 0), p.valueHeads(), p.headBlock(), p.headAxes())
 	}
 	if convolving(p) {
 		in.q.conv = tapsOf(p, "conv_q", stageKeys, []int{p.kb}, []axis{axisHead})
@@ -203,7 +203,7 @@ func (p *plan) tokens(x *ir.Value, slots *packs.Slots, fill float64) *ir.Value {
 	return x
 }
 
-// rows describes [B, padded, H, D] to the grids: heads moved before tokens, tokens and heads joined as rows, heads and their
+// rows describes [B, padded, H, D], or [B, padded, H D] of flat rows, to the grids: heads moved before tokens, tokens and heads joined as rows, heads and their
 // elements as lanes, or tokens moved to the lanes. heads, block and at are the head's part of shape, window and axes; w is the tokens of a window.
 //
 //	layout                        array                      window                     what moves
@@ -214,7 +214,11 @@ func (p *plan) tokens(x *ir.Value, slots *packs.Slots, fill float64) *ir.Value {
 //	bhdt                          [B, heads, D, T]           [batch, block, D, w]       a transpose, or nothing where heads narrower than a register lie so already
 func (p *plan) rows(x *ir.Value, heads, block []int, at []axis) *operand {
 	b, v := p.b, p.v
-	h, d := x.Type.Shape[2], x.Type.Shape[3]
+	h := 1
+	for _, n := range heads {
+		h *= n
+	}
+	d := x.Type.Size() / (p.s.Batch * p.padded() * h)
 	o := &operand{axes: []axis{axisBatch, p.tokenAxis(), axisNone}, block: []int{v.Mapping.Batch, p.window() * p.c * h, d}}
 	switch {
 	case v.Layout == gdn.LayoutBTLanes: // width tells loadRows where a head ends
@@ -392,6 +396,11 @@ func (p *plan) glueOut(in *operands, r gridResult) []*ir.Value {
 func (p *plan) tokensOut(in *operands, o *operand, heads int) *ir.Value {
 	s, b, x := p.s, p.b, o.value
 	d := x.Type.Size() / (s.Batch * p.padded() * heads)
+	if p.flat() {
+		x = p.trim(in, p.reshape(x, s.Batch, p.padded(), heads*d))
+		shape := x.Type.Shape
+		return p.reshape(x, join(shape[:len(shape)-1], []int{heads, d})...)
+	}
 	switch p.v.Layout {
 	case gdn.LayoutBTHD, gdn.LayoutBTLanes:
 		x = b.Reshape(x, s.Batch, p.padded(), heads, d)

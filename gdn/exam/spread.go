@@ -51,13 +51,19 @@ func (x *Sheet) poisoned(kind string, victim int) map[string]*array.Array {
 		in := x.Inputs[p.Name]
 		inputs[p.Name] = in
 		of := x.sequence(p)
-		if of == nil || kind == withLongKeys && (p.Name != "k" || x.Spec.L2Norm) {
+		if of == nil || kind == withLongKeys && (p.Name != "k" && p.Name != "qkv" || x.Spec.L2Norm) {
 			continue
+		}
+		key := func(int) bool { return true }
+		if p.Name == "qkv" {
+			parts := x.Spec.Slices()
+			width := parts[2].To
+			key = func(i int) bool { return i%width >= parts[1].From && i%width < parts[1].To }
 		}
 		values := in.Float64s()
 		n := 0
 		for i := range values {
-			if of(i) != victim {
+			if of(i) != victim || kind == withLongKeys && !key(i) {
 				continue
 			}
 			switch n++; {

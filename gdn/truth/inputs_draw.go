@@ -38,6 +38,7 @@ func (c Class) Generate(s gdn.Spec, seed uint64) (map[string]*array.Array, error
 		values["erase"], values["write"] = d.erases(), d.writes()
 		d.apartRaw(values)
 	}
+	project(s, values)
 	out := map[string]*array.Array{}
 	for _, p := range s.Inputs() {
 		if list := d.naming(p.Name, d.bounds); list != nil {

@@ -78,6 +78,7 @@ func GenerateMix(s gdn.Spec, classes []Class, seed uint64) (map[string]*array.Ar
 	common.taps(m.values)
 	common.apartRaw(m.values)
 	m.values["initial_state"] = m.states(common)
+	project(s, m.values)
 	out := map[string]*array.Array{}
 	for _, p := range s.Inputs() {
 		if list := common.naming(p.Name, common.variedBounds); list != nil {

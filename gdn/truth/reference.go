@@ -25,11 +25,12 @@ func Reference(s gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Ar
 	if err := CheckInputs(s, inputs); err != nil {
 		return nil, err
 	}
-	r := newRecurrence(s, inputs)
+	apart := Apart(s, inputs)
+	r := newRecurrence(s, apart)
 	r.run()
 	results := r.results()
 	if s.Direction != gdn.Forward {
-		maps.Copy(results, gradient(r, inputs))
+		maps.Copy(results, gradient(r, apart))
 	}
 	out := map[string]*array.Array{}
 	for _, p := range s.Outputs() {

@@ -1,0 +1,78 @@
+package build
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/gdntest"
+	"github.com/gdngen/gdngen/gdn/truth"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// Flat rows, and q, k and v in one array, change no bit of any result.
+func TestRows(t *testing.T) {
+	for _, c := range []struct{ spec, variant string }{
+		{"b=2,t=40,hk=2,hv=4,k=8,v=12,init", "default"},
+		{"b=2,t=40,hk=2,hv=4,k=8,v=12,init,l2norm", "chunk=16,layout=bt_hd"},
+		{"t=40,hk=2,hv=4,k=8,v=12,packed,gates=fused,l2norm", "chunk=16,layout=bt_hd,fuse=kernel"},
+		{"t=40,hk=3,hv=6,k=8,v=12,conv=4,l2norm", "chunk=16,layout=bt_hd,fuse=kernel"},
+		{"t=40,hk=3,hv=6,k=8,v=12,conv=4,l2norm", "chunk=16,layout=bhtd"},
+		{"t=40,hk=2,k=8,seqs=3,init,l2norm", "chunk=16,layout=bt_hd,pack=gather"},
+		{"t=40,hk=2,k=8,seqs=3,init", "chunk=16,layout=bt_hd,pack=visits"},
+		{"t=40,hk=2,k=8,seqs=3,init,packed", "chunk=16,layout=bt_hd,pack=masked"},
+		{"t=40,hk=2,k=8,seqs=3,init,packed,pool=5", "chunk=16,layout=bt_hd,pack=visits"},
+		{"t=40,hk=2,k=8,seqs=3,init", "cpu-packed"},
+		{"t=33,hk=2,k=8,v=12,rule=kda,gates=fused", "chunk=16,layout=bt_hd,fuse=kernel"},
+		{"t=33,hk=2,k=8,v=12,rule=gdn2,gates=fused", "chunk=16,layout=bt_hd,fuse=kernel"},
+		{"b=3,t=1,hk=2,hv=4,k=8,init,gates=fused", "decode"},
+		{"t=33,hk=2,hv=4,k=8,l2norm,direction=train", "chunk=16,layout=bt_hd"},
+		{"t=33,hk=2,hv=4,k=8,l2norm,direction=train", "chunk=16,layout=bhtd,fuse=kernel"},
+		{"t=33,hk=2,k=8,v=12,rule=kda,gates=fused,direction=backward", "chunk=16,layout=bt_hd"},
+	} {
+		s, v := gdntest.MustParse(t, c.spec), gdntest.MustVariant(t, c.variant)
+		inputs := drawInputs(t, "random", s, 1)
+		want, exactly := interpret(t, s, v, inputs), exact(t, s, inputs)
+		for _, rows := range []gdn.Rows{gdn.RowsFlat, gdn.RowsQKV} {
+			s.Rows = rows
+			if s.Validate() != nil { // gradients of qkv
+				require.NotEqual(t, gdn.Forward, s.Direction)
+				continue
+			}
+			inputs := drawInputs(t, "random", s, 1)
+			require.NoError(t, truth.CheckInputs(s, inputs))
+			got, reference := interpret(t, s, v, inputs), exact(t, s, inputs)
+			for _, p := range s.Outputs() {
+				require.Equal(t, want[p.Name].Data, got[p.Name].Data, "%s by %s: %s", s, v, p.Name)
+				require.Equal(t, p.Type.Shape, got[p.Name].Shape)
+				require.Equal(t, exactly[p.Name].Data, reference[p.Name].Data)
+				require.Equal(t, p.Type.Shape, reference[p.Name].Shape)
+			}
+		}
+	}
+}
+
+// With heads side by side a kernel reads flat parameters and writes flat results as they are.
+func TestFlatRowsAreNotMoved(t *testing.T) {
+	for _, text := range []string{"t=128,hk=3,k=8,rows=flat", "b=2,t=128,hk=3,k=8,rows=flat,direction=train", "t=120,hk=3,k=8,rows=flat"} {
+		s := gdntest.MustParse(t, text)
+		m, err := Module(s, gdntest.MustVariant(t, "chunk=32,layout=bt_hd"))
+		require.NoError(t, err)
+		for _, in := range m.Body.Instrs {
+			for _, x := range in.Args {
+				if in.Op == ir.OpGrid && x.Type.DType == s.DType && x.Type.Rank() == 3 && x.Type.Shape[2] == 24 && s.Tokens == 128 {
+					require.Nil(t, x.Def, "%s: the grid reads what is made of a parameter", text)
+				}
+			}
+			if in.Op == ir.OpPad {
+				require.LessOrEqual(t, in.Args[0].Type.Rank(), 3, "tokens are filled up with heads side by side")
+			}
+		}
+		for _, r := range m.Body.Yield {
+			if r.Type.Rank() == 3 && r.Type.Shape[2] == 24 && s.Tokens == 128 {
+				require.Equal(t, ir.OpGrid, r.Def.Op, text)
+			}
+		}
+	}
+}

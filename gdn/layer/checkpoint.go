@@ -1,10 +1,12 @@
 package layer
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"maps"
 	"os"
 	"path/filepath"
@@ -24,9 +26,10 @@ const (
 // Weights are the tensors of a model in one or several safetensors files. Files are opened when a tensor of theirs is first
 // read, and only the parts that are read are loaded.
 type Weights struct {
-	where map[string]string // tensor -> file
-	files map[string]*array.File
-	close []func() error
+	where  map[string]string // tensor -> file
+	files  map[string]*array.File
+	failed map[string]error // of files that can not be opened
+	close  []func() error
 }
 
 // OpenWeights opens a safetensors file, an index of shards, or a folder with either (model.safetensors.index.json, or
@@ -46,7 +49,7 @@ func OpenWeights(path string) (*Weights, error) {
 			return nil, fmt.Errorf("layer: weights: folder %s has neither %s nor %s", folder, IndexName, SingleName)
 		}
 	}
-	w := &Weights{where: map[string]string{}, files: map[string]*array.File{}}
+	w := &Weights{where: map[string]string{}, files: map[string]*array.File{}, failed: map[string]error{}}
 	if filepath.Ext(path) == ".json" {
 		return w, w.index(path)
 	}
@@ -54,8 +57,10 @@ func OpenWeights(path string) (*Weights, error) {
 	if err != nil {
 		return nil, err
 	}
-	for name := range f.Tensors {
-		w.where[name] = path
+	for _, names := range []iter.Seq[string]{maps.Keys(f.Tensors), maps.Keys(f.Opaque)} {
+		for name := range names {
+			w.where[name] = path
+		}
 	}
 	return w, nil
 }
@@ -76,7 +81,7 @@ func (w *Weights) index(path string) error {
 		return fmt.Errorf("layer: weights: %w", err)
 	}
 	var index struct {
-		WeightMap map[string]string `json:"weight_map"`
+		WeightMap weightMap `json:"weight_map"`
 	}
 	if err := json.Unmarshal(data, &index); err != nil {
 		return fmt.Errorf("layer: weights: %s: %w", path, gdn.JSONError(data, err))
@@ -93,11 +98,50 @@ func (w *Weights) index(path string) error {
 	return nil
 }
 
+// weightMap is the file of each tensor.
+type weightMap map[string]string
+
+// UnmarshalJSON refuses a name that occurs twice, of which one would win.
+func (m *weightMap) UnmarshalJSON(data []byte) error {
+	if err := json.Unmarshal(data, (*map[string]string)(m)); err != nil {
+		return err
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	first := map[string]string{}
+	for _, err := d.Token(); d.More(); { // an object of strings, as it was read above
+		var name, file json.Token
+		if name, err = d.Token(); err == nil {
+			file, err = d.Token()
+		}
+		if err != nil {
+			return err
+		}
+		key, value := name.(string), fmt.Sprint(file)
+		if was, twice := first[key]; twice {
+			return fmt.Errorf("weight_map has tensor %s twice, in %s and in %s: keep one", key, was, value)
+		}
+		first[key] = value
+	}
+	return nil
+}
+
 // file opens a shard once.
 func (w *Weights) file(path string) (*array.File, error) {
 	if f := w.files[path]; f != nil {
 		return f, nil
 	}
+	if err := w.failed[path]; err != nil {
+		return nil, err
+	}
+	f, err := w.open(path)
+	if err != nil {
+		w.failed[path] = err
+		return nil, err
+	}
+	return f, nil
+}
+
+func (w *Weights) open(path string) (*array.File, error) {
 	data, release, err := mapFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("layer: weights: %w", err)
@@ -123,7 +167,10 @@ func (w *Weights) Read(name string) (*array.Array, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := f.Tensors[name]
+	a, err := f.Tensor(name)
+	if f.Opaque[name] != "" {
+		return nil, err
+	}
 	if a == nil {
 		return nil, fmt.Errorf("tensor %s is missing from %s, where the index says it is", name, path)
 	}

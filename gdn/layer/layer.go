@@ -59,7 +59,7 @@ func New(ctx *context.Context, x *Node) *Builder {
 		panic(fmt.Errorf("layer: x is %s, want [batch, tokens, features]", x.Shape()))
 	}
 	if d := x.DType(); d != dtypes.Float32 && d != dtypes.BFloat16 {
-		panic(fmt.Errorf("layer: x is %s, want Float32 or BFloat16", x.Shape()))
+		panic(fmt.Errorf("layer: x is %s, want Float32 or BFloat16, whatever the type of the weights", x.Shape()))
 	}
 	return &Builder{ctx: ctx, x: x, cfg: configOf(ctx, x.Shape().Dim(-1)),
 		gain:    context.GetParamOr(ctx, ParamInitGain, math.Pow(2, -2.5)),

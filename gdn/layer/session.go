@@ -51,7 +51,7 @@ func NewSession(b backends.Backend, ctx *context.Context, c Config, variant stri
 	return s, err
 }
 
-// Run computes the next tokens, [batch, tokens, hidden] in the type of the weights. The mask, [batch, tokens], may be nil. No tokens give
+// Run computes the next tokens, [batch, tokens, hidden] in float32 or bfloat16, whatever the type of the weights. The mask, [batch, tokens], may be nil. No tokens give
 // none, and leave the caches as they are.
 func (s *Session) Run(x, mask *array.Array) (*array.Array, error) {
 	if len(x.Shape) == 3 && x.Shape[1] == 0 {

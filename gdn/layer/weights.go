@@ -182,7 +182,7 @@ func detect(names []string, prefix string) (Format, error) {
 // Load puts the weights of one layer into the scope of ctx. The weights are those of a folder or file (see OpenWeights), named
 // prefix + "in_proj_qkvz.weight" and so on, in float32, bfloat16 or float16; prefix is, for example,
 // "model.layers.0.linear_attn.", or with Kimi Linear "model.layers.0.self_attn.". Variables get the type d, but A_log and dt_bias
-// float32. Build the layer with ctx.Reuse() afterwards. Missing tensors, tensors of another shape, and tensors under the prefix that no layer has are errors.
+// float32; a layer over those of float16 takes x of float32. Build the layer with ctx.Reuse() afterwards. Missing tensors, tensors of another shape, and tensors under the prefix that no layer has are errors.
 func Load(ctx *context.Context, w *Weights, prefix string, c Config, d dtypes.DType) (Format, error) {
 	if err := c.Check(); err != nil {
 		return "", err
@@ -218,7 +218,9 @@ func Load(ctx *context.Context, w *Weights, prefix string, c Config, d dtypes.DT
 			err = s.check(prefix, a)
 		}
 		if err != nil {
-			errs = append(errs, err)
+			if !slices.Contains(errs, err) { // a shard that can not be opened has one, for all its tensors
+				errs = append(errs, err)
+			}
 			continue
 		}
 		for _, p := range s.parts {

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/gomlx/gomlx/pkg/core/dtypes"
@@ -125,6 +126,7 @@ func TestLoadErrors(t *testing.T) {
 		return err
 	}
 	require.ErrorContains(t, open(), "b.safetensors")
+	require.Equal(t, 1, strings.Count(open().Error(), "no such file"), "one error for all tensors of a shard")
 	require.NoError(t, array.WriteSafetensors(filepath.Join(dir, "b.safetensors"), &array.File{Tensors: shards[1]}))
 	require.NoError(t, open())
 	for name := range shards[1] {
@@ -136,6 +138,62 @@ func TestLoadErrors(t *testing.T) {
 	write()
 	_, err = layer.OpenWeights(dir)
 	require.ErrorContains(t, err, "leads out of the folder")
+
+	twice := filepath.Join(t.TempDir(), "model.safetensors.index.json")
+	require.NoError(t, os.WriteFile(twice, []byte(`{"weight_map": {"x": "a.safetensors", "y": "b.safetensors", "x": "b.safetensors"}}`), 0o644))
+	_, err = layer.OpenWeights(twice)
+	require.ErrorContains(t, err, "weight_map has tensor x twice, in a.safetensors and in b.safetensors: keep one")
+}
+
+// A layer of bf16 beside quantised experts in one shard is read; a quantised tensor of the layer itself is refused with its type. Files that are
+// something else say what they begin with.
+func TestPublishedShards(t *testing.T) {
+	c := layer.Config{Hidden: 8, HeadsK: 1, HeadsV: 2, KeyDim: 4, ValueDim: 4, ConvWidth: 4, NormEps: 1e-6}
+	const prefix = "model.layers.0.linear_attn."
+	for name, more := range map[string]string{"moe_fp8_experts": "F8_E4M3 [4 8]", "moe_nvfp4_experts": "U8 [4 4]"} {
+		w, err := layer.OpenWeights(filepath.Join("testdata", name+".safetensors"))
+		require.NoError(t, err, name)
+		defer func() { require.NoError(t, w.Close()) }()
+		f, err := layer.Load(context.New(), w, prefix, c, dtypes.Float32)
+		require.NoError(t, err, name)
+		require.Equal(t, layer.Qwen35, f)
+		var quantised []string
+		for _, n := range w.Names() {
+			if _, err := w.Read(n); err != nil {
+				require.ErrorContains(t, err, "is "+more+", an element type that is not read")
+				quantised = append(quantised, n)
+			}
+		}
+		require.Len(t, quantised, 1, name)
+		_, err = layer.Load(context.New(), w, "model.layers.0.mlp.", c, dtypes.Float32)
+		require.ErrorContains(t, err, "is the prefix right?")
+	}
+	w, err := layer.OpenWeights("testdata/meta_null.safetensors")
+	require.NoError(t, err)
+	require.Equal(t, []string{"a"}, w.Names())
+	require.NoError(t, w.Close())
+	_, err = layer.OpenWeights("testdata/lfs.safetensors")
+	require.ErrorContains(t, err, "a pointer of Git LFS in place of the file: fetch it by git lfs pull")
+}
+
+// Weights held as float16 serve a layer whose x is float32; x of float16 is refused where it is given.
+func TestFloat16Weights(t *testing.T) {
+	b := layertest.Backend(t, device.Go)
+	x := normal(rand.New(rand.NewPCG(8, 8)), 1, 1, 9, small.Hidden)
+	var out [2]*array.Array
+	for i, d := range []dtypes.DType{dtypes.Float32, dtypes.Float16} {
+		ctx := context.New().In("layer")
+		_, err := layer.Load(ctx, layer.WeightsOf(stored(t, small, layer.Qwen35, ir.F16)), prefix, small, d)
+		require.NoError(t, err)
+		s, err := layer.NewSession(b, ctx, small, "")
+		require.NoError(t, err)
+		defer s.Finalize()
+		out[i], err = s.Run(x, nil)
+		require.NoError(t, err)
+		_, err = s.Run(x.Convert(ir.F16), nil)
+		require.ErrorContains(t, err, "want Float32 or BFloat16, whatever the type of the weights")
+	}
+	require.Equal(t, out[0].Float32s(), out[1].Float32s())
 }
 
 func TestReadConfig(t *testing.T) {

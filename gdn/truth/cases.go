@@ -269,6 +269,9 @@ func (c *Case) Load() (inputs, expected map[string]*array.Array, err error) {
 	inputs, expected = map[string]*array.Array{}, map[string]*array.Array{}
 	for _, name := range slices.Sorted(maps.Keys(c.inputs)) {
 		p, a := c.inputs[name], file.Tensors[name]
+		if _, err := file.Tensor(name); file.Opaque[name] != "" {
+			return fail(err)
+		}
 		if a == nil {
 			return fail(fmt.Errorf("tensor %s, an input, is missing (the file has %v)", name, file.Names))
 		}

@@ -8,10 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/gdngen/gdngen/ir"
@@ -23,6 +25,29 @@ type File struct {
 	Tensors  map[string]*Array
 	Names    []string
 	Metadata map[string]string
+	// Opaque are the tensors of a file whose element types are none of ours, such as F8_E4M3, with type and shape. Checkpoints have quantised
+	// tensors beside others.
+	Opaque map[string]string
+}
+
+// Tensor gives a tensor by name. An opaque one is an error that says what it is.
+func (f *File) Tensor(name string) (*Array, error) {
+	if a := f.Tensors[name]; a != nil {
+		return a, nil
+	}
+	if what, ok := f.Opaque[name]; ok {
+		return nil, fmt.Errorf("tensor %q is %s, an element type that is not read (known: %s)", name, what, knownTypes())
+	}
+	return nil, fmt.Errorf("tensor %q is missing", name)
+}
+
+// transparent names the first opaque tensor.
+func (f *File) transparent() error {
+	for _, name := range slices.Sorted(maps.Keys(f.Opaque)) {
+		_, err := f.Tensor(name)
+		return err
+	}
+	return nil
 }
 
 // The header is JSON; its length, little-endian, stands in the first 8 bytes.
@@ -41,7 +66,7 @@ var safetensorsTypes = []struct {
 	{"I64", ir.I64}, {"I32", ir.I32}, {"U32", ir.U32}, {"U16", ir.U16}, {"BOOL", ir.Bool},
 }
 
-// ReadSafetensors reads a regular file.
+// ReadSafetensors reads a regular file, all of whose tensors must be of known element types.
 func ReadSafetensors(path string) (*File, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -55,6 +80,9 @@ func ReadSafetensors(path string) (*File, error) {
 		return nil, fmt.Errorf("safetensors: %w", err)
 	}
 	f, err := ParseSafetensors(data)
+	if err == nil {
+		err = f.transparent()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -62,7 +90,7 @@ func ReadSafetensors(path string) (*File, error) {
 }
 
 // ParseSafetensors reads the bytes of a file. The arrays share them. The tensors must cover the data part
-// without gap or overlap, as the format demands.
+// without gap or overlap, as the format demands. Those of other element types are opaque.
 func ParseSafetensors(data []byte) (*File, error) {
 	f, err := parseSafetensors(data)
 	if err != nil {
@@ -73,20 +101,20 @@ func ParseSafetensors(data []byte) (*File, error) {
 
 func parseSafetensors(data []byte) (*File, error) {
 	if len(data) < prefixBytes {
-		return nil, fmt.Errorf("truncated: %d bytes, fewer than the %d of the header length", len(data), prefixBytes)
+		return nil, fmt.Errorf("truncated: %d bytes, fewer than the %d of the header length%s", len(data), prefixBytes, beginning(data))
 	}
 	n := binary.LittleEndian.Uint64(data)
 	if n > maxHeaderBytes {
-		return nil, fmt.Errorf("header length %d is beyond the limit of %d", n, maxHeaderBytes)
+		return nil, fmt.Errorf("header length %d is beyond the limit of %d%s", n, maxHeaderBytes, beginning(data))
 	}
 	if n > uint64(len(data)-prefixBytes) {
-		return nil, fmt.Errorf("truncated: header length %d, but only %d bytes follow", n, len(data)-prefixBytes)
+		return nil, fmt.Errorf("truncated: header length %d, but only %d bytes follow%s", n, len(data)-prefixBytes, beginning(data))
 	}
 	header, body := data[prefixBytes:prefixBytes+n], data[prefixBytes+n:]
 	if !utf8.Valid(header) {
 		return nil, errors.New("header is not UTF-8")
 	}
-	f := &File{Tensors: map[string]*Array{}}
+	f := &File{Tensors: map[string]*Array{}, Opaque: map[string]string{}}
 	h := headerReader{json.NewDecoder(bytes.NewReader(header))}
 	h.UseNumber()
 	var entries []entry
@@ -104,8 +132,9 @@ func parseSafetensors(data []byte) (*File, error) {
 			return fmt.Errorf("tensor %q: %w", name, err)
 		}
 		e.name = name
-		entries = append(entries, e)
-		f.Names = append(f.Names, name)
+		if entries = append(entries, e); e.opaque == "" {
+			f.Names = append(f.Names, name)
+		}
 		return nil
 	})
 	if err != nil {
@@ -120,6 +149,29 @@ func parseSafetensors(data []byte) (*File, error) {
 	return f, nil
 }
 
+// foreign are beginnings of files that stand where weights should be, and what to do.
+var foreign = []struct{ start, advice string }{
+	{"version https://git-lfs", "a pointer of Git LFS in place of the file: fetch it by git lfs pull"},
+	{"<", "a page in HTML or XML, such as that of a refused download, in place of the file: download it again"},
+	{"PK\x03\x04", "a zip archive, as torch.save writes: convert it to safetensors"},
+	{"\x80\x02", "a pickle of Python: convert it to safetensors"},
+	{"GGUF", "a GGUF file: weights are read from safetensors"},
+	{"{", "JSON: an index is given by a name that ends in .json"},
+}
+
+// beginning says what a file that is none of safetensors begins with.
+func beginning(data []byte) string {
+	if len(data) == 0 {
+		return ""
+	}
+	for _, f := range foreign {
+		if strings.HasPrefix(string(data[:min(len(data), len(f.start))]), f.start) {
+			return fmt.Sprintf("; the file begins with %q: %s", data[:min(len(data), 24)], f.advice)
+		}
+	}
+	return fmt.Sprintf("; the file begins with %q", data[:min(len(data), 24)])
+}
+
 // attach cuts the data part into the tensors.
 func (f *File) attach(entries []entry, body []byte) error {
 	slices.SortStableFunc(entries, func(a, b entry) int {
@@ -127,7 +179,10 @@ func (f *File) attach(entries []entry, body []byte) error {
 	})
 	at := 0
 	for _, e := range entries {
-		size, err := ByteSize(e.dtype, e.shape)
+		size, err := e.end-e.begin, error(nil)
+		if e.opaque == "" {
+			size, err = ByteSize(e.dtype, e.shape)
+		}
 		switch {
 		case err != nil:
 			return fmt.Errorf("tensor %q: %w", e.name, err)
@@ -142,8 +197,12 @@ func (f *File) attach(entries []entry, body []byte) error {
 		case e.begin > at:
 			return fmt.Errorf("tensor %q: data_offsets [%d, %d] leave a gap after byte %d", e.name, e.begin, e.end, at)
 		}
-		f.Tensors[e.name] = &Array{Type: e.dtype, Shape: e.shape, Data: body[e.begin:e.end:e.end]}
 		at = e.end
+		if e.opaque != "" {
+			f.Opaque[e.name] = fmt.Sprintf("%s %v", e.opaque, e.shape)
+			continue
+		}
+		f.Tensors[e.name] = &Array{Type: e.dtype, Shape: e.shape, Data: body[e.begin:e.end:e.end]}
 	}
 	if at != len(body) {
 		return fmt.Errorf("%d bytes of data belong to no tensor", len(body)-at)
@@ -155,6 +214,7 @@ func (f *File) attach(entries []entry, body []byte) error {
 type entry struct {
 	name       string
 	dtype      ir.DType
+	opaque     string // the name of an element type that is none of ours
 	shape      []int
 	begin, end int
 }
@@ -190,6 +250,11 @@ func (h headerReader) object(read func(key string) error) error {
 	if err := h.open('{', "an object"); err != nil {
 		return err
 	}
+	return h.fields(read)
+}
+
+// fields is object behind its brace.
+func (h headerReader) fields(read func(key string) error) error {
 	for h.More() {
 		key, err := h.string()
 		if err != nil {
@@ -241,8 +306,18 @@ func (h headerReader) ints() ([]int, error) {
 }
 
 func (h headerReader) metadata(f *File) error {
+	tok, err := h.next()
+	switch {
+	case err == nil && tok == nil: // null is none
+		return nil
+	case err == nil && tok != json.Delim('{'):
+		err = fmt.Errorf("an object expected, found %v", tok)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", metadataKey, err)
+	}
 	f.Metadata = map[string]string{}
-	err := h.object(func(key string) error {
+	err = h.fields(func(key string) error {
 		if _, twice := f.Metadata[key]; twice {
 			return fmt.Errorf("key %q occurs twice", key)
 		}
@@ -266,7 +341,7 @@ func (h headerReader) entry() (entry, error) {
 		seen[key] = true
 		switch key {
 		case "dtype":
-			e.dtype, err = h.dtype()
+			e.dtype, e.opaque, err = h.dtype()
 		case "shape":
 			e.shape, err = h.ints()
 		case "data_offsets":
@@ -297,17 +372,29 @@ func (h headerReader) entry() (entry, error) {
 	return e, nil
 }
 
-func (h headerReader) dtype() (ir.DType, error) {
+// dtype is an element type of ours, or the name of another.
+func (h headerReader) dtype() (d ir.DType, opaque string, err error) {
 	s, err := h.string()
 	if err != nil {
-		return ir.Invalid, err
+		return ir.Invalid, "", err
 	}
 	for _, t := range safetensorsTypes {
 		if t.name == s {
-			return t.dtype, nil
+			return t.dtype, "", nil
 		}
 	}
-	return ir.Invalid, fmt.Errorf("unknown element type %q (known: F64 F32 F16 BF16 I64 I32 U32 U16 BOOL)", s)
+	if s == "" {
+		return ir.Invalid, "", errors.New("the element type has no name")
+	}
+	return ir.Invalid, s, nil
+}
+
+func knownTypes() string {
+	var names []string
+	for _, t := range safetensorsTypes {
+		names = append(names, t.name)
+	}
+	return strings.Join(names, " ")
 }
 
 // WriteSafetensors writes the file beside path and renames it, so that path never holds a part of it.

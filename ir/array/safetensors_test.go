@@ -47,7 +47,15 @@ func TestHostileFiles(t *testing.T) {
 		{"deep arrays", file(`{"x":`+strings.Repeat("[", 1<<20), 0), "an object expected"},
 		{"deep objects", file(strings.Repeat(`{"x":`, 1<<18), 0), `unknown key "x"`},
 		{"deep shape", file(`{"x":{"shape":`+strings.Repeat("[", 1<<18), 0), "an integer expected"},
-		{"unknown type", file(tensor("F8_E4M3", "[2]", "[0,2]"), 2), `unknown element type "F8_E4M3"`},
+		{"type without a name", file(tensor("", "[2]", "[0,2]"), 2), "the element type has no name"},
+		{"opaque, out of range", file(tensor("F8_E4M3", "[2]", "[0,3]"), 2), "beyond the 2 bytes of data"},
+		{"opaque, gap", file(tensor("F8_E4M3", "[1]", "[1,2]"), 2), "leave a gap after byte 0"},
+		{"pointer", []byte("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"), `begins with "version https://git-lfs.": a pointer of Git LFS`},
+		{"page", []byte("<!DOCTYPE html><html><body>401</body></html>"), "a page in HTML or XML"},
+		{"short page", []byte("<html>"), "a page in HTML or XML"},
+		{"archive", append([]byte("PK\x03\x04"), make([]byte, 100)...), "a zip archive, as torch.save writes"},
+		{"something", []byte("Not found: weights"), `the file begins with "Not found: weights"`},
+		{"metadata a number", file(`{"__metadata__":3}`, 0), "__metadata__: an object expected, found 3"},
 		{"type is a number", file(`{"x":{"dtype":5}}`, 0), "a string expected"},
 		{"wrong size", file(tensor("F32", "[2]", "[0,4]"), 4), "span 4 bytes, f32[2] needs 8"},
 		{"backwards", file(tensor("F32", "[1]", "[4,0]"), 4), "run backwards"},
@@ -174,4 +182,29 @@ func FuzzParseSafetensors(f *testing.F) {
 			a.Float64s()
 		}
 	})
+}
+
+// Tensors of element types that are none of ours, as quantised checkpoints have them, are names; only reading one is an error. A file without
+// metadata may say so by null.
+func TestOpaque(t *testing.T) {
+	data := file(`{"__metadata__":null,"w":{"dtype":"F8_E4M3","shape":[4,8],"data_offsets":[0,32]},"x":{"dtype":"F32","shape":[1],"data_offsets":[32,36]},`+
+		`"c":{"dtype":"C64","shape":[1],"data_offsets":[36,44]},"u":{"dtype":"F4","shape":[3,2],"data_offsets":[44,47]}}`, 47)
+	data[len(data)-11-4+2], data[len(data)-11-4+3] = 0x80, 0x3f
+	f, err := ParseSafetensors(data)
+	require.NoError(t, err)
+	require.Nil(t, f.Metadata)
+	require.Equal(t, []string{"x"}, f.Names)
+	require.Equal(t, map[string]string{"w": "F8_E4M3 [4 8]", "c": "C64 [1]", "u": "F4 [3 2]"}, f.Opaque)
+	x, err := f.Tensor("x")
+	require.NoError(t, err)
+	require.Equal(t, []float32{1}, x.Float32s())
+	_, err = f.Tensor("w")
+	require.ErrorContains(t, err, `tensor "w" is F8_E4M3 [4 8], an element type that is not read (known: F64 F32 F16 BF16 I64 I32 U32 U16 BOOL)`)
+	_, err = f.Tensor("y")
+	require.ErrorContains(t, err, `tensor "y" is missing`)
+
+	path := filepath.Join(t.TempDir(), "whole.safetensors")
+	require.NoError(t, os.WriteFile(path, data, 0o644))
+	_, err = ReadSafetensors(path) // whoever reads a whole file wants all of it
+	require.ErrorContains(t, err, `tensor "c" is C64 [1]`)
 }

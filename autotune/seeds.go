@@ -77,7 +77,7 @@ func champions(s gdn.Spec, text string, targets []string) ([]gdn.Variant, error)
 		if err != nil {
 			return nil, err
 		}
-		f, err := route.Suit(s, text, t)
+		f, err := route.Resolve(s, text, t, nil)
 		if err != nil {
 			return nil, err
 		}

@@ -269,7 +269,7 @@ func (b *bencher) prepare(s gdn.Spec, variant string, timed bool) (refused bool,
 
 // emit makes the program of a variant for the device: on a TPU kernels, elsewhere plain ops. by says which kernels.
 func (b *bencher) emit(s gdn.Spec, variant string) (a *codegen.Artifact, by string, err error) {
-	form, err := route.Suit(s, variant, b.target)
+	form, err := route.Resolve(s, variant, b.target, nil)
 	if err != nil {
 		return nil, "", err
 	}

@@ -104,7 +104,7 @@ func (c *Static) Cost(ctx context.Context, items []Item) (rows []StaticRow, err 
 	for _, x := range list {
 		var forms measure.Forms
 		for _, t := range c.Targets {
-			f, err := route.Suit(x.spec, c.Variant, t)
+			f, err := route.Resolve(x.spec, c.Variant, t, nil)
 			if err != nil {
 				return nil, &VariantError{err}
 			}

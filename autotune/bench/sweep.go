@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/gdngen/gdngen/autotune/flashinfer"
-	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
@@ -40,7 +39,7 @@ func (it *Item) Choose(text string, target *codegen.Target) error {
 	if err != nil {
 		return fmt.Errorf("%s, workload %s: %w", d.Name, it.Workloads[0].UUID, err)
 	}
-	f, err := measure.Suit(s, text, route.Route{Kernels: target != nil}, target)
+	f, err := route.Resolve(s, text, target, nil)
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ func TestAccuracyGate(t *testing.T) {
 	require.Contains(t, r.Reason, "class fla allows")
 	require.Len(t, w.Record.Errors, len(accuracy.Short()))
 
-	fla, err := route.Suit(w.Spec, gdn.AccuracyFLA.Text(), mustTarget(t, "v6e"))
+	fla, err := route.Resolve(w.Spec, gdn.AccuracyFLA.Text(), mustTarget(t, "v6e"), nil)
 	require.NoError(t, err)
 	w = aimed(t, fla.Variant.String(), "cost@error=fla", 2)
 	r, err = l.accuracy(t.Context(), w)

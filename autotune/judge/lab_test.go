@@ -272,7 +272,7 @@ func TestShrink(t *testing.T) {
 func TestTinyTraining(t *testing.T) {
 	s := spec(t, "train")
 	for _, target := range []string{"v5e", "v6e"} {
-		f, err := route.Suit(s, "auto", mustTarget(t, target))
+		f, err := route.Resolve(s, "auto", mustTarget(t, target), nil)
 		require.NoError(t, err)
 		r, err := (&Lab{}).interpret(t.Context(), workOn(t, s, f.Variant.String()))
 		require.NoError(t, err)

@@ -68,7 +68,7 @@ func (x *Measured) kernel(ctx context.Context, c *Config, r Rung) (*Figures, err
 	x.arguments = drawn(s, c.Seed)
 	one := mfu.Module{Name: r.Name(), Times: 1, Rule: true, Build: func(v gdn.Variant) (*ir.Module, error) { return build.Module(s, v) }}
 	return f, x.time(ctx, c, r, f, []mfu.Module{one}, func(text string) (gdn.Variant, error) {
-		form, err := route.Suit(s, text, x.Device.Target())
+		form, err := route.Resolve(s, text, x.Device.Target(), nil)
 		if err != nil {
 			return gdn.Variant{}, err
 		}

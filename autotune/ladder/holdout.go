@@ -8,7 +8,6 @@ import (
 	"github.com/gdngen/gdngen/autotune/check"
 	"github.com/gdngen/gdngen/autotune/check/engine"
 	"github.com/gdngen/gdngen/autotune/journal"
-	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
@@ -61,8 +60,8 @@ func holdOut(ctx context.Context, c *Config, r Rung, f *Figures) error {
 			f.Notes = append(f.Notes, fmt.Sprintf("neither does %s, which was held out", x))
 			continue
 		}
-		p := engine.Plan{Text: v.String(), Target: t, Level: engine.Kernel, Suit: func(s gdn.Spec, text string, route route.Route, t *codegen.Target) (*route.Form, error) {
-			return measure.Suit(s, text, route, t)
+		p := engine.Plan{Text: v.String(), Target: t, Level: engine.Kernel, Resolve: func(s gdn.Spec, text string, t *codegen.Target) (*route.Form, error) {
+			return route.Resolve(s, text, t, nil)
 		}}
 		compute, _, err := (&engine.Env{Context: ctx}).Find("interp", p)
 		if err != nil {

@@ -175,7 +175,7 @@ func carried(c *Config, text string, m model.Config, t *codegen.Target) string {
 	if _, auto := gdn.ParseAuto(text); auto { // chosen for each work
 		return text
 	}
-	f, err := route.Suit(s, text, t)
+	f, err := route.Resolve(s, text, t, nil)
 	if err != nil {
 		return text
 	}

@@ -31,32 +31,17 @@ type Program struct {
 	texts  map[*codegen.Target]string // emitted
 }
 
-// Make makes the program of a spec by the text of a variant, as Suit reads it.
+// Make makes the program of a spec by the text of a variant, as route.Resolve reads it without champions of a user.
 func Make(s gdn.Spec, variant string, r route.Route, t *codegen.Target) (*Program, error) {
-	f, err := Suit(s, variant, r, t)
-	if err != nil {
-		return nil, err
-	}
-	return Of(f, r)
-}
-
-// Suit reads the text of a variant and checks it against the spec. auto is the best known on the target where the backend is for
-// kernels of a TPU, and otherwise on a CPU.
-func Suit(s gdn.Spec, variant string, r route.Route, t *codegen.Target) (f *route.Form, err error) {
-	if !r.Kernels {
-		t = nil
-	}
-	err = guard("choosing the form of "+variant, func() error {
-		f, err = route.Suit(s, variant, t)
+	var f *route.Form
+	err := guard("resolving "+variant, func() (err error) {
+		f, err = route.Resolve(s, variant, r.For(t), nil)
 		return err
 	})
-	if err == nil {
-		err = f.Variant.Check(s)
-	}
 	if err != nil {
 		return nil, refused(Invalid, err)
 	}
-	return f, nil
+	return Of(f, r)
 }
 
 // Of makes the program of a form.

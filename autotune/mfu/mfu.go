@@ -88,7 +88,7 @@ func (r *Step) Cost(ctx context.Context, x *measure.Instrument, rules []gdn.Vari
 func Variant(c model.Config, text string, t *codegen.Target) (gdn.Variant, error) {
 	s := c.Spec()
 	s.Direction = gdn.Train
-	f, err := route.Suit(s, text, t)
+	f, err := route.Resolve(s, text, t, nil)
 	if err != nil {
 		return gdn.Variant{}, err
 	}

@@ -56,11 +56,7 @@ func Promote(dir, target string, best *journal.Candidate) (said string, err erro
 		return "", &UseError{fmt.Sprintf("the run makes errors small (%s), and auto is the cheapest of a class of accuracy: search with --objective cost@error=CLASS and promote from that", o)}
 	}
 	class := ClassOf(o, h.Precision)
-	route := route.Route{Kernels: true}
-	now, err := measure.Suit(s, class.Text(), route, t)
-	if err == nil {
-		now, err = Prefer(now, class.Text(), route, t)
-	}
+	now, err := route.Resolve(s, class.Text(), t, Champion)
 	if err != nil {
 		return "", err
 	}

@@ -14,18 +14,15 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gofrs/flock"
 
 	"github.com/gdngen/gdngen/autotune/journal"
-	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/autotune/objective"
 	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
 )
@@ -178,27 +175,17 @@ func Find(rows []Row, s gdn.Spec, target string, wish gdn.Accuracy) *Row {
 	return nil
 }
 
-// Prefer gives the user's own champion in place of the form that the text of a variant stands for. It is the form itself but for auto, without
-// changes of axes, on a backend of kernels for a target: with changes, nobody has measured the champion.
-func Prefer(f *route.Form, text string, r route.Route, t *codegen.Target) (*route.Form, error) {
-	wish, auto := gdn.ParseAuto(text)
-	if !auto || strings.Contains(text, ",") || t == nil || !r.Kernels {
-		return f, nil
-	}
+// Champion is route.Champions by the user's configuration.
+func Champion(s gdn.Spec, target string, class gdn.Accuracy) (variant, origin string, err error) {
 	rows, err := Read()
 	if err != nil {
-		return nil, err
+		return "", "", err
 	}
-	row := Find(rows, f.Spec, t.Name, wish)
+	row := Find(rows, s, target, class)
 	if row == nil {
-		return f, nil
+		return "", "", nil
 	}
-	own, err := measure.Suit(f.Spec, row.Variant, r, t)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %s on %s: %w", File(), row.Spec, row.Target, err)
-	}
-	own.Promoted = fmt.Sprintf("%v; without it auto is %s", row, f.Variant.Short())
-	return own, nil
+	return row.Variant, row.String(), nil
 }
 
 // Digest is a hash of rows, for the record of what follows from them; it is empty for none.

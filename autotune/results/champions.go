@@ -166,7 +166,7 @@ type trial struct {
 }
 
 func newTrial(s gdn.Spec, c Candidate, t *codegen.Target) (*trial, error) {
-	f, err := route.Suit(s, c.Variant, t)
+	f, err := route.Resolve(s, c.Variant, t, nil)
 	if err != nil {
 		return nil, fmt.Errorf("candidate %q: %w", c.Name, err)
 	}

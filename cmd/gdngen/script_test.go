@@ -174,7 +174,7 @@ func writeRun(check func(error), dir, spec, onTarget, ruler string, costs []stri
 		Lookahead: 1, Precision: "bf16x1", Plugins: map[string]string{"libtpu": "1.2.3"}, Gates: []string{"build", "verdict"}}))
 	for i, arg := range costs {
 		at := strings.LastIndex(arg, "=")
-		f, err := route.Suit(s, arg[:at], target)
+		f, err := route.Resolve(s, arg[:at], target, nil)
 		check(err)
 		score, err := strconv.ParseInt(arg[at+1:], 10, 64)
 		check(err)

@@ -83,7 +83,7 @@ func forTPU(t *testing.T, s gdn.Spec, auto, name string) (gdn.Variant, *codegen.
 	t.Helper()
 	target, err := codegen.LookupTarget(name)
 	require.NoError(t, err)
-	f, err := route.Suit(s, auto, target)
+	f, err := route.Resolve(s, auto, target, nil)
 	require.NoError(t, err)
 	return f.Variant, target
 }
@@ -91,7 +91,7 @@ func forTPU(t *testing.T, s gdn.Spec, auto, name string) (gdn.Variant, *codegen.
 // onCPU is the program that auto takes for a CPU, run there until the test ends.
 func onCPU(t *testing.T, s gdn.Spec, cpu *pjrt.Engine) (gdn.Variant, func(map[string]*array.Array) map[string]*array.Array) {
 	t.Helper()
-	f, err := route.Suit(s, gdn.Auto, nil)
+	f, err := route.Resolve(s, gdn.Auto, nil, nil)
 	require.NoError(t, err)
 	a, err := route.Program(s, f.Variant, "stablehlo", nil)
 	require.NoError(t, err)

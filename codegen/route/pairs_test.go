@@ -47,7 +47,7 @@ func emitted(spec, variant string, target *codegen.Target) error {
 	if err != nil {
 		return err
 	}
-	f, err := route.Suit(s, variant, target)
+	f, err := route.Resolve(s, variant, target, nil)
 	if err == nil {
 		err = f.Variant.Check(s)
 	}

@@ -57,7 +57,7 @@ func TestShapes(t *testing.T) {
 				case s.Seqs == 0 && (i+k)%4 == 0:
 					variant = "auto-f32-like"
 				}
-				f, err := route.Suit(s, variant, target)
+				f, err := route.Resolve(s, variant, target, nil)
 				require.NoError(t, err)
 				v := f.Variant
 				kernels, err := f.Kernels()

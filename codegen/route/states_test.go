@@ -87,7 +87,7 @@ func TestDecodeOfManyHeads(t *testing.T) {
 	for name, batch := range map[string]int{"v5e": 4, "v6e": 4, "tpu7x": 2} {
 		target, err := codegen.LookupTarget(name)
 		require.NoError(t, err)
-		f, err := route.Suit(s, gdn.Auto, target)
+		f, err := route.Resolve(s, gdn.Auto, target, nil)
 		require.NoError(t, err)
 		require.Equal(t, batch, f.Variant.Mapping.Batch, name)
 		m, err := f.Kernels()

@@ -80,7 +80,7 @@ func main() {
 
 // variant reads the text of a variant; auto is the best known for the spec on a CPU.
 func variant(s gdn.Spec, text string) (gdn.Variant, error) {
-	f, err := route.Suit(s, text, nil)
+	f, err := route.Resolve(s, text, nil, nil)
 	if err != nil {
 		return gdn.Variant{}, err
 	}

@@ -72,7 +72,7 @@ func agree(t *testing.T, want, got parallel.Arrays, what string) {
 }
 
 func variant(t *testing.T, s gdn.Spec) gdn.Variant {
-	form, err := route.Suit(s, gdn.Auto, nil)
+	form, err := route.Resolve(s, gdn.Auto, nil, nil)
 	require.NoError(t, err)
 	return form.Variant
 }

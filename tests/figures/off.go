@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/autotune/check"
-	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/autotune/results"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
@@ -67,11 +66,7 @@ func (x *off) value(ctx context.Context, m *meter) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	route, err := route.Lookup("mosaic")
-	if err != nil {
-		return 0, err
-	}
-	form, err := measure.Suit(x.spec, x.variant, route, x.target)
+	form, err := route.Resolve(x.spec, x.variant, x.target, nil)
 	if err != nil {
 		return 0, err
 	}

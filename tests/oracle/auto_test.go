@@ -54,7 +54,7 @@ func TestAutoAgainstOracle(t *testing.T) {
 			require.NoError(t, err)
 			on, err := codegen.LookupTarget(r.target)
 			require.NoError(t, err)
-			form, err := route.Suit(work, r.accuracy.Text(), on)
+			form, err := route.Resolve(work, r.accuracy.Text(), on, nil)
 			require.NoError(t, err)
 			v, limit := form.Variant, bf16Apart
 			s, err := gdn.Parse(c.small)

@@ -46,7 +46,7 @@ func TestEvaluatorAgainstOracle(t *testing.T) {
 				require.NoError(t, err)
 				on, err := codegen.LookupTarget(target)
 				require.NoError(t, err)
-				form, err := route.Suit(s, c.variant, on)
+				form, err := route.Resolve(s, c.variant, on, nil)
 				require.NoError(t, err)
 				class, err := truth.LookupClass(c.class)
 				require.NoError(t, err)

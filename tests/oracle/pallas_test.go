@@ -275,7 +275,7 @@ func TestPallasPackageOfBench(t *testing.T) {
 			var parts []pallas.Part
 			for _, target := range targets {
 				for _, p := range pallas.Parts(s) {
-					form, err := route.Suit(p.Spec, gdn.Auto, target)
+					form, err := route.Resolve(p.Spec, gdn.Auto, target, nil)
 					require.NoError(t, err)
 					p.Target, p.Variant = target.Name, pallas.Fit(p.Spec, form.Variant)
 					parts = append(parts, p)

@@ -147,12 +147,12 @@ func TestAutoFits(t *testing.T) {
 	for target, want := range map[string]string{"v5e": "tpu-128,fetch=copies,tail_decay=v,state_delay=6", "tpu7x": "tpu-long,fetch=copies,main=yes,tail_decay=v"} {
 		tg, err := codegen.LookupTarget(target)
 		require.NoError(t, err)
-		f, err := route.Suit(s, gdn.Auto, tg)
+		f, err := route.Resolve(s, gdn.Auto, tg, nil)
 		require.NoError(t, err)
 		require.Equal(t, want, f.Variant.Short())
 		require.NotEmpty(t, f.From.Why)
 	}
-	f, err := route.Suit(s, gdn.Auto, nil)
+	f, err := route.Resolve(s, gdn.Auto, nil, nil)
 	require.NoError(t, err)
 	require.Equal(t, "cpu", f.Variant.Short())
 }

@@ -35,8 +35,8 @@ type Plan struct {
 	Level  string          // of the interpreter: Tensor or Kernel
 	PTX    Kernels         // of the device, where it is a GPU that takes kernels inside of StableHLO; nil: it takes programs of plain ops
 
-	Suit func(s gdn.Spec, text string, r route.Route, t *codegen.Target) (*route.Form, error) // reads the text for a spec
-	Tell func(*route.Form)                                                                    // what is said of a form that was chosen; nil: nothing
+	Resolve func(s gdn.Spec, text string, t *codegen.Target) (*route.Form, error) // of the text for a spec; t is nil for a CPU
+	Tell    func(*route.Form)                                                     // what is said of a form that was chosen; nil: nothing
 }
 
 // Kernels makes programs of StableHLO with kernels inside, by the best known variant. A *ptx.Maker is one.
@@ -49,7 +49,7 @@ type Kernels interface {
 
 // Form is a spec by the variant; auto is the best known on the target, or without one on a CPU.
 func (p Plan) Form(s gdn.Spec) (*route.Form, error) {
-	f, err := p.Suit(s, p.Text, route.Route{Kernels: p.Target != nil}, p.Target)
+	f, err := p.Resolve(s, p.Text, p.Target)
 	if err == nil && p.Tell != nil {
 		p.Tell(f)
 	}

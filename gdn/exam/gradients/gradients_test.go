@@ -40,7 +40,7 @@ func chosen(t *testing.T, class string) gdn.Variant {
 	require.NoError(t, err)
 	target, err := codegen.LookupTarget("v6e")
 	require.NoError(t, err)
-	f, err := route.Suit(s, gdn.Auto+"-"+class, target)
+	f, err := route.Resolve(s, gdn.Auto+"-"+class, target, nil)
 	require.NoError(t, err)
 	return f.Variant
 }

@@ -18,7 +18,7 @@ func TestKernelRoundsAsMeasured(t *testing.T) {
 	const steps = 400
 	one, err := gdn.Parse("b=1,t=1,hk=1,k=128,init,statedtype=bf16,state=vk")
 	require.NoError(t, err)
-	form, err := route.Suit(one, "cpu-decode", nil)
+	form, err := route.Resolve(one, "cpu-decode", nil, nil)
 	require.NoError(t, err)
 	a, err := route.Program(one, form.Variant, "stablehlo", nil)
 	require.NoError(t, err)

@@ -122,7 +122,7 @@ func (k *Backend) try() error {
 
 // Variant is the best known for a spec, of text of gdn.Auto: on a CPU, or on the target.
 func (k *Backend) Variant(s gdn.Spec, auto string) (gdn.Variant, error) {
-	f, err := route.Suit(s, auto, k.opts.Target)
+	f, err := route.Resolve(s, auto, k.opts.Target, nil)
 	if err != nil {
 		return gdn.Variant{}, err
 	}

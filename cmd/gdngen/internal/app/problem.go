@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gdngen/gdngen/autotune"
-	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/autotune/promoted"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
@@ -148,14 +147,17 @@ func (v *AccuracyText) Set(name string) error {
 // PythonEnv names the environment variable with a Python that has JAX.
 const PythonEnv = "GDNGEN_PYTHON"
 
-// Suit reads a variant and checks it against the spec; auto is the best known for the target, or for a CPU, and the user's own
-// champions come before those of the table.
-func Suit(s gdn.Spec, text string, r route.Route, t *codegen.Target) (*route.Form, error) {
-	f, err := measure.Suit(s, text, r, t)
-	if err != nil {
+// Resolve says what the text of a variant stands for, as route.Resolve does, by the champions of the user's configuration.
+func Resolve(s gdn.Spec, text string, t *codegen.Target) (*route.Form, error) {
+	var broken error // of the configuration: no fault of what was typed
+	f, err := route.Resolve(s, text, t, func(s gdn.Spec, target string, class gdn.Accuracy) (variant, origin string, err error) {
+		variant, origin, broken = promoted.Champion(s, target, class)
+		return variant, origin, broken
+	})
+	if err != nil && broken == nil {
 		return nil, Usage(err)
 	}
-	return promoted.Prefer(f, text, r, t)
+	return f, err
 }
 
 // TellPromoted says, once, that auto is a variant of the user's configuration, since another user gets other figures.

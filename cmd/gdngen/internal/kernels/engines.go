@@ -16,7 +16,7 @@ import (
 
 // newPlan reads the flags of a command. Without a level the interpreter takes the lowered kernels where a target is named.
 func newPlan(variant, target, level, by string) (engine.Plan, error) {
-	p := engine.Plan{Text: variant, Level: level, Suit: app.Suit}
+	p := engine.Plan{Text: variant, Level: level, Resolve: app.Resolve}
 	err := app.CheckText(variant)
 	if err != nil {
 		return p, err

@@ -208,7 +208,7 @@ func render(s gdn.Spec, variant, backend, target string, l level) (*route.Form, 
 	if err != nil {
 		return nil, "", err
 	}
-	f, err := app.Suit(s, variant, r, t)
+	f, err := app.Resolve(s, variant, r.For(t))
 	if err != nil {
 		return nil, "", err
 	}
@@ -225,7 +225,7 @@ func renderIR(s gdn.Spec, variant, target string, l level) (*route.Form, string,
 	if target == "" && (l.name == engine.Kernel || slices.Contains(route.Steps(), l.after)) {
 		target = app.DefaultTarget
 	}
-	f, err := suitTarget(s, variant, target)
+	f, err := resolveFor(s, variant, target)
 	if err != nil {
 		return nil, "", err
 	}
@@ -251,14 +251,14 @@ func renderIR(s gdn.Spec, variant, target string, l level) (*route.Form, string,
 	return f, m.String(), nil
 }
 
-// suitTarget reads a variant and checks it against the spec; auto is the best known for the target, or where none is named for a CPU.
-func suitTarget(s gdn.Spec, variant, target string) (*route.Form, error) {
+// resolveFor reads a variant and checks it against the spec; auto is the best known for the target, or where none is named for a CPU.
+func resolveFor(s gdn.Spec, variant, target string) (*route.Form, error) {
 	if target == "" {
-		return app.Suit(s, variant, route.Route{}, nil)
+		return app.Resolve(s, variant, nil)
 	}
 	t, err := app.OneTarget(target)
 	if err != nil {
 		return nil, err
 	}
-	return app.Suit(s, variant, route.Route{Kernels: true}, t)
+	return app.Resolve(s, variant, t)
 }

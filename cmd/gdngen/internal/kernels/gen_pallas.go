@@ -22,7 +22,7 @@ func pallasForm(s gdn.Spec, variant, target string) (file, chosen *route.Form, e
 	if s = pallas.Spec(s); s.Packed && s.Seqs == 0 {
 		return nil, nil, errors.New("pallas: the tensors of a file have a batch axis, of any number of rows: leave out packed, or give seqs")
 	}
-	if chosen, err = suitFile(s, variant, target); err != nil {
+	if chosen, err = resolveFile(s, variant, target); err != nil {
 		return nil, nil, err
 	}
 	return route.NewForm(s, pallas.Fit(s, chosen.Variant)), chosen, nil
@@ -67,9 +67,9 @@ func trainsByNorms(s gdn.Spec, v gdn.Variant) bool {
 // packsWhole is whether blocks of packed sequences have all that meets a state made in its phase.
 func packsWhole(s gdn.Spec, v gdn.Variant) bool { return s.Seqs > 0 && v.Forward.StateWhole }
 
-// suitFile is suitTarget for a file. What the text names stays.
-func suitFile(s gdn.Spec, variant, target string) (*route.Form, error) {
-	f, err := suitTarget(s, variant, target)
+// resolveFile is resolveFor for a file. What the text names stays.
+func resolveFile(s gdn.Spec, variant, target string) (*route.Form, error) {
+	f, err := resolveFor(s, variant, target)
 	if err != nil || f.From == nil || f.Promoted != "" {
 		return f, err
 	}
@@ -79,7 +79,7 @@ func suitFile(s gdn.Spec, variant, target string) (*route.Form, error) {
 			return strings.Contains(variant, axis)
 		})
 		if o.target == target && !named && o.suits(s, f.Variant) {
-			return suitTarget(s, variant+","+o.changes, target)
+			return resolveFor(s, variant+","+o.changes, target)
 		}
 	}
 	return f, nil
@@ -159,7 +159,7 @@ func genPackage(a CLI, s gdn.Spec, variant string, orders []string, targets, pac
 			if part.Name == "decode" || part.Name == "packed" {
 				text = gdn.Auto
 			}
-			f, err := suitFile(part.Spec, text, order)
+			f, err := resolveFile(part.Spec, text, order)
 			if err != nil {
 				return fmt.Errorf("%s: %w", part.Name, err)
 			}

@@ -15,7 +15,7 @@ func TestPallasForm(t *testing.T) {
 	for _, target := range []string{"v5e", "v6e"} {
 		file, chosen, err := pallasForm(s, "auto", target)
 		require.NoError(t, err)
-		want, err := suitTarget(s, "auto", target)
+		want, err := resolveFor(s, "auto", target)
 		require.NoError(t, err)
 		require.Equal(t, want.Variant, chosen.Variant)
 		require.Equal(t, chosen.Variant.Chunk, file.Variant.Chunk)

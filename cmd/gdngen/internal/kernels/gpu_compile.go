@@ -89,7 +89,7 @@ func (o *origin) plainModule(a *app.App, cmd *cobra.Command, args []string, x *m
 	if err != nil {
 		return nil, err
 	}
-	f, err := app.Suit(s, o.variant, r, nil)
+	f, err := app.Resolve(s, o.variant, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -54,7 +54,7 @@ func plainProgram(s gdn.Spec) (*ptxProgram, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := app.Suit(s, gdn.Auto, r, nil)
+	f, err := app.Resolve(s, gdn.Auto, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -84,7 +84,7 @@ func (o *origin) generate(a *app.App, variant string, targets []*codegen.Target)
 	}
 	var list []*explain.Module
 	for _, t := range targets {
-		f, err := app.Suit(s, variant, r, t)
+		f, err := app.Resolve(s, variant, r.For(t))
 		if err != nil {
 			return nil, err
 		}

@@ -131,7 +131,7 @@ func (a CLI) tune(f *tuneFlags, cmd *cobra.Command, args []string) error {
 		return err
 	}
 	r, err := tune.New(config, works, f.sizes, targets, func(s gdn.Spec, t *codegen.Target) (*route.Form, error) {
-		form, err := app.Suit(s, variant, way, t)
+		form, err := app.Resolve(s, variant, way.For(t))
 		if err == nil {
 			a.TellPromoted(form)
 		}

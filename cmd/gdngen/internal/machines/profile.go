@@ -114,7 +114,7 @@ func (a CLI) profileWork(name, spec, variant string, forward bool) (func(*codege
 	}
 	s, err := app.ParseSpec(spec)
 	return func(t *codegen.Target) (*profile.Work, error) {
-		form, err := route.Suit(s, variant, t)
+		form, err := route.Resolve(s, variant, t, nil)
 		if err != nil {
 			return nil, app.Usage(err)
 		}

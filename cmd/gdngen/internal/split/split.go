@@ -41,7 +41,7 @@ type Programs struct {
 // plain ops. forward leaves the gradients out.
 func Write(s gdn.Spec, n int, variant string, forward bool, t *codegen.Target, dir string) (*Programs, error) {
 	s.Direction = gdn.Forward
-	ahead, err := route.Suit(s, cmp.Or(variant, gdn.Auto), t)
+	ahead, err := route.Resolve(s, cmp.Or(variant, gdn.Auto), t, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func Write(s gdn.Spec, n int, variant string, forward bool, t *codegen.Target, d
 	if !forward {
 		train := s
 		train.Direction = gdn.Train
-		f, err := route.Suit(train, cmp.Or(variant, gdn.Auto), t)
+		f, err := route.Resolve(train, cmp.Or(variant, gdn.Auto), t, nil)
 		if err != nil {
 			return nil, fmt.Errorf("gradients: %w; --forward leaves them out", err)
 		}

@@ -89,7 +89,7 @@ func (row *Row) writePallas(dir, version string, tell func(error)) error {
 
 // writeStableHLO writes the best program for a CPU.
 func (row *Row) writeStableHLO(dir string) error {
-	f, err := route.Suit(row.form.Spec, gdn.Auto, nil)
+	f, err := route.Resolve(row.form.Spec, gdn.Auto, nil, nil)
 	if err != nil {
 		return err
 	}

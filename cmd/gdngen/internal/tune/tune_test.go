@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
@@ -28,11 +27,7 @@ func read(t *testing.T, name string) model.Config {
 
 // byAuto is what auto stands for.
 func byAuto(s gdn.Spec, t *codegen.Target) (*route.Form, error) {
-	route, err := route.Lookup("mosaic")
-	if err != nil {
-		return nil, err
-	}
-	return measure.Suit(s, gdn.Auto, route, t)
+	return route.Resolve(s, gdn.Auto, t, nil)
 }
 
 func TestWorks(t *testing.T) {

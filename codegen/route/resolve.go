@@ -1,6 +1,7 @@
 package route
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/gdngen/gdngen/codegen"
@@ -29,16 +30,54 @@ func (f *Form) Build() (*ir.Module, error) { return f.built() }
 // Kernels gives the module at the kernel level.
 func (f *Form) Kernels() (*ir.Module, error) { return f.kernels() }
 
-// Suit reads the text of a variant for a spec and a target; without one, for a CPU. A variant is what its text says. Text of
-// gdn.Auto stands for the best known variant: of gdn.Choices the first whose kernels leave a fifth of the target's vector memory to
-// spills, or the last where none does. What was built to find out stays in the form.
+// Champions gives the variant that a user promoted for a spec on a target in a class of accuracy, and where it comes from; variant is
+// empty where there is none.
+type Champions func(s gdn.Spec, target string, class gdn.Accuracy) (variant, origin string, err error)
+
+// For gives the target that a variant is resolved for: of a backend whose programs are no kernels of a TPU, none.
+func (r Route) For(t *codegen.Target) *codegen.Target {
+	if r.Kernels {
+		return t
+	}
+	return nil
+}
+
+// Resolve says what the text of a variant stands for, for a spec on a target, or without one on a CPU. A named variant is exactly its
+// text. gdn.Auto is, in this order,
 //
-// The fifth: what a kernel names (windows, scratch, rings) is counted, and what the compiler adds for values that find no register is not
-// known before it has run. A form that fills the memory by count would be refused there, after a compile.
+//	the user's champion   where champions has one for the spec, the target and the class of accuracy, and the text changes no axis
+//	the best known        of gdn.Choices the first whose kernels leave a fifth of the target's vector memory to spills, else the last
+//
+// The fifth: a kernel names its windows, scratch and rings, and these are counted. Values that find no register are added by the compiler,
+// and are not known before it has run. A form that fills the memory by count would be refused there, after a compile.
 //
 //	choices A, B, C: A needs 90 % of the memory, B 70 %   ->   B; C is never built
-func Suit(s gdn.Spec, text string, t *codegen.Target) (*Form, error) {
-	// A named variant is taken as it is, whether its kernels fit or not: Emit refuses what can not, and names the biggest users.
+//
+// The variant is checked against the spec. Modules that were built to find out stay in the form.
+func Resolve(s gdn.Spec, text string, t *codegen.Target, champions Champions) (*Form, error) {
+	f, err := known(s, text, t)
+	if err == nil {
+		err = f.Variant.Check(s)
+	}
+	class, auto := gdn.ParseAuto(text)
+	if err != nil || champions == nil || t == nil || !auto || f.changes != "" {
+		return f, err
+	}
+	variant, origin, err := champions(s, t.Name, class)
+	if err != nil || variant == "" {
+		return f, err
+	}
+	own, err := Resolve(s, variant, t, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", origin, err)
+	}
+	own.Promoted = fmt.Sprintf("%s; without it auto is %s", origin, f.Variant.Short())
+	return own, nil
+}
+
+// known is Resolve without champions of a user.
+func known(s gdn.Spec, text string, t *codegen.Target) (*Form, error) {
+	// A named variant is taken as it is, whether its kernels fit or not: Emit refuses those that do not, and names the biggest users.
 	if _, ok := gdn.ParseAuto(text); !ok {
 		v, err := gdn.ParseVariant(text)
 		return NewForm(s, v), err
@@ -59,7 +98,7 @@ func Suit(s gdn.Spec, text string, t *codegen.Target) (*Form, error) {
 		f.From, f.changes = c.From, changes
 		return f
 	}
-	// The last one is not tried: there is nothing behind it, and what keeps it from being emitted is then said by the one who emits it.
+	// The last one is not tried: nothing is behind it, and Emit says what keeps it from being emitted.
 	for _, c := range choices[:len(choices)-1] {
 		f := chosen(c)
 		if m, err := f.Kernels(); err == nil && mosaic.NeedsVMEM(m) <= t.VMEM/5*4 {

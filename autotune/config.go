@@ -45,7 +45,7 @@ type Config struct {
 	Focus     map[string]string   // axes held at a value
 	Shapes    []judge.Shape       // other specs, weighed together with Spec, whose weight is that of the entry equal to it, or 1
 	Guards    map[string]float64  // by target: by what share a new champion elsewhere may be worse there
-	Precision string              // the lowest allowed: f32 bf16x6 bf16x3 bf16x1; empty: f32 for a float32 spec, bf16x1 for others
+	Precision string              // the lowest allowed: f32 bf16x6 bf16x3 bf16x1; empty: that of auto for a float32 spec, bf16x1 for others
 	Mixed     bool                // the evaluator's workers may have processors of different kinds, which may round differently
 	Promoted  []promoted.Row      // the user's champions: those for Spec, Targets and Precision are seeds too, and hashed into the header
 	Lookahead int                 // candidates under way at a time; 0: as many as the workers and one in reserve, and at least 3
@@ -209,12 +209,8 @@ func (c *Config) header(e judge.Evaluator) (journal.Header, error) {
 		}
 	}
 	if h.Precision == "" {
-		h.Precision = "bf16x1"
-		switch {
-		case c.Spec.DType == ir.F32 && gpus != nil:
-			h.Precision = "bf16x3" // as auto, by tf32x3
-		case c.Spec.DType == ir.F32:
-			h.Precision = "f32"
+		if h.Precision, err = c.floor(h.Targets, gpus != nil); err != nil {
+			return h, err
 		}
 	}
 	if gpus != nil {
@@ -235,6 +231,24 @@ func (c *Config) header(e judge.Evaluator) (journal.Header, error) {
 		return h, err
 	}
 	return c.finish(h, e)
+}
+
+// floor is the lowest precision that a search allows where it is told none: that of auto, for a float32 spec, and one pass for others.
+func (c *Config) floor(targets []string, gpus bool) (string, error) {
+	switch {
+	case c.Spec.DType != ir.F32:
+		return ir.PrecBF16x1.String(), nil
+	case gpus:
+		return ir.PrecBF16x3.String(), nil // as auto, by tf32x3
+	}
+	best, err := champions(c.Spec, gdn.Auto, targets)
+	least := ir.PrecF32.String()
+	for _, v := range best {
+		if p := v.Precision().String(); strategy.Reaches(least, p) {
+			least = p
+		}
+	}
+	return least, err
 }
 
 // onGPUs is the part of a header that GPUs have of their own.

@@ -32,6 +32,7 @@ func TestExampleProposer(t *testing.T) {
 	require.Empty(t, journal.Lint(s))
 	for _, k := range s.Now().Candidates()[1:] {
 		require.NotZero(t, k.Parent)
+		require.NotEqual(t, journal.Invalid, k.Verdict, "%s: %s", k.Variant, k.Reason)
 	}
 
 	// A resumed run asks again, and tells all that is known.
@@ -95,7 +96,7 @@ func TestBadProposers(t *testing.T) {
 		{journal.Timeout, "proposal", "gave nothing within 700ms"},
 		{journal.Crash, "proposal", "exit status 3"},
 		{journal.Invalid, "proposal", "parent 77"},
-		{journal.Invalid, "proposal", "one of variant, ir and done"},
+		{journal.Invalid, "proposal", "one of variant, change, ir and done"},
 		{journal.Invalid, "proposal", "unknown field"},
 		{"", "verdict", ""},
 	} {
@@ -120,10 +121,11 @@ func TestBadProposers(t *testing.T) {
 
 // What a proposer weighed and means to do next is recorded, and answers that expect less than is asked are refused.
 func TestExpectedGain(t *testing.T) {
-	c := quick(t, 3)
+	c := quick(t, 4)
 	c.Seeds, c.Lookahead, c.Expected = []string{"naive"}, 1, .1
 	weighed := `"shortlist": [{"variant": "split", "gain": 0.3, "risk": 0.5}, {"change": "two  heads in a   program", "gain": 0.2}], "next": "the backward pass"`
-	c.Strategy = answers(t, say(`{"variant": "solve=merge", "parent": 1, "gain": 0.09}`), say(`{"variant": "solve=merge", "parent": 1, "hypothesis": "fewer products", "gain": 0.1, `+weighed+`}`))
+	c.Strategy = answers(t, say(`{"variant": "solve=merge", "parent": 1, "gain": 0.09}`), say(`{"variant": "solve=merge", "parent": 1, "hypothesis": "fewer products", "gain": 0.1, `+weighed+`}`),
+		say(`{"change": "out=shared", "hypothesis": "one product", "gain": 0.1, "next": {"change": "two passes", "gain": 0.2, "risk": 0.5, "command": "make"}}`))
 	_, err := Search(t.Context(), c)
 	require.NoError(t, err)
 	s, _, err := journal.Read(c.Dir, nil)
@@ -134,6 +136,10 @@ func TestExpectedGain(t *testing.T) {
 	require.Equal(t, "the proposer's answer expects a gain of 9 %, and 10 % is asked (--min-expected)", all[1].Reason)
 	require.NotEqual(t, journal.GateProposal, all[2].Gate, all[2].Reason)
 	require.Equal(t, "the backward pass", all[2].Next)
+	require.NotEqual(t, journal.GateProposal, all[3].Gate, all[3].Reason)
+	require.Contains(t, all[3].Change, "out=shared")
+	require.Contains(t, all[3].Change, "transpose_k=key", "what it needs comes with it")
+	require.Equal(t, "two passes (expected 20 % less, risk 50 %); `make`", all[3].Next)
 	require.Equal(t, []journal.Option{{Parent: 1, Change: "solve=merge,leaf=16,merge=packed,flow=split,heads=0", Gain: .3, Risk: .5}, {Parent: 1, Change: "two heads in a program", Gain: .2}}, all[2].Shortlist)
 	requireVerified(t, c.Dir)
 

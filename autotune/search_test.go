@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -66,9 +65,10 @@ func TestSearch(t *testing.T) {
 	require.Equal(t, "the budget of 100 candidates is spent", sum.Stopped)
 	require.Len(t, sum.Rankings, 3)
 	require.Greater(t, sum.Cells, 12)
-	for _, v := range []journal.Verdict{journal.Keep, journal.Hold, journal.Slower, journal.Duplicate, journal.Numerics, journal.VMEM} {
+	for _, v := range []journal.Verdict{journal.Keep, journal.Hold, journal.Slower, journal.Duplicate, journal.VMEM} {
 		require.NotZero(t, sum.Verdicts[v], v)
 	}
+	require.Zero(t, sum.Verdicts[journal.Numerics], "no seed and no proposal is a certain refusal")
 	require.Less(t, sum.Iterations, sum.Candidates, "tuning of scalars is no iteration")
 	require.NotZero(t, sum.Iterations)
 	champions := requireVerified(t, c.Dir)
@@ -83,19 +83,13 @@ func TestSearch(t *testing.T) {
 	}
 	s, _, err := journal.Read(c.Dir, nil)
 	require.NoError(t, err)
-	neumann := 0
 	for _, k := range s.Now().Candidates() {
 		require.NotEmpty(t, k.Hypothesis)
 		require.NotEmpty(t, k.Reason)
-		if strings.Contains(k.Variant, "solve=neumann") || strings.Contains(k.Variant, "solve=newton") {
-			require.Equal(t, journal.Numerics, k.Verdict, k.Variant)
-			neumann++
-		}
 	}
-	require.Equal(t, 2, neumann)
 	var text bytes.Buffer
 	require.NoError(t, sum.Text(&text, 10))
-	for _, want := range []string{"v5e: cycles per token", "... ", "rejected", "numerics", "off by 1e+09", "candidates a minute"} {
+	for _, want := range []string{"v5e: cycles per token", "... ", "rejected", "too large", "candidates a minute"} {
 		require.Contains(t, text.String(), want)
 	}
 	data, err := json.Marshal(sum)

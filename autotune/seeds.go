@@ -93,10 +93,10 @@ var inBF16 = [][2]string{{"bf16x1", "bf16x1"}, {"bf16x1", "bf16x3"}, {"bf16x1", 
 
 // DefaultSeeds are the best known variants for a spec and the named ones of a precision, each program once. Where tensors are not
 // float32, those without a precision of their own compute in bf16. First is the naive one, then those made for bf16, then the best
-// known, so that a short run ends with a good kernel; then the negative examples, then the rest. The others with a pipeline, which
-// compile slowest, are last.
+// known, so that a short run ends with a good kernel; then the rest. The others with a pipeline, which compile slowest, are last. Negative
+// examples are none: they would be refused for certain.
 func DefaultSeeds(s gdn.Spec, least string, best []gdn.Variant) []string {
-	var naive, low, made, negative, rest, slow []string
+	var naive, low, made, rest, slow []string
 	seen := map[gdn.Variant]bool{}
 	for _, v := range best {
 		if strategy.Reaches(v.Precision().String(), least) && !seen[v.Fit(s)] {
@@ -106,7 +106,7 @@ func DefaultSeeds(s gdn.Spec, least string, best []gdn.Variant) []string {
 	}
 	for _, n := range gdn.Variants {
 		v, err := gdn.ParseVariant(n.Text)
-		if err != nil || !strategy.Reaches(v.Precision().String(), least) || v.Check(s) != nil {
+		if err != nil || n.Negative || !strategy.Reaches(v.Precision().String(), least) || v.Check(s) != nil {
 			continue // a test reads the table whole; some are not for every spec
 		}
 		own := v.Precision() == ir.PrecBF16x1
@@ -125,13 +125,11 @@ func DefaultSeeds(s gdn.Spec, least string, best []gdn.Variant) []string {
 			slow = append(slow, text)
 		case own:
 			low = append(low, text)
-		case n.Negative:
-			negative = append(negative, text)
 		default:
 			rest = append(rest, text)
 		}
 	}
-	return slices.Concat(naive, low, made, negative, rest, slow)
+	return slices.Concat(naive, low, made, rest, slow)
 }
 
 // lowered is v in the lowest allowed precision that keeps its numbers, with the inverse in a higher one where it must be.

@@ -175,7 +175,7 @@ func (v Variant) Check(s Spec) error {
 		return fmt.Errorf("variant: direction=%s needs algo=chunk: the token recurrence has no backward pass", s.Direction)
 	}
 	if s.Direction != Forward && !s.Rule.Writes() && !s.Rule.Channels() {
-		return fmt.Errorf("variant: direction=%s needs a delta update or a decay a channel (gdn, deltanet, kda or gla): gradients of rule=%s are computed by the reference alone", s.Direction, s.Rule)
+		return &UnsupportedError{fmt.Sprintf("direction=%s needs a delta update or a decay a channel (gdn, deltanet, kda or gla): gradients of rule=%s are computed by the reference alone", s.Direction, s.Rule)}
 	}
 	if s.Window && !v.Native() {
 		return fmt.Errorf("variant: the states after each token of a window are made by the token recurrence on states as the spec has them: set algo=token with unit=vector, lanes or sums, or with kq=joined")
@@ -199,6 +199,11 @@ func (v Variant) Check(s Spec) error {
 	}
 	return nil
 }
+
+// UnsupportedError says what of a spec no variant computes.
+type UnsupportedError struct{ Reason string }
+
+func (e *UnsupportedError) Error() string { return "variant: " + e.Reason }
 
 // of is the precision that is chosen, or p where none is.
 func (o Own) of(p ir.Precision) ir.Precision {

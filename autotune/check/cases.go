@@ -3,6 +3,7 @@ package check
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gdngen/gdngen/autotune/check/engine"
+	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/internal/interrupt"
 	"github.com/gdngen/gdngen/internal/terminal"
@@ -88,11 +90,13 @@ func (r *Cases) Run(ctx context.Context, e Engine, cases []truth.Case, out strin
 		case c.Supported:
 			result.Spec = c.Spec.String()
 			precision := r.Precision
+			var err error
 			if precision == "" {
-				var err error
-				if precision, err = e.Plan.Precision(c.Spec); err != nil {
-					return fmt.Errorf("case %s: %w", c.Name, err)
-				}
+				precision, err = e.Plan.Precision(c.Spec)
+			}
+			if err != nil {
+				result.fail(err)
+				break
 			}
 			result.run(ctx, &c, func(in map[string]*array.Array) (map[string]*array.Array, error) { return e.Compute(c.Spec, in) }, precision, out)
 		case c.Layer != nil && e.Layer != nil:
@@ -124,9 +128,17 @@ func (r *Cases) Err() error {
 // Statuses lists what can become of a case.
 var Statuses = []string{Pass, Fail, Computed, Unsupported, Error}
 
+// fail is the result of a case that is not computed: what no variant computes is unsupported, all else an error.
+func (r *Case) fail(err error) {
+	r.Status, r.Reason, r.err = Error, err.Error(), err
+	if bad := (*gdn.UnsupportedError)(nil); errors.As(err, &bad) {
+		r.Status, r.Reason, r.err = Unsupported, bad.Reason, nil
+	}
+}
+
 // run computes one case and fills its result.
 func (r *Case) run(ctx context.Context, c *truth.Case, f func(map[string]*array.Array) (map[string]*array.Array, error), precision, out string) {
-	fail := func(err error) { r.Status, r.Reason, r.err = Error, err.Error(), err }
+	fail := r.fail
 	if filepath.Base(c.Name) != c.Name || !filepath.IsLocal(c.Name) {
 		fail(fmt.Errorf("case %q: the name can not be that of a file", c.Name))
 		return

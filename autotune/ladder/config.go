@@ -23,7 +23,7 @@ type Config struct {
 	Layer     *model.Config `json:"layer,omitempty"`
 	Model     *model.Config `json:"model,omitempty"`
 	Guards    []Guard       `json:"guards,omitempty"`
-	Precision string        `json:"precision,omitempty"` // the lowest allowed; empty: as the tensors of the spec
+	Precision string        `json:"precision,omitempty"` // the lowest allowed; empty: as a search has it
 	Forward   bool          `json:"forward,omitempty"`   // layer and model without their backward pass
 
 	MinGain       float64 `json:"min_gain"`       // share that each rung gains at least; of the static kernel any gain will do

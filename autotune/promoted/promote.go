@@ -10,6 +10,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/autotune/objective"
+	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
@@ -88,8 +89,12 @@ func compared(state *journal.State, dir, target string, best *journal.Candidate,
 	is = best.Cost(target)
 	switch {
 	case was == nil:
+		least := h.Precision
+		if p := now.Variant.Precision().String(); !strategy.Reaches(p, least) {
+			least = p // or the run would refuse auto
+		}
 		return nil, nil, fmt.Errorf("run %s has no cost on %s of what auto stands for, so nothing says which is better; compare them in one run, and promote from that:\n"+
-			"  gdngen search run --spec %s --target %s --precision %s --start auto --start %s --max-candidates 3 --run %s", dir, target, h.Spec, target, h.Precision, best.Variant, filepath.Clean(dir)+"-auto")
+			"  gdngen search run --spec %s --target %s --precision %s --start auto --start %s --max-candidates 3 --run %s", dir, target, h.Spec, target, least, best.Variant, filepath.Clean(dir)+"-auto")
 	case is == nil:
 		return nil, nil, errors.New("the best candidate has no cost on " + target)
 	case is.Score >= was.Score:

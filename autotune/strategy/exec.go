@@ -31,6 +31,7 @@ type Question struct {
 	Judged    []*journal.Candidate          `json:"judged"`             // since the line before; in the first line all
 	Champions map[string]*journal.Candidate `json:"champions"`          // by target
 	Hot       map[string][]journal.Stage    `json:"hot"`                // cycles of the champions by stage, most first
+	Moves     map[string][]string           `json:"moves"`              // by target: what of the champion may be changed, each axis=value, and was not tried
 	Pending   []string                      `json:"pending"`            // variants under way
 	Expected  float64                       `json:"expected,omitempty"` // the share that an answer is to gain at least, by its own expectation
 
@@ -71,17 +72,43 @@ type Choice struct {
 	Default    string    `json:"default"`
 }
 
-// Answer is the line that a proposer gives back: one of variant, ir and done.
+// Answer is the line that a proposer gives back: one of variant, change, ir and done.
 type Answer struct {
 	Variant    string    `json:"variant"`
-	IR         string    `json:"ir"` // text of a module for the spec
+	Change     string    `json:"change"` // axis=value,axis=value of the parent, or without one of the champion, completed with what it needs
+	IR         string    `json:"ir"`     // text of a module for the spec
 	Done       bool      `json:"done"`
 	Parent     int       `json:"parent"`
 	Hypothesis string    `json:"hypothesis"`
 	Gain       float64   `json:"gain"` // expected, as a share of the parent's cycles
 	Risk       float64   `json:"risk"`
 	Shortlist  []Weighed `json:"shortlist"` // what was weighed with it, best first
-	Next       string    `json:"next"`      // what is to be tried afterwards
+	Next       Next      `json:"next"`      // what is to be tried afterwards
+}
+
+// Next is what is to be tried afterwards, in words. It may be written as an option with a command too.
+type Next string
+
+// UnmarshalJSON reads a text, or an object with change, gain, risk and command.
+func (n *Next) UnmarshalJSON(text []byte) error {
+	if json.Unmarshal(text, (*string)(n)) == nil {
+		return nil
+	}
+	var o struct {
+		Weighed
+		Command string `json:"command"`
+	}
+	if err := json.Unmarshal(text, &o); err != nil {
+		return errors.New("next wants a text, or an object with change, gain, risk and command")
+	}
+	*n = Next(cmp.Or(o.Change, o.Variant))
+	if o.Gain != 0 {
+		*n += Next(fmt.Sprintf(" (expected %.3g %% less, risk %.3g %%)", 100*o.Gain, 100*o.Risk))
+	}
+	if o.Command != "" {
+		*n += Next("; `" + o.Command + "`")
+	}
+	return nil
 }
 
 // Weighed is an option that a proposer did not take: a variant, or a change in words.
@@ -213,7 +240,7 @@ func (p *proposer) question(k *knowledge) *Question {
 		p.known = 0
 	}
 	q := &Question{Ask: judged.Len() + len(pending) + 1, Spec: p.space.Spec.String(), Targets: p.space.Targets, Seed: p.space.Seed, Precision: p.space.Least,
-		Judged: judged.Candidates()[p.known:], Champions: map[string]*journal.Candidate{}, Hot: map[string][]journal.Stage{}, Pending: []string{}, Escalation: k.escalation, Expected: p.space.Expected}
+		Judged: judged.Candidates()[p.known:], Champions: map[string]*journal.Candidate{}, Hot: map[string][]journal.Stage{}, Moves: map[string][]string{}, Pending: []string{}, Escalation: k.escalation, Expected: p.space.Expected}
 	if p.run == nil {
 		q.Judged, q.Directive = judged.Candidates(), p.space.demand()
 		for _, a := range gdn.Axes {
@@ -224,13 +251,46 @@ func (p *proposer) question(k *knowledge) *Question {
 	}
 	for _, t := range p.space.Targets {
 		if c := judged.Champion(t); c != nil {
-			q.Champions[t], q.Hot[t] = c, c.Cost(t).Stages
+			q.Champions[t], q.Hot[t], q.Moves[t] = c, c.Cost(t).Stages, p.moves(c, judged, pending)
 		}
 	}
 	for _, v := range pending {
 		q.Pending = append(q.Pending, v.String())
 	}
 	return q
+}
+
+// moves lists what of a candidate may be changed, and leads where nobody was.
+func (p *proposer) moves(c *journal.Candidate, judged journal.View, pending []gdn.Variant) (l []string) {
+	v, err := p.space.from(c)
+	if err != nil { // the text of a program
+		return nil
+	}
+	known := p.space.known(judged, pending)
+	for _, x := range p.space.singles(v) {
+		if fitted := x.v.Fit(p.space.Spec); p.space.admits(x.v) && !known(fitted, fitted.String()) && !slices.Contains(l, x.String()) {
+			l = append(l, x.String())
+		}
+	}
+	return l
+}
+
+// changedBy makes the changes axis=value of a text one after another, each with what it needs where it is refused alone.
+func (s Space) changedBy(v gdn.Variant, text string) (gdn.Variant, error) {
+	for change := range strings.SplitSeq(text, ",") {
+		m := parseMove(strings.TrimSpace(change))
+		w, err := v.With(m.Axis, m.Value)
+		if err != nil || !s.admits(w) || w.Fit(s.Spec) == v.Fit(s.Spec) {
+			if whole, bad := v.Towards(m.Axis, m.Value); bad == nil && s.admits(whole) {
+				w, err = whole, nil
+			}
+		}
+		if err != nil {
+			return v, err
+		}
+		v = w
+	}
+	return v, nil
 }
 
 // read turns an answer into a proposal. Whatever it holds, it is data.
@@ -248,15 +308,15 @@ func (p *proposer) read(line string, judged journal.View) *Proposal {
 	if err := d.Decode(&a); err != nil {
 		return bad("is not what was asked for: %v", err)
 	}
-	out := &Proposal{Parent: a.Parent, Hypothesis: a.Hypothesis, Gain: a.Gain, Risk: a.Risk, Shortlist: a.options(judged), Next: clip(a.Next)}
+	out := &Proposal{Parent: a.Parent, Hypothesis: a.Hypothesis, Gain: a.Gain, Risk: a.Risk, Shortlist: a.options(judged), Next: clip(string(a.Next))}
 	parent := judged.Candidate(a.Parent)
 	switch {
 	case a.Done:
 		return nil
 	case a.Parent != 0 && parent == nil:
 		return bad("names parent %d, which is not judged", a.Parent)
-	case (a.Variant == "") == (a.IR == ""):
-		return bad("wants one of variant, ir and done")
+	case len(slices.DeleteFunc([]string{a.Variant, a.Change, a.IR}, func(text string) bool { return text == "" })) != 1:
+		return bad("wants one of variant, change, ir and done")
 	case a.Gain < p.space.Expected:
 		return bad("expects a gain of %.3g %%, and %.3g %% is asked (--min-expected)", 100*a.Gain, 100*p.space.Expected)
 	case a.IR != "":
@@ -264,6 +324,18 @@ func (p *proposer) read(line string, judged journal.View) *Proposal {
 		return out
 	}
 	v, err := gdn.ParseVariant(a.Variant)
+	if a.Change != "" {
+		if parent == nil {
+			parent = judged.Champion(p.space.Targets[0])
+		}
+		if parent == nil || parent.Variant == "" {
+			return bad("changes a candidate that is no variant: name a parent, or give a variant")
+		}
+		out.Parent = parent.ID
+		if v, err = p.space.from(parent); err == nil {
+			v, err = p.space.changedBy(v, a.Change)
+		}
+	}
 	if err != nil {
 		return bad("has a variant that is none: %v", err)
 	}

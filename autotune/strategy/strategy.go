@@ -313,7 +313,7 @@ func (s Space) from(c *journal.Candidate) (gdn.Variant, error) {
 }
 
 // admits says whether v can be built, is inside the space and precise enough, and keeps its numbers
-// as far as is known. The seeds hold such as do not, as negative examples.
+// as far as is known. Seeds that a user names may be others.
 func (s Space) admits(v gdn.Variant) bool {
 	return s.admitted.of(v, s.fits)
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"math"
@@ -75,7 +76,7 @@ func params(t *testing.T, dir, cache string) testscript.Params {
 			e.Setenv(plugins.LockEnv, filepath.Join(e.WorkDir, "machine")) // what others compute is nothing to a test
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exitsWith, "makecase": makeCase, "poison": poison, "edit": edit, "page": pageHas, "makerun": makeRun, "record": recordRun, "samerun": sameRun, "stored": storedSchedules},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exitsWith, "makecase": makeCase, "makespecs": makeSpecs, "poison": poison, "edit": edit, "page": pageHas, "makerun": makeRun, "record": recordRun, "samerun": sameRun, "stored": storedSchedules},
 	}
 }
 
@@ -262,6 +263,41 @@ func makeCase(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.MkdirAll(dir, 0o755))
 	ts.Check(os.WriteFile(filepath.Join(dir, truth.ManifestName), manifest, 0o644))
 	ts.Check(array.WriteSafetensors(filepath.Join(dir, "c.safetensors"), f))
+}
+
+// makeSpecs DIR SPEC... writes a folder with a case of random inputs for each spec, named c1, c2 and so on.
+func makeSpecs(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: makespecs DIR SPEC...")
+	}
+	dir := ts.MkAbs(args[0])
+	ts.Check(os.MkdirAll(dir, 0o755))
+	class, err := truth.LookupClass("random")
+	ts.Check(err)
+	var cases []any
+	for i, text := range args[1:] {
+		s, err := gdn.Parse(text)
+		ts.Check(err)
+		f := &array.File{}
+		f.Tensors, err = class.Generate(s, 1)
+		ts.Check(err)
+		outputs, err := truth.Reference(s, f.Tensors)
+		ts.Check(err)
+		limits := map[string]any{}
+		for _, p := range s.Outputs() {
+			f.Tensors[p.Name], limits[p.Name] = outputs[p.Name].Convert(p.Type.DType), map[string]float64{"f32_ratio": 1e-4, "bf16x3_ratio": 1e-3}
+		}
+		tensors := map[string]any{}
+		for name, x := range f.Tensors {
+			tensors[name] = map[string]any{"shape": x.Shape, "dtype": map[string]string{"f32": "float32", "bf16": "bfloat16", "i64": "int64"}[x.Type.String()]}
+		}
+		name := fmt.Sprintf("c%d", i+1)
+		cases = append(cases, map[string]any{"name": name, "file": name + ".safetensors", "op": "spec", "spec": text, "class": "random", "tensors": tensors, "tolerance": limits})
+		ts.Check(array.WriteSafetensors(filepath.Join(dir, name+".safetensors"), f))
+	}
+	manifest, err := json.MarshalIndent(map[string]any{"cases": cases}, "", " ")
+	ts.Check(err)
+	ts.Check(os.WriteFile(filepath.Join(dir, truth.ManifestName), manifest, 0o644))
 }
 
 // poison FILE TENSOR VALUE sets the first element of a float32 tensor, or removes the tensor where there is no value.

@@ -1,19 +1,17 @@
 #!/usr/bin/env python3
-"""Changes one axis of the best variant at a time, in the order of the axes: a proposer for
+"""Makes one change of the best variant at a time, in the order in which the question lists them: a proposer for
 gdngen search run --strategy "exec:python3 examples/proposer/propose.py" --run runs/outside"""
 import json, sys
 
-axes, asked = [], set()
+docs, asked = {}, set()
 for line in sys.stdin:
     q = json.loads(line)
-    axes = q.get("axes", axes)
-    best = q["champions"].get(q["targets"][0])
-    answer = {"done": True}
-    for axis in (a for a in axes if best and a["structural"] and not a["name"].startswith("prec")):
-        for value in axis["values"]:
-            parts = dict(p.split("=") for p in best["variant"].split(","))
-            if parts.get(axis["name"], axis["default"]) != value and (best["id"], axis["name"], value) not in asked and "variant" not in answer:
-                parts[axis["name"]] = value
-                answer = {"variant": ",".join(f"{k}={v}" for k, v in parts.items()), "parent": best["id"], "hypothesis": f"{axis['doc']}: try {value}"}
-                asked.add((best["id"], axis["name"], value))
+    docs.update((axis["name"], axis["doc"]) for axis in q.get("axes", []) if axis["structural"])
+    best, answer = q["champions"].get(q["targets"][0]), {"done": True}
+    for change in q["moves"].get(q["targets"][0], []):
+        axis, value = change.split("=")
+        if axis in docs and not axis.startswith("prec") and (best["id"], change) not in asked:
+            asked.add((best["id"], change))
+            answer = {"change": change, "parent": best["id"], "hypothesis": f"{docs[axis]}: try {value}"}
+            break
     print(json.dumps(answer), flush=True)

@@ -24,7 +24,7 @@ import (
 func Training(s gdn.Spec, v gdn.Variant) (forward, backward *ir.Module, err error) {
 	s.Direction = gdn.Train
 	if s.Rule != (gdn.Rule{}) && !s.Rule.Channels() {
-		return nil, nil, fmt.Errorf("variant: the two passes of rule=%s are no modules of their own: build direction=train, or take rule=gdn", s.Rule)
+		return nil, nil, &gdn.UnsupportedError{Reason: fmt.Sprintf("the two passes of rule=%s are no modules of their own: build direction=train, or take rule=gdn", s.Rule)}
 	}
 	if err := v.Check(s); err != nil {
 		return nil, nil, err

@@ -1,6 +1,7 @@
 package layer
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -117,6 +118,9 @@ func Apply(s gdn.Spec, v gdn.Variant, inputs map[string]*Node) (map[string]*Node
 		for i, o := range outs {
 			in["d"+o.Name] = adjoints[i]
 		}
+		if programs.backward == nil {
+			panic(fmt.Errorf("layer: %w", programs.missing))
+		}
 		grads := place(programs.backward, in)
 		out := make([]*Node, len(names))
 		for i, n := range names {
@@ -159,7 +163,7 @@ func choose(s gdn.Spec, v gdn.Variant, g *Graph) (*programs, func(m *ir.Module, 
 		return p, graphCode, err
 	}
 	if own, ok := k.(SpecInserter); ok && own.AcceptsSpec(s) == nil {
-		if p, err := alone(s, v); err == nil && k.Accepts(p.backward) == nil {
+		if p, err := halves(s, v); err == nil && p.backward != nil && k.Accepts(p.backward) == nil {
 			return p, func(m *ir.Module, inputs map[string]*Node) []*Node {
 				if m == p.forward {
 					return own.InsertSpec(s, inputs)
@@ -169,7 +173,7 @@ func choose(s gdn.Spec, v gdn.Variant, g *Graph) (*programs, func(m *ir.Module, 
 		}
 	}
 	p, err := compose(s, v, nil)
-	if err == nil && k.Accepts(p.forward) == nil && k.Accepts(p.backward) == nil {
+	if err == nil && k.Accepts(p.forward) == nil && (p.backward == nil || k.Accepts(p.backward) == nil) {
 		return p, k.Insert, nil
 	}
 	if p, err = compose(s, v, irgraph.Prepare); err != nil { // the variant is for kernels
@@ -183,6 +187,7 @@ func choose(s gdn.Spec, v gdn.Variant, g *Graph) (*programs, func(m *ir.Module, 
 // programs are the two halves of a training step. The forward one gives what the backward one reads after its results.
 type programs struct {
 	forward, backward *ir.Module
+	missing           error // why there is no backward one
 }
 
 type programKey struct {
@@ -237,16 +242,15 @@ func compose(s gdn.Spec, v gdn.Variant, prepare func(*ir.Module) (*ir.Module, er
 	if p := built.get(key); p != nil {
 		return p, nil
 	}
-	forward, backward, err := modules(s, v)
+	p, err := modules(s, v)
 	if err != nil {
 		return nil, fmt.Errorf("layer: %w", err)
 	}
-	p := &programs{forward, backward}
-	if prepare != nil {
-		if p.forward, err = prepare(forward); err != nil {
-			return nil, err
+	for _, m := range []**ir.Module{&p.forward, &p.backward} {
+		if prepare == nil || *m == nil {
+			continue
 		}
-		if p.backward, err = prepare(backward); err != nil {
+		if *m, err = prepare(*m); err != nil {
 			return nil, err
 		}
 	}
@@ -254,34 +258,32 @@ func compose(s gdn.Spec, v gdn.Variant, prepare func(*ir.Module) (*ir.Module, er
 	return p, nil
 }
 
-// modules builds the two halves. There are no gradients by the token recurrence, so those of its results are computed in
-// chunks, from the inputs alone.
-func modules(s gdn.Spec, v gdn.Variant) (forward, backward *ir.Module, err error) {
-	if v.Algo != gdn.AlgoToken {
-		return build.Training(s, v)
+// modules builds the two halves of a training step, whose backward one reads what the forward one keeps. Where there are none, as by the token
+// recurrence, gradients come from the inputs alone.
+func modules(s gdn.Spec, v gdn.Variant) (*programs, error) {
+	step := s
+	step.Direction = gdn.Train
+	if v.Algo == gdn.AlgoToken || step.Validate() != nil {
+		return halves(s, v)
 	}
-	return halves(s, v)
+	forward, backward, err := build.Training(s, v)
+	if bad := (*gdn.UnsupportedError)(nil); errors.As(err, &bad) {
+		return halves(s, v)
+	}
+	return &programs{forward: forward, backward: backward}, err
 }
 
-// alone builds the two halves of a forward program that keeps nothing for its gradient.
-func alone(s gdn.Spec, v gdn.Variant) (*programs, error) {
-	forward, backward, err := halves(s, v)
-	if err != nil {
-		return nil, fmt.Errorf("layer: %w", err)
-	}
-	return &programs{forward, backward}, nil
-}
-
-// halves builds a forward program, and gradients in chunks from the inputs alone.
-func halves(s gdn.Spec, v gdn.Variant) (forward, backward *ir.Module, err error) {
-	if forward, err = build.Module(s, v); err != nil {
-		return nil, nil, err
+// halves builds a forward program that keeps nothing, and gradients in chunks from the inputs alone where there are any.
+func halves(s gdn.Spec, v gdn.Variant) (p *programs, err error) {
+	p = new(programs)
+	if p.forward, err = build.Module(s, v); err != nil {
+		return nil, err
 	}
 	s.Direction = gdn.Backward
 	chunks, err := gdn.Choices(gdn.Auto+",save=none", s, gdn.HostLoops, gdn.Machine{})
-	if err != nil {
-		return nil, nil, err
+	if err == nil {
+		p.backward, err = build.Module(s, chunks[0].Variant)
 	}
-	backward, err = build.Module(s, chunks[0].Variant)
-	return forward, backward, err
+	p.missing = err
+	return p, nil
 }

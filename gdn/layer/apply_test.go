@@ -94,6 +94,34 @@ func TestGradients(t *testing.T) {
 	})
 }
 
+// Every rule has a forward pass, convolutions and stored states included; gradients come from the inputs alone where the two passes are no
+// modules of their own, and are unsupported where no variant has them.
+func TestEveryRule(t *testing.T) {
+	specs := []string{
+		"b=1,t=40,hk=2,hv=2,k=16,v=8,l2norm,rule=deltanet", "b=1,t=40,hk=2,hv=2,k=16,v=8,seqs=3,init,rule=deltanet", "b=2,t=40,hk=2,hv=2,k=16,v=8,init,rule=simple-gla", "b=1,t=40,hk=2,hv=2,k=12,v=8,init,rule=linear",
+		"b=1,t=40,hk=2,hv=4,k=16,v=16,conv=4,l2norm,gates=fused", "b=1,t=64,hk=1,hv=2,k=16,v=16,init,every=32", "b=1,t=40,hk=2,hv=2,k=16,v=8,init,rule=deltanet,direction=train",
+	}
+	b := layertest.Backend(t, "go")
+	for _, text := range specs {
+		s := spec(t, text)
+		in := generate(t, s, 3)
+		want, err := truth.Reference(s, in)
+		require.NoError(t, err)
+		got, err := layer.Compute(b, s, nil, in)
+		require.NoError(t, err, text)
+		for _, p := range s.Outputs() {
+			require.Less(t, array.Compare(got[p.Name], want[p.Name]).Ratio, 4e-6, "%s: %s", text, p.Name)
+		}
+	}
+	for _, rule := range []string{"simple-gla", "linear"} {
+		s := spec(t, "b=1,t=40,hk=2,hv=2,k=16,v=8,init,direction=train,rule="+rule)
+		_, err := layer.Compute(b, s, nil, generate(t, s, 3))
+		var bad *gdn.UnsupportedError
+		require.ErrorAs(t, err, &bad)
+		require.Contains(t, bad.Reason, "gradients of rule="+rule)
+	}
+}
+
 // Gradients agree with central differences of the float64 reference.
 func TestFiniteDifferences(t *testing.T) {
 	s := spec(t, "b=1,t=70,hk=1,hv=2,k=16,v=24,init")

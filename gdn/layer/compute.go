@@ -33,6 +33,17 @@ func Compute(b backends.Backend, s gdn.Spec, v *gdn.Variant, inputs map[string]*
 		}
 		args = append(args, t)
 	}
+	if s.Direction != gdn.Forward {
+		f := s
+		f.Direction = gdn.Forward
+		p, err := modules(f, *v)
+		if err == nil {
+			err = p.missing
+		}
+		if err != nil {
+			return nil, fmt.Errorf("layer: %w", err)
+		}
+	}
 	exec, err := NewExec(b, func(in []*Node) []*Node {
 		named := map[string]*Node{}
 		for i, p := range s.Inputs() {

@@ -79,7 +79,7 @@ The decision is keep (status 0), revert (8; 3 for wrong numbers, 5 for a guard),
 	f.StringArrayVar(&l.guards, "guard", nil, "work that must not get slower: SPEC@TARGET=SHARE, once for each (default: the other targets, and the backward pass)")
 	f.BoolVar(&l.noGuards, "no-guards", false, "guard nothing")
 	f.BoolVar(&l.config.Forward, "forward", false, "layer and model without their backward pass")
-	f.StringVar(&l.config.Precision, "precision", "", "the lowest that the candidate may compute in: f32 bf16x6 bf16x3 bf16x1 (default: as the tensors of the spec)")
+	f.StringVar(&l.config.Precision, "precision", "", "the lowest that the candidate may compute in: f32 bf16x6 bf16x3 bf16x1 (default: that of auto for a float32 spec, else bf16x1)")
 	f.StringVar(&l.gain, "min-gain", "1%", "share that each rung gains at least; of the static kernel any gain will do")
 	f.StringVar(&l.loss, "max-regression", "1%", "share that a guard may lose")
 	f.StringVar(&l.goal, "goal", "", "model flop utilisation to aim at, such as mfu=50%")

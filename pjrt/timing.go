@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/gdngen/gdngen/pjrt/internal/libtpu"
 )
 
 // TimeOptions says how often a program runs when it is timed. The zero value means 2 warm-ups and 10 trials.
@@ -47,7 +49,9 @@ type CompileError struct {
 	Message string // the compiler's own words
 }
 
-func (e *CompileError) Error() string { return "the compiler refused the program: " + e.Message }
+func (e *CompileError) Error() string {
+	return "the compiler refused the program: " + libtpu.Cause(e.Message)
+}
 
 var pjrtError = regexp.MustCompile(`(?s)^.*?PJRT error \(code=(\d+)\): (.*)$`)
 

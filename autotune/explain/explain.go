@@ -35,6 +35,7 @@ type Explanation struct {
 	Advice   []Advice        `json:"advice,omitempty"` // what could be won, most first
 	Stages   []llo.Location  `json:"stages"`           // cycles by stage of the algorithm, or by source file of a foreign kernel
 	Report   *llo.Report     `json:"report"`
+	Dropped  []string        `json:"dropped,omitempty"` // compiler options of the target that the libtpu does not have
 	Plain    *Plain          `json:"plain,omitempty"`   // what it takes without the compiler options of the target, where that was asked
 	Against  *Explanation    `json:"against,omitempty"` // of the module that --diff names
 	Diff     *Comparison     `json:"diff,omitempty"`
@@ -85,7 +86,7 @@ func (m *Module) Explain(ctx context.Context, x *measure.Instrument, compiler st
 	if m.Program.IsStored() {
 		compiler = cmp.Or(m.Program.Origin.Compiler, "a compiler that is not named")
 	}
-	e := &Explanation{Target: t.Name, Compiler: compiler, Variant: m.Variant, Auto: m.Auto, Report: c.Report, module: m, work: work, target: t}
+	e := &Explanation{Target: t.Name, Compiler: compiler, Variant: m.Variant, Auto: m.Auto, Report: c.Report, Dropped: c.Result.Dropped, module: m, work: work, target: t}
 	if o.Scalars != nil {
 		e.Unread = c.Unread
 	}
@@ -134,6 +135,8 @@ func (e *Explanation) writeOptions(w io.Writer) {
 	fmt.Fprintf(w, "\noptions   %s: give it to the compiler (in JAX, compiler_options of the outermost jit)", strings.Join(names, ","))
 	p := e.Plain
 	switch {
+	case len(e.Dropped) > 0:
+		fmt.Fprintf(w, "; %s does not have %s, and compiled without", e.Compiler, strings.Join(e.Dropped, ","))
 	case p == nil:
 		fmt.Fprint(w, "; --plain counts without")
 	case p.Refused != "":

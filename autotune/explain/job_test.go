@@ -88,6 +88,7 @@ func TestJob(t *testing.T) {
 type asked struct {
 	recorded
 	refuses bool
+	lacks   []string // options that it does not have
 	flags   *[]map[string]string
 }
 
@@ -96,7 +97,11 @@ func (a asked) Compile(ctx context.Context, q aot.Request) (*aot.Result, error) 
 	if a.refuses && len(q.Flags) == 0 {
 		return nil, &aot.RejectError{Code: 3, Msg: "no room\nat all"}
 	}
-	return a.recorded.Compile(ctx, q)
+	r, err := a.recorded.Compile(ctx, q)
+	if r != nil && len(q.Flags) > 0 && q.DropUnknown {
+		r.Dropped = a.lacks
+	}
+	return r, err
 }
 
 // On a target whose kernels want an option of the compiler, what a module takes without it stands beside what it takes.
@@ -109,7 +114,7 @@ func TestPlain(t *testing.T) {
 	wanting.Flags = map[string]string{"xla_tpu_x": "true"}
 	for refuses, want := range map[bool]string{false: "options   xla_tpu_x=true: give it to the compiler (in JAX, compiler_options of the outermost jit); without, 4208 cycles by wall (1.00 x)\n", true: "jit); without, refused: "} {
 		var flags []map[string]string
-		x := &measure.Instrument{Compiler: asked{recorded{"dot512_v6e_0.0.51"}, refuses, &flags}, Libtpu: "libtpu test", Scratch: t.TempDir()}
+		x := &measure.Instrument{Compiler: asked{recorded{"dot512_v6e_0.0.51"}, refuses, nil, &flags}, Libtpu: "libtpu test", Scratch: t.TempDir()}
 		j := &Job{Targets: []*codegen.Target{&wanting}, Modules: []*Module{NewModule(p)}, Plain: true, Warn: func(string) {}}
 		r, refused, err := j.Run(t.Context(), x)
 		require.NoError(t, errors.Join(err, refused))
@@ -119,4 +124,12 @@ func TestPlain(t *testing.T) {
 		require.Contains(t, b.String(), want)
 		require.Equal(t, refuses, r.Targets[0].Plain.Refused != "")
 	}
+
+	lacks := asked{recorded{"dot512_v6e_0.0.51"}, false, []string{"xla_tpu_x"}, new([]map[string]string)}
+	j := &Job{Targets: []*codegen.Target{&wanting}, Modules: []*Module{NewModule(p)}, Warn: func(string) {}}
+	r, refused, err := j.Run(t.Context(), &measure.Instrument{Compiler: lacks, Libtpu: "libtpu test", Scratch: t.TempDir()})
+	require.NoError(t, errors.Join(err, refused))
+	var b strings.Builder
+	r.Write(&b, 8)
+	require.Contains(t, b.String(), "does not have xla_tpu_x, and compiled without\n")
 }

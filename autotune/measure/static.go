@@ -129,7 +129,7 @@ func (x *Instrument) compile(ctx context.Context, text string, t *codegen.Target
 		flags = nil
 	}
 	stop := x.waiting(t.Name)
-	r, err := x.Compiler.Compile(ctx, aot.Request{Topology: t.Topology, Module: text, DumpDir: dir, Flags: flags})
+	r, err := x.Compiler.Compile(ctx, aot.Request{Topology: t.Topology, Module: text, DumpDir: dir, Flags: flags, DropUnknown: true})
 	stop()
 	if err != nil {
 		return nil, err

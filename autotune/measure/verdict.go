@@ -88,6 +88,9 @@ func ofCompiler(err error) error {
 	if crash := (*aot.CrashError)(nil); errors.As(err, &crash) {
 		r.Log = crash.Stderr
 	}
+	if refused := (*aot.RejectError)(nil); errors.As(err, &refused) && !strings.Contains(err.Error(), refused.Msg) {
+		r.Log = refused.Msg
+	}
 	return r
 }
 

@@ -2,6 +2,7 @@ package mosaic
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/gdngen/gdngen/ir"
 )
@@ -87,6 +88,14 @@ func logistic(e *emitter, d ir.DType, a []value) value {
 	one := e.constant(x.t, 1)
 	s := e.op("arith.addf", x.t, "", one, e.op("math.exp", x.t, "", e.op("arith.negf", x.t, "", x)))
 	return e.op("arith.divf", x.t, "", one, s)
+}
+
+// log2 is log times a constant: libtpu before 0.0.51 has no math.log2.
+func log2(e *emitter, d ir.DType, a []value) value {
+	if !d.IsFloat() {
+		return value{}
+	}
+	return e.op("arith.mulf", a[0].t, "", e.op("math.log", a[0].t, "", a[0]), e.constant(a[0].t, math.Log2E))
 }
 
 func not(e *emitter, d ir.DType, a []value) value {

@@ -27,7 +27,7 @@ func init() {
 		ir.OpExp:      {emit: pure(names{f: "math.exp", native: true}, nil)},
 		ir.OpExp2:     {emit: pure(names{f: "math.exp2", native: true}, nil)},
 		ir.OpLog:      {emit: pure(names{f: "math.log", native: true}, nil)},
-		ir.OpLog2:     {emit: pure(names{f: "math.log2", native: true}, nil)},
+		ir.OpLog2:     {emit: pure(names{}, log2)},
 		ir.OpLog1p:    {emit: pure(names{f: "math.log1p"}, nil)},
 		ir.OpSqrt:     {emit: pure(names{f: "math.sqrt"}, nil)},
 		ir.OpRsqrt:    {emit: pure(names{f: "math.rsqrt"}, nil)},

@@ -2,7 +2,9 @@ package route_test
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/gdngen/gdngen/internal/rotate"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/pjrttest"
+	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
 func TestMain(m *testing.M) {
@@ -37,6 +40,28 @@ func TestCompile(t *testing.T) {
 			_, err = c.Compile(t.Context(), aot.Request{Topology: target.Topology, Module: a.Text, Flags: target.Flags})
 			require.NoError(t, err, "%s by %s for %s", s, v, target.Name)
 		}
+	}
+}
+
+// The oldest libtpu that docs/device.md promises takes two programs, a prompt with logarithms to base 2 and packed sequences, where the
+// cache has that release.
+func TestOldestLibtpu(t *testing.T) {
+	cache, err := plugins.CacheDir()
+	require.NoError(t, err)
+	path := filepath.Join(cache, "plugins", "libtpu-0.0.42.1", "libtpu.so")
+	if _, err := os.Stat(path); err != nil {
+		t.Logf("nothing is compiled by libtpu 0.0.42.1: %v; docs/device.md says how it comes there", err)
+		return
+	}
+	c := aot.New(aot.Options{Libtpu: path, Timeout: 5 * time.Minute})
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	v6e, err := codegen.LookupTarget("v6e")
+	require.NoError(t, err)
+	for text, name := range map[string]string{"t=256,hk=1,hv=2,k=128,v=128,dtype=bf16": "tpu", "t=256,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=3": "tpu-packed"} {
+		a, err := route.Program(spec(t, text), variant(t, name), "mosaic", v6e)
+		require.NoError(t, err)
+		_, err = c.Compile(t.Context(), aot.Request{Topology: v6e.Topology, Module: a.Text})
+		require.NoError(t, err, "%s by %s", text, name)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -60,6 +61,8 @@ type Request struct {
 	DumpDir string
 	// Flags are per-compile overrides of XLA and libtpu flags, such as xla_tpu_scoped_vmem_limit_kib: "32768".
 	Flags map[string]string
+	// DropUnknown leaves out flags that the libtpu does not have, as older ones lack some; Result.Dropped names them.
+	DropUnknown bool
 	// Passes is a regular expression that adds LLO passes to those always dumped (final_bundles, final_hlo-static
 	// and vmem_report). libtpu reads it once, so a request with other passes than the last one starts a new child.
 	Passes  string
@@ -79,6 +82,7 @@ type Result struct {
 	Fingerprint  string             // hexadecimal; the same for the same module, flags, topology and libtpu. Empty for a GPU
 	Cost         map[string]float64 // XLA's cost analysis; it does not look inside a custom call, and a CUDA plugin has none
 	OptimizedHLO string             // HLO text after optimisation, when the request wants it
+	Dropped      []string           // flags that this libtpu does not have, and that the request leaves out then
 	Elapsed      time.Duration      // inside the child: compile, queries and dump
 }
 
@@ -130,12 +134,22 @@ func (c *Compiler) compile(ctx context.Context, r Request) (*Result, error) {
 		return nil, err
 	}
 	defer free()
+	var dropped []string
 	for {
 		if err := c.ready(ctx, r.Passes); err != nil {
 			return nil, err
 		}
 		first := c.child.served == 0
 		res, err := c.ask(ctx, r)
+		if name := unknownFlag(err); r.DropUnknown && r.Flags[name] != "" {
+			r.Flags = maps.Clone(r.Flags)
+			delete(r.Flags, name)
+			dropped = append(dropped, name)
+			continue
+		}
+		if res != nil {
+			res.Dropped = dropped
+		}
 		// Earlier requests may be why a used child died: only a fresh one convicts this request.
 		if crash := (*CrashError)(nil); errors.As(err, &crash) && !first {
 			continue

@@ -41,8 +41,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// libtpu returns the plugin's path. Without it the test is skipped, but fails where CI is set.
-func libtpu(t *testing.T) string {
+// pluginPath returns the plugin's path. Without it the test is skipped, but fails where CI is set.
+func pluginPath(t *testing.T) string {
 	t.Helper()
 	p, err := plugins.TPU(t.Context(), plugins.Options{})
 	if err != nil {
@@ -57,7 +57,7 @@ func libtpu(t *testing.T) string {
 // compiler returns a Compiler that is closed with the test.
 func compiler(t *testing.T, o Options) *Compiler {
 	t.Helper()
-	o.Libtpu = libtpu(t)
+	o.Libtpu = pluginPath(t)
 	t.Setenv("TMPDIR", t.TempDir())
 	c := New(o)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
@@ -225,6 +225,11 @@ func TestUnknownFlags(t *testing.T) {
 		require.Equal(t, "Flags", bad.Field)
 		require.ErrorContains(t, err, name)
 	}
+	flags := map[string]string{"xla_no_such_flag": "1", "xla_tpu_scoped_vmem_limit_kib": "16384"}
+	r, err := c.Compile(t.Context(), Request{Topology: "v6e:2x2", Module: addModule(8), Flags: flags, DropUnknown: true})
+	require.NoError(t, err)
+	require.Equal(t, []string{"xla_no_such_flag"}, r.Dropped)
+	require.Len(t, flags, 2, "the caller's map stays")
 }
 
 func TestRefusalMessages(t *testing.T) {
@@ -352,7 +357,7 @@ func TestCollector(t *testing.T) {
 	if os.Getenv("GDNGEN_AOT_TEST_COLLECTOR") == "" {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestCollector$", "-test.v")
 		cmd.Env = append(os.Environ(), tpuEnvironment...)
-		cmd.Env = append(cmd.Env, "GDNGEN_AOT_TEST_COLLECTOR="+libtpu(t), "GODEBUG=clobberfree=1", "GOGC=1")
+		cmd.Env = append(cmd.Env, "GDNGEN_AOT_TEST_COLLECTOR="+pluginPath(t), "GODEBUG=clobberfree=1", "GOGC=1")
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, string(out))
 		require.Contains(t, string(out), "--- PASS: TestCollector")
@@ -458,7 +463,7 @@ func TestClose(t *testing.T) {
 
 func TestWorkerDiesWithItsParent(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), orphanVariable+"="+libtpu(t), "TMPDIR="+t.TempDir())
+	cmd.Env = append(os.Environ(), orphanVariable+"="+pluginPath(t), "TMPDIR="+t.TempDir())
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())

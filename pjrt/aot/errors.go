@@ -1,21 +1,25 @@
 package aot
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/gdngen/gdngen/pjrt/internal/libtpu"
 )
 
-// RejectError says that the compiler refused the program. Code is the PJRT (absl) status code.
+// RejectError says that the compiler refused the program. Code is the PJRT (absl) status code, and Msg all that it said, which
+// may hold the kernel; the text of the error is the cause alone.
 type RejectError struct {
 	Code int
 	Msg  string
 }
 
 func (e *RejectError) Error() string {
-	return fmt.Sprintf("aot: the compiler refused the module (code %d): %s", e.Code, e.Msg)
+	return fmt.Sprintf("aot: the compiler refused the module (code %d): %s", e.Code, libtpu.Cause(e.Msg))
 }
 
 // VMEMError says that the program needs more vector memory than it may use. Size and Limit are in bytes, as
@@ -127,6 +131,14 @@ func refusal(code int, msg string) error {
 		e.Size, e.Limit = parseBytes(m[1]), parseBytes(m[2])
 	}
 	return e
+}
+
+// unknownFlag is the flag that libtpu says it does not have; empty where the error is another.
+func unknownFlag(err error) string {
+	if bad := (*RequestError)(nil); errors.As(err, &bad) && bad.Field == "Flags" {
+		return libtpu.UnknownOption(bad.Msg)
+	}
+	return ""
 }
 
 // parseBytes reads libtpu's sizes: 372.0K, 16.36M, 512B; 0 when s is none.

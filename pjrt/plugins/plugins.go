@@ -33,18 +33,24 @@ type Plugin struct {
 
 // Release names the plugin with its release: the pinned one, or what lies beside a library of the user's choice.
 func (p Plugin) Release() string {
-	if p.Version != "" {
-		return p.Name + " " + p.Version
-	}
-	library := filepath.Dir(p.Path)
-	infos, _ := filepath.Glob(filepath.Join(filepath.Dir(library), p.Name+"-*.dist-info"))
-	if len(infos) == 1 {
-		return p.Name + " " + strings.TrimSuffix(strings.TrimPrefix(filepath.Base(infos[0]), p.Name+"-"), ".dist-info")
+	if v := cmp.Or(p.Version, p.beside()); v != "" {
+		return p.Name + " " + v
 	}
 	return p.Name + " of unknown version at " + p.Path
 }
 
-// Identity tells a build from others: its release, or the beginning of the checksum of a library that the user named.
+// beside is the release that the wheel of a library names, where its folder lies beside the library's.
+func (p Plugin) beside() string {
+	library := filepath.Dir(p.Path)
+	infos, _ := filepath.Glob(filepath.Join(filepath.Dir(library), p.Name+"-*.dist-info"))
+	if len(infos) != 1 {
+		return ""
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(filepath.Base(infos[0]), p.Name+"-"), ".dist-info")
+}
+
+// Identity tells a build from others: its release, or of a library that the user named the beginning of the checksum, behind
+// the release where that is known.
 func (p Plugin) Identity() (string, error) {
 	if p.Version != "" {
 		return p.Version, nil
@@ -58,7 +64,7 @@ func (p Plugin) Identity() (string, error) {
 	if _, err := io.Copy(h, f); err != nil {
 		return "", fmt.Errorf("%s: %w", p.Path, err)
 	}
-	return "sha256:" + hex.EncodeToString(h.Sum(nil)[:8]), nil
+	return strings.TrimSpace(p.beside() + " sha256:" + hex.EncodeToString(h.Sum(nil)[:8])), nil
 }
 
 // Options says how to look for a plugin.

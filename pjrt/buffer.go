@@ -8,7 +8,7 @@ import (
 	"slices"
 	"sync/atomic"
 
-	xla "github.com/gomlx/go-xla/pkg/pjrt"
+	xla "github.com/gomlx/go-xla/pjrt"
 
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"

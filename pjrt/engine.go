@@ -13,11 +13,12 @@ import (
 	"sync"
 	"time"
 
-	xla "github.com/gomlx/go-xla/pkg/pjrt"
-	"github.com/gomlx/go-xla/pkg/types/dtypes"
+	"github.com/gomlx/compute/dtypes"
+	xla "github.com/gomlx/go-xla/pjrt"
 
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/pjrt/table"
 )
 
 // HasCgo tells whether this binary can run programs.
@@ -34,8 +35,9 @@ var runtimeTypes = map[ir.DType]dtypes.DType{
 // Engine is a client of one plugin; programs run on its first device.
 type Engine struct {
 	mu       sync.RWMutex // held for reading while a program compiles or runs, for writing while something closes
-	client   *xla.Client  // nil when closed
-	listing  sync.Mutex   // guards programs and buffers among readers
+	table    *table.Table
+	client   *xla.Client // nil when closed
+	listing  sync.Mutex  // guards programs and buffers among readers
 	programs map[*Program]struct{}
 	buffers  map[*Buffer]struct{}
 }
@@ -54,6 +56,10 @@ func Open(pluginPath string) (*Engine, error) {
 	if err := checkLibrary(path); err != nil {
 		return nil, fmt.Errorf("pjrt: %s: %w", path, err)
 	}
+	t, err := table.Load(path, path)
+	if err != nil {
+		return nil, fmt.Errorf("pjrt: loading %s: %w", path, err)
+	}
 	plugin, err := xla.GetPlugin(path)
 	if err != nil {
 		return nil, fmt.Errorf("pjrt: loading %s: %w", path, err)
@@ -63,7 +69,7 @@ func Open(pluginPath string) (*Engine, error) {
 		_, message := splitError(err)
 		return nil, fmt.Errorf("pjrt: no device for %s: %s", path, message)
 	}
-	e := &Engine{client: client, programs: map[*Program]struct{}{}, buffers: map[*Buffer]struct{}{}}
+	e := &Engine{table: t, client: client, programs: map[*Program]struct{}{}, buffers: map[*Buffer]struct{}{}}
 	engines.Store(e, nil)
 	if client.NumDevices() == 0 {
 		e.Close()
@@ -123,6 +129,16 @@ func (e *Engine) Platform() string {
 		return ""
 	}
 	return e.client.Platform()
+}
+
+// Kind is the vendor's name of the first device's kind, such as "TPU v6 lite" or "cpu".
+func (e *Engine) Kind() (string, error) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	if e.client == nil {
+		return "", errClosed
+	}
+	return e.table.Kind()
 }
 
 // Version is the plugin's version of its interface and platform.

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	xla "github.com/gomlx/go-xla/pkg/pjrt"
+	xla "github.com/gomlx/go-xla/pjrt"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/ir"

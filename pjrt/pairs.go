@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/gdngen/gdngen/ir/array"
-	xla "github.com/gomlx/go-xla/pkg/pjrt"
+	xla "github.com/gomlx/go-xla/pjrt"
 )
 
 // Interleave times two programs on the same arguments in turn, so that what slows the machine slows both: pair i holds one run

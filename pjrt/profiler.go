@@ -9,25 +9,15 @@ import (
 	"time"
 	"unsafe"
 
-	xla "github.com/gomlx/go-xla/pkg/pjrt"
+	xla "github.com/gomlx/go-xla/pjrt"
 
 	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/pjrt/table"
 )
 
 // The binding has no call for profiles, so they are made here: the extension of type 1 of PJRT's table points to a table of functions
 // (xla/backends/profiler/plugin/profiler_c_api.h). Newer plugins append to both.
-const (
-	profilerExtension = 1
-	extensionOffset   = 8 // of the first extension, in PJRT's table
-)
-
-// extension is PJRT_Profiler_Extension.
-type extension struct {
-	size uintptr
-	kind int32
-	next *extension
-	api  *profilerTable
-}
+const profilerExtension = 1
 
 // profilerTable is PLUGIN_Profiler_Api.
 type profilerTable struct {
@@ -71,20 +61,15 @@ var profileOptions = []byte{0x08, 1, 0x10, 2, 0x18, 1, 0x28, 1, 0x38, 1}
 
 // profiler finds the table of functions.
 func (e *Engine) profiler() (*profilerTable, error) {
-	api := pointer(e.client.Plugin(), "api")
-	if api == nil {
-		return nil, errors.New("pjrt: this version of the binding does not show what extensions are read from")
+	x := e.table.Extension(profilerExtension)
+	if x == nil {
+		return nil, &NoProfilerError{"this plugin has no profiler (extension 1 of PJRT)"}
 	}
-	for x := *(**extension)(unsafe.Add(api, extensionOffset)); x != nil; x = x.next {
-		if x.kind != profilerExtension {
-			continue
-		}
-		if x.size < unsafe.Sizeof(extension{}) || x.api == nil || x.api.size < unsafe.Sizeof(profilerTable{}) {
-			return nil, &NoProfilerError{"the profiler of this plugin is of an older form than is known here"}
-		}
-		return x.api, nil
+	t := (*profilerTable)(x.Data)
+	if x.Size < unsafe.Sizeof(*x) || t == nil || t.size < unsafe.Sizeof(profilerTable{}) {
+		return nil, &NoProfilerError{"the profiler of this plugin is of an older form than is known here"}
 	}
-	return nil, &NoProfilerError{"this plugin has no profiler (extension 1 of PJRT)"}
+	return t, nil
 }
 
 // check turns an error of the profiler into one of ours, and frees it.
@@ -94,13 +79,13 @@ func (t *profilerTable) check(doing string, fault uintptr) error {
 	}
 	a := &errorArgs{fault: fault}
 	a.size = unsafe.Sizeof(*a)
-	invoke(t.errorMessage, uintptr(unsafe.Pointer(a)))
+	table.Invoke(t.errorMessage, uintptr(unsafe.Pointer(a)))
 	message := "no message"
 	if a.message != nil {
 		message = string(unsafe.Slice(a.message, a.messageSize))
 	}
 	a.size = errorDestroySize
-	invoke(t.errorDestroy, uintptr(unsafe.Pointer(a)))
+	table.Invoke(t.errorDestroy, uintptr(unsafe.Pointer(a)))
 	runtime.KeepAlive(a)
 	return fmt.Errorf("pjrt: the profiler failed %s: %s", doing, message)
 }
@@ -109,7 +94,7 @@ func (t *profilerTable) check(doing string, fault uintptr) error {
 func (t *profilerTable) session(doing string, function, session uintptr) error {
 	a := &sessionArgs{session: session}
 	a.size = unsafe.Sizeof(*a)
-	err := t.check(doing, invoke(function, uintptr(unsafe.Pointer(a))))
+	err := t.check(doing, table.Invoke(function, uintptr(unsafe.Pointer(a))))
 	runtime.KeepAlive(a)
 	return err
 }
@@ -118,7 +103,7 @@ func (t *profilerTable) session(doing string, function, session uintptr) error {
 func (t *profilerTable) begin() (uintptr, error) {
 	a := &createArgs{options: &profileOptions[0], optionsSize: uintptr(len(profileOptions))}
 	a.size = unsafe.Sizeof(*a)
-	if err := t.check("as it was made", invoke(t.create, uintptr(unsafe.Pointer(a)))); err != nil {
+	if err := t.check("as it was made", table.Invoke(t.create, uintptr(unsafe.Pointer(a)))); err != nil {
 		return 0, err
 	}
 	session := a.session
@@ -142,12 +127,12 @@ func (t *profilerTable) data(session uintptr) ([]byte, error) {
 	a := &collectArgs{session: session}
 	a.size = unsafe.Sizeof(*a)
 	defer runtime.KeepAlive(a)
-	if err := t.check("as it was asked for its size", invoke(t.collect, uintptr(unsafe.Pointer(a)))); err != nil || a.bufferSize == 0 {
+	if err := t.check("as it was asked for its size", table.Invoke(t.collect, uintptr(unsafe.Pointer(a)))); err != nil || a.bufferSize == 0 {
 		return nil, err
 	}
 	space := make([]byte, a.bufferSize)
 	a.buffer = &space[0]
-	if err := t.check("as it was asked for its data", invoke(t.collect, uintptr(unsafe.Pointer(a)))); err != nil {
+	if err := t.check("as it was asked for its data", table.Invoke(t.collect, uintptr(unsafe.Pointer(a)))); err != nil {
 		return nil, err
 	}
 	return space[:min(uintptr(len(space)), a.bufferSize)], nil
@@ -161,7 +146,7 @@ func (e *Engine) Profile(o ProfileOptions, pieces ...Piece) (*Profile, error) {
 	}
 	e.mu.RLock()
 	defer e.mu.RUnlock()
-	table, absent := e.profiler()
+	profiler, absent := e.profiler()
 	if none := (*NoProfilerError)(nil); absent != nil && !errors.As(absent, &none) {
 		return nil, absent
 	}
@@ -170,7 +155,7 @@ func (e *Engine) Profile(o ProfileOptions, pieces ...Piece) (*Profile, error) {
 	var err error
 	for i := range o.Steps {
 		if i == o.Start && absent == nil {
-			if session, err = table.begin(); err != nil {
+			if session, err = profiler.begin(); err != nil {
 				return x, err
 			}
 		}
@@ -188,7 +173,7 @@ func (e *Engine) Profile(o ProfileOptions, pieces ...Piece) (*Profile, error) {
 		}
 		if session != 0 && (err != nil || i == o.Start+o.Count-1) {
 			var bad error
-			x.Space, bad = table.end(session)
+			x.Space, bad = profiler.end(session)
 			session, err = 0, errors.Join(err, bad)
 		}
 		if err != nil {

@@ -18,11 +18,11 @@ import (
 	"slices"
 	"unicode/utf8"
 
-	"github.com/gomlx/gomlx/backends"
-	. "github.com/gomlx/gomlx/pkg/core/graph"
-	"github.com/gomlx/gomlx/pkg/core/tensors"
-	mlcontext "github.com/gomlx/gomlx/pkg/ml/context"
-	"github.com/gomlx/gomlx/pkg/ml/train/losses"
+	"github.com/gomlx/compute"
+	. "github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/train/loss"
 
 	"github.com/gdngen/gdngen/examples/lab"
 )
@@ -90,7 +90,7 @@ func run(stop context.Context, o options) error {
 	}
 	defer b.Finalize()
 	c := lab.Config{Steps: o.steps, Dir: o.dir, Seed: o.seed, Every: 100, Save: 50, Title: "Characters of a text, Gated DeltaNet", Progress: os.Stderr}
-	ctx, r, err := train(stop, b, o, t, c)
+	store, r, err := train(stop, b, o, t, c)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func run(stop context.Context, o options) error {
 	}{b.Name(), r.Merit, r}); err != nil {
 		return err
 	}
-	s, err := newSampler(b, ctx, o.size, t)
+	s, err := newSampler(b, store, o.size, t)
 	if err != nil {
 		return err
 	}
@@ -114,39 +114,39 @@ func run(stop context.Context, o options) error {
 }
 
 // train trains the model of o.
-func train(stop context.Context, b backends.Backend, o options, t *text, c lab.Config) (*mlcontext.Context, *lab.Result, error) {
-	c.Model = func(ctx *mlcontext.Context, _ any, in []*Node) []*Node {
-		logits, _ := o.size.model(ctx, in[0], nil, false)
+func train(stop context.Context, b compute.Backend, o options, t *text, c lab.Config) (*model.Store, *lab.Result, error) {
+	c.Model = func(scope *model.Scope, _ any, in []*Node) []*Node {
+		logits, _ := o.size.model(scope, in[0], nil, false)
 		return []*Node{logits}
 	}
 	c.Batch = func(step int) (inputs, labels []*tensors.Tensor) {
 		return t.draw(t.train, o.batch, o.tokens, rand.New(rand.NewPCG(uint64(o.seed), uint64(step))))
 	}
 	c.Merit = "held-out nats"
-	ctx, err := lab.NewContext(c)
+	store, err := lab.NewStore(c)
 	if err != nil {
 		return nil, nil, err
 	}
-	var eval *mlcontext.Exec
+	var eval *model.Exec
 	c.Evaluate = func() (float64, error) {
 		if eval == nil {
 			var err error
-			if eval, err = mlcontext.NewExec(b, ctx.Reuse(), func(ctx *mlcontext.Context, x, y *Node) *Node {
-				logits, _ := o.size.model(ctx, x, nil, false)
-				return ReduceAllMean(losses.SparseCategoricalCrossEntropyLogits([]*Node{y}, []*Node{logits}))
+			if eval, err = model.NewExec(b, store, func(scope *model.Scope, x, y *Node) *Node {
+				logits, _ := o.size.model(scope, x, nil, false)
+				return ReduceAllMean(loss.SparseCategoricalCrossEntropyLogits([]*Node{y}, []*Node{logits}))
 			}); err != nil {
 				return 0, err
 			}
 		}
 		x, y := t.draw(t.held, o.batch, o.tokens, rand.New(rand.NewPCG(9, 9)))
-		out, err := eval.Exec(x[0], y[0])
+		out, err := eval.Call(x[0], y[0])
 		if err != nil {
 			return 0, err
 		}
 		return float64(tensors.ToScalar[float32](out[0])), nil
 	}
-	r, err := lab.Train(stop, b, ctx, c)
-	return ctx, r, err
+	r, err := lab.Train(stop, b, store, c)
+	return store, r, err
 }
 
 // text is a text as numbers of its alphabet, the last tenth held out.

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"fmt"
-
-	"github.com/gomlx/gomlx/pkg/core/dtypes"
-	. "github.com/gomlx/gomlx/pkg/core/graph"
-	mlcontext "github.com/gomlx/gomlx/pkg/ml/context"
-	"github.com/gomlx/gomlx/pkg/ml/layers"
+	"github.com/gomlx/compute/dtypes"
+	. "github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/layers"
+	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/gdngen/gdngen/gdn/layer"
 )
@@ -22,8 +20,8 @@ func (z size) config() layer.Config {
 
 // model gives the logits of the next symbol for x, int32 [batch, tokens, 1]: blocks of a Gated DeltaNet layer and a gated
 // feed-forward layer, each on a norm and with a residual. Caches, one a block, may be nil; remember asks for those after x.
-func (z size) model(ctx *mlcontext.Context, x *Node, caches []*layer.Cache, remember bool) (logits *Node, next []*layer.Cache) {
-	h := layers.Embedding(ctx.In("embed"), x, dtypes.Float32, z.symbols, z.width)
+func (z size) model(scope *model.Scope, x *Node, caches []*layer.Cache, remember bool) (logits *Node, next []*layer.Cache) {
+	h := layers.Embedding(scope.In("embed"), x, dtypes.Float32, z.symbols, z.width)
 	for i := range z.blocks {
 		set := func(b *layer.Builder) {
 			b.With(z.config()).InitGain(1)
@@ -31,14 +29,14 @@ func (z size) model(ctx *mlcontext.Context, x *Node, caches []*layer.Cache, reme
 				b.Cache(caches[i])
 			}
 		}
-		ctx := ctx.In(fmt.Sprintf("block_%d", i))
+		scope := scope.In("block_%d", i)
 		if !remember {
-			h = layer.Block(ctx, h, 2*z.width, set)
+			h = layer.Block(scope, h, 2*z.width, set)
 			continue
 		}
 		var k *layer.Cache
-		h, k = layer.BlockWithCache(ctx, h, 2*z.width, set)
+		h, k = layer.BlockWithCache(scope, h, 2*z.width, set)
 		next = append(next, k)
 	}
-	return layer.Linear(ctx.In("logits"), layer.RMSNorm(ctx.In("norm"), h), z.symbols), next
+	return layer.Linear(scope.In("logits"), layer.RMSNorm(scope.In("norm"), h), z.symbols), next
 }

@@ -6,10 +6,10 @@ import (
 	"math/rand/v2"
 	"strings"
 
-	"github.com/gomlx/gomlx/backends"
-	. "github.com/gomlx/gomlx/pkg/core/graph"
-	"github.com/gomlx/gomlx/pkg/core/tensors"
-	mlcontext "github.com/gomlx/gomlx/pkg/ml/context"
+	"github.com/gomlx/compute"
+	. "github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/gdngen/gdngen/gdn/layer"
 )
@@ -17,16 +17,16 @@ import (
 // sampler draws text symbol by symbol: the prompt in one call, then one symbol a call, from the caches of the call before.
 type sampler struct {
 	t    *text
-	exec *mlcontext.Exec
+	exec *model.Exec
 }
 
-func newSampler(b backends.Backend, ctx *mlcontext.Context, z size, t *text) (*sampler, error) {
-	exec, err := mlcontext.NewExec(b, ctx.Reuse(), func(ctx *mlcontext.Context, in []*Node) []*Node {
+func newSampler(b compute.Backend, store *model.Store, z size, t *text) (*sampler, error) {
+	exec, err := model.NewExec(b, store, func(scope *model.Scope, in []*Node) []*Node {
 		var caches []*layer.Cache
 		for i := 1; i < len(in); i += 2 {
 			caches = append(caches, &layer.Cache{Conv: in[i], State: in[i+1]})
 		}
-		logits, next := z.model(ctx, in[0], caches, true)
+		logits, next := z.model(scope, in[0], caches, true)
 		out := []*Node{Reshape(SliceAxis(logits, 1, AxisElem(-1)), -1)}
 		for _, k := range next {
 			out = append(out, k.Conv, k.State)
@@ -49,7 +49,7 @@ func (s *sampler) sample(prompt string, n int, temperature float64, r *rand.Rand
 	var caches []any
 	for range n {
 		args := append([]any{tensors.FromFlatDataAndDimensions(symbols, 1, len(symbols), 1)}, caches...)
-		out, err := s.exec.Exec(args...)
+		out, err := s.exec.Call(args...)
 		if err != nil {
 			return "", err
 		}

@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/gomlx/gomlx/pkg/core/dtypes"
-	"github.com/gomlx/gomlx/pkg/core/shapes"
-	"github.com/gomlx/gomlx/pkg/core/tensors"
-	"github.com/gomlx/gomlx/pkg/ml/context"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/gdngen/gdngen/gdn/layer/device"
 	"github.com/gdngen/gdngen/ir"
@@ -34,23 +34,23 @@ const (
 // duringWrite is called in the middle of a write; tests stop there.
 var duringWrite = func() {}
 
-// Save writes every variable of a context, of the model as of the optimizer, and the losses of all steps so far. The file is
+// Save writes every variable of a store, of the model as of the optimizer, and the losses of all steps so far. The file is
 // written beside its place and renamed, so that there is a whole checkpoint at any time: the old one or the new.
-func Save(path string, ctx *context.Context, losses []float64) error {
+func Save(path string, store *model.Store, losses []float64) error {
 	text, err := json.Marshal(losses)
 	if err != nil {
 		return err
 	}
 	f := &array.File{Tensors: map[string]*array.Array{}, Metadata: map[string]string{metaLosses: string(text)}}
-	for v := range ctx.IterVariables() {
+	for v := range store.IterVariables() {
 		if !v.HasValue() {
 			continue
 		}
 		t, err := v.Value()
 		if err != nil {
-			return fmt.Errorf("checkpoint: variable %s: %w", v.ScopeAndName(), err)
+			return fmt.Errorf("checkpoint: variable %s: %w", v.Path(), err)
 		}
-		name := v.ScopeAndName()
+		name := v.Path()
 		if t.DType() == dtypes.Uint64 {
 			a := array.New(ir.I64, t.Shape().Dimensions...)
 			if err := t.ConstBytes(func(b []byte) { copy(a.Data, b) }); err != nil {
@@ -86,9 +86,9 @@ func Save(path string, ctx *context.Context, losses []float64) error {
 	return nil
 }
 
-// Restore puts the variables of a checkpoint into a context, before its model is built, and gives the losses. Without a
+// Restore puts the variables of a checkpoint into a store, before its model is built, and gives the losses. Without a
 // checkpoint it does nothing. What a write that was killed left behind is removed.
-func Restore(path string, ctx *context.Context) ([]float64, error) {
+func Restore(path string, store *model.Store) ([]float64, error) {
 	if err := os.Remove(path + ".part"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("checkpoint: %w", err)
 	}
@@ -113,14 +113,15 @@ func Restore(path string, ctx *context.Context) ([]float64, error) {
 		if err != nil {
 			return nil, fmt.Errorf("checkpoint: %s: %w", name, err)
 		}
-		scope, variable := context.SplitScope(name)
-		if v := ctx.GetVariableByScopeAndName(scope, variable); v != nil {
-			if err := v.SetValue(t); err != nil {
-				return nil, fmt.Errorf("checkpoint: %s: %w", name, err)
-			}
-			continue
+		v := store.GetVariable(name)
+		if v == nil {
+			_, err = store.CreateVariable(name, t)
+		} else {
+			err = v.SetValue(t)
 		}
-		ctx.InAbsPath(scope).VariableWithValue(variable, t)
+		if err != nil {
+			return nil, fmt.Errorf("checkpoint: %s: %w", name, err)
+		}
 	}
 	return losses, nil
 }

@@ -10,12 +10,12 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/gomlx/gomlx/backends"
-	"github.com/gomlx/gomlx/pkg/core/tensors"
-	mlcontext "github.com/gomlx/gomlx/pkg/ml/context"
-	"github.com/gomlx/gomlx/pkg/ml/train"
-	"github.com/gomlx/gomlx/pkg/ml/train/losses"
-	"github.com/gomlx/gomlx/pkg/ml/train/optimizers"
+	"github.com/gomlx/compute"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/train"
+	"github.com/gomlx/gomlx/ml/train/loss"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
 
 	"github.com/gdngen/gdngen/gdn/layer/device"
 	"github.com/gdngen/gdngen/pjrt/plugins"
@@ -53,28 +53,27 @@ type Result struct {
 }
 
 // OpenBackend opens a backend by name (device.Open), with progress of a download on w.
-func OpenBackend(ctx context.Context, name string, w io.Writer) (backends.Backend, error) {
+func OpenBackend(ctx context.Context, name string, w io.Writer) (compute.Backend, error) {
 	return device.Open(ctx, name, device.Options{Plugin: plugins.Options{Progress: w}})
 }
 
-// NewContext makes the context of a run: hyperparameters and the state of the random numbers.
-func NewContext(c Config) (*mlcontext.Context, error) {
-	ctx := mlcontext.New()
-	ctx.SetParams(map[string]any{optimizers.ParamOptimizer: "adamw", optimizers.ParamLearningRate: 3e-3})
-	ctx.SetParams(c.Params)
-	return ctx, ctx.SetRNGStateFromSeed(c.Seed)
+// NewStore makes the store of a run: hyperparameters and the state of the random numbers.
+func NewStore(c Config) (*model.Store, error) {
+	store := model.NewStore()
+	store.SetParams(map[string]any{optimizer.ParamOptimizer: "adamw", optimizer.ParamLearningRate: 3e-3})
+	store.SetParams(c.Params)
+	return store, store.SetRNGStateFromSeed(c.Seed)
 }
 
 // Train trains, going on from the checkpoint in c.Dir where there is one. It returns between steps when stop is done, with
 // a checkpoint.
-func Train(stop context.Context, b backends.Backend, ctx *mlcontext.Context, c Config) (*Result, error) {
+func Train(stop context.Context, b compute.Backend, store *model.Store, c Config) (*Result, error) {
 	start := time.Now()
-	r := &run{config: c, ctx: ctx}
+	r := &run{config: c, store: store}
 	if err := r.restore(); err != nil {
 		return nil, err
 	}
-	// Unchecked: variables are there already where a checkpoint was restored, and are made where none was.
-	r.trainer = train.NewTrainer(b, ctx.Checked(false), c.Model, losses.SparseCategoricalCrossEntropyLogits, optimizers.FromContext(ctx), nil, nil)
+	r.trainer = train.NewTrainer(b, store, c.Model, loss.SparseCategoricalCrossEntropyLogits, optimizer.FromStore(store), nil, nil)
 	told := newProgress(c, r.Resumed)
 	done := false
 	for step := r.Resumed; step < c.Steps && !done && stop.Err() == nil; step++ {
@@ -109,7 +108,7 @@ func Train(stop context.Context, b backends.Backend, ctx *mlcontext.Context, c C
 type run struct {
 	Result
 	config  Config
-	ctx     *mlcontext.Context
+	store   *model.Store
 	trainer *train.Trainer
 	judged  int // steps when Merit was found
 }
@@ -125,7 +124,7 @@ func (r *run) restore() (err error) {
 	if err := os.MkdirAll(r.config.Dir, 0o755); err != nil {
 		return err
 	}
-	r.Losses, err = Restore(r.file(), r.ctx)
+	r.Losses, err = Restore(r.file(), r.store)
 	r.Resumed = len(r.Losses)
 	return err
 }
@@ -135,7 +134,7 @@ func (r *run) save() error {
 	if r.config.Dir == "" {
 		return nil
 	}
-	if err := Save(r.file(), r.ctx, r.Losses); err != nil {
+	if err := Save(r.file(), r.store, r.Losses); err != nil {
 		return err
 	}
 	return Plot(filepath.Join(r.config.Dir, PlotName), r.config.Title, r.Losses)
@@ -144,7 +143,7 @@ func (r *run) save() error {
 // step trains on one batch, and evaluates where that is due. last says that it was the last step: all are done, or the target is reached.
 func (r *run) step(step int, told *progress) (last bool, err error) {
 	inputs, labels := r.config.Batch(step)
-	metrics, err := r.trainer.TrainStep(nil, inputs, labels)
+	metrics, err := r.trainer.TrainStep(train.Batch{Inputs: inputs, Labels: labels})
 	if err != nil {
 		return false, fmt.Errorf("step %d: %w", step, err)
 	}

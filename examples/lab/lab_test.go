@@ -14,11 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomlx/gomlx/pkg/core/dtypes"
-	. "github.com/gomlx/gomlx/pkg/core/graph"
-	"github.com/gomlx/gomlx/pkg/core/tensors"
-	mlcontext "github.com/gomlx/gomlx/pkg/ml/context"
-	"github.com/gomlx/gomlx/pkg/ml/layers"
+	"github.com/gomlx/compute/dtypes"
+	. "github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/layers"
+	"github.com/gomlx/gomlx/ml/model"
 	"github.com/stretchr/testify/require"
 	"gonum.org/v1/plot/plotter"
 
@@ -39,10 +39,10 @@ func trainTiny(dir string) (*Result, error) {
 		return nil, err
 	}
 	c := Config{Steps: steps, Save: 1, Dir: dir, Seed: 3,
-		Model: func(ctx *mlcontext.Context, _ any, in []*Node) []*Node {
-			x := layers.Embedding(ctx.In("embed"), in[0], dtypes.Float32, symbols, 16)
-			x = Add(x, layer.New(ctx.In("gdn"), layer.RMSNorm(ctx.In("norm"), x)).Heads(1, 2).HeadDims(8, 8).Done())
-			return []*Node{layer.Linear(ctx.In("logits"), x, symbols)}
+		Model: func(scope *model.Scope, _ any, in []*Node) []*Node {
+			x := layers.Embedding(scope.In("embed"), in[0], dtypes.Float32, symbols, 16)
+			x = Add(x, layer.New(scope.In("gdn"), layer.RMSNorm(scope.In("norm"), x)).Heads(1, 2).HeadDims(8, 8).Done())
+			return []*Node{layer.Linear(scope.In("logits"), x, symbols)}
 		},
 		Batch: func(step int) (inputs, labels []*tensors.Tensor) {
 			r := rand.New(rand.NewPCG(5, uint64(step)))
@@ -55,11 +55,11 @@ func trainTiny(dir string) (*Result, error) {
 			}
 			return []*tensors.Tensor{tensors.FromFlatDataAndDimensions(x, 2, 16, 1)}, []*tensors.Tensor{tensors.FromFlatDataAndDimensions(y, 2, 16, 1)}
 		}}
-	ctx, err := NewContext(c)
+	store, err := NewStore(c)
 	if err != nil {
 		return nil, err
 	}
-	return Train(context.Background(), b, ctx, c)
+	return Train(context.Background(), b, store, c)
 }
 
 // TestChild is the run that is killed: it does nothing unless it is a child.
@@ -141,9 +141,9 @@ func TestCompleteRun(t *testing.T) {
 	require.NoError(t, err)
 	var told strings.Builder
 	c := Config{Steps: steps, Every: 5, Dir: dir, Seed: 3, Progress: &told, Evaluate: func() (float64, error) { return .25, nil }}
-	ctx, err := NewContext(c)
+	store, err := NewStore(c)
 	require.NoError(t, err)
-	again, err := Train(context.Background(), b, ctx, c)
+	again, err := Train(context.Background(), b, store, c)
 	require.NoError(t, err)
 	require.Equal(t, .25, again.Merit)
 	require.Equal(t, first.Losses, again.Losses)
@@ -164,6 +164,6 @@ func TestCurves(t *testing.T) {
 func TestDamagedCheckpoint(t *testing.T) {
 	path := filepath.Join(t.TempDir(), CheckpointName)
 	require.NoError(t, os.WriteFile(path, []byte("half of it"), 0o644))
-	_, err := Restore(path, mlcontext.New())
+	_, err := Restore(path, model.NewStore())
 	require.ErrorContains(t, err, "checkpoint")
 }

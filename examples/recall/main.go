@@ -18,12 +18,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gomlx/gomlx/backends"
-	"github.com/gomlx/gomlx/pkg/core/dtypes"
-	. "github.com/gomlx/gomlx/pkg/core/graph"
-	"github.com/gomlx/gomlx/pkg/core/tensors"
-	mlcontext "github.com/gomlx/gomlx/pkg/ml/context"
-	"github.com/gomlx/gomlx/pkg/ml/layers"
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	. "github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/layers"
+	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/gdngen/gdngen/examples/lab"
 	"github.com/gdngen/gdngen/gdn"
@@ -80,23 +80,23 @@ func run(stop context.Context, backend, mixer string, steps int, target float64,
 }
 
 // train fills in what the task gives and trains.
-func train(stop context.Context, b backends.Backend, mixer string, c lab.Config) (*lab.Result, error) {
+func train(stop context.Context, b compute.Backend, mixer string, c lab.Config) (*lab.Result, error) {
 	if mixers := []string{"delta", "kda", "none"}; !slices.Contains(mixers, mixer) {
 		return nil, fmt.Errorf("unknown mixer %q (known: %s)", mixer, strings.Join(mixers, " "))
 	}
-	c.Model = func(ctx *mlcontext.Context, _ any, in []*Node) []*Node { return []*Node{model(ctx, mixer, in[0])} }
+	c.Model = func(scope *model.Scope, _ any, in []*Node) []*Node { return []*Node{logits(scope, mixer, in[0])} }
 	c.Batch = func(step int) (inputs, labels []*tensors.Tensor) { return draw(uint64(c.Seed), uint64(step)) }
 	c.Merit = "accuracy"
-	ctx, err := lab.NewContext(c)
+	store, err := lab.NewStore(c)
 	if err != nil {
 		return nil, err
 	}
-	var eval *mlcontext.Exec
+	var eval *model.Exec
 	c.Evaluate = func() (float64, error) {
 		if eval == nil {
 			var err error
-			if eval, err = mlcontext.NewExec(b, ctx.Reuse(), func(ctx *mlcontext.Context, x, y, w *Node) *Node {
-				right := ConvertDType(Equal(ArgMax(model(ctx, mixer, x), -1, dtypes.Int32), Squeeze(y, -1)), dtypes.Float32)
+			if eval, err = model.NewExec(b, store, func(scope *model.Scope, x, y, w *Node) *Node {
+				right := ConvertDType(Equal(ArgMax(logits(scope, mixer, x), -1, dtypes.Int32), Squeeze(y, -1)), dtypes.Float32)
 				return Div(ReduceAllSum(Mul(right, w)), ReduceAllSum(w))
 			}); err != nil {
 				return 0, err
@@ -106,7 +106,7 @@ func train(stop context.Context, b backends.Backend, mixer string, c lab.Config)
 		const held = 8 // batches that training never sees
 		for i := range held {
 			x, y := draw(uint64(c.Seed)+1<<32, uint64(i))
-			out, err := eval.Exec(x[0], y[0], y[1])
+			out, err := eval.Call(x[0], y[0], y[1])
 			if err != nil {
 				return 0, err
 			}
@@ -114,13 +114,13 @@ func train(stop context.Context, b backends.Backend, mixer string, c lab.Config)
 		}
 		return sum, nil
 	}
-	return lab.Train(stop, b, ctx, c)
+	return lab.Train(stop, b, store, c)
 }
 
-// model is an embedding, one layer with a residual, and logits over keys and values.
-func model(ctx *mlcontext.Context, mixer string, x *Node) *Node {
-	x = layers.Embedding(ctx.In("embed"), x, dtypes.Float32, 2*keys, width)
-	l := layer.New(ctx.In("gdn"), layer.RMSNorm(ctx.In("norm"), x)).Heads(heads, heads).HeadDims(dim, dim).InitGain(1)
+// logits are those of a model: an embedding, one layer with a residual, and a projection over keys and values.
+func logits(scope *model.Scope, mixer string, x *Node) *Node {
+	x = layers.Embedding(scope.In("embed"), x, dtypes.Float32, 2*keys, width)
+	l := layer.New(scope.In("gdn"), layer.RMSNorm(scope.In("norm"), x)).Heads(heads, heads).HeadDims(dim, dim).InitGain(1)
 	switch mixer {
 	case "kda":
 		l.KDA(dim, 0)
@@ -128,7 +128,7 @@ func model(ctx *mlcontext.Context, mixer string, x *Node) *Node {
 		l.Mixer(func(_ gdn.Spec, in map[string]*Node) map[string]*Node { return map[string]*Node{"o": in["v"]} })
 	}
 	x = Add(x, l.Done())
-	return layer.Linear(ctx.In("logits"), layer.RMSNorm(ctx.In("final"), x), 2*keys)
+	return layer.Linear(scope.In("logits"), layer.RMSNorm(scope.In("final"), x), 2*keys)
 }
 
 // draw makes a batch: pairs, then queries each followed by its answer; only the answers to queries count.

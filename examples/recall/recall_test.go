@@ -6,7 +6,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/gomlx/gomlx/backends"
+	"github.com/gomlx/compute"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/examples/lab"
@@ -14,7 +14,7 @@ import (
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
-func backend(t *testing.T, name string) backends.Backend {
+func backend(t *testing.T, name string) compute.Backend {
 	b, err := lab.OpenBackend(context.Background(), name, nil)
 	if missing := (*plugins.MissingError)(nil); errors.As(err, &missing) && os.Getenv("CI") != "true" {
 		t.Skip(err)

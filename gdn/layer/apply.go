@@ -6,8 +6,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/gomlx/gomlx/backends"
-	. "github.com/gomlx/gomlx/pkg/core/graph"
+	"github.com/gomlx/compute"
+	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build"
@@ -30,12 +30,12 @@ type SpecInserter interface {
 }
 
 // DefaultVariant is the best known variant for a spec on a backend.
-func DefaultVariant(b backends.Backend, s gdn.Spec) (gdn.Variant, error) {
+func DefaultVariant(b compute.Backend, s gdn.Spec) (gdn.Variant, error) {
 	return variantFor(b, s, gdn.Auto)
 }
 
 // variantFor reads the text of a variant: where it is of gdn.Auto, or empty, the best known for a spec on a backend.
-func variantFor(b backends.Backend, s gdn.Spec, text string) (gdn.Variant, error) {
+func variantFor(b compute.Backend, s gdn.Spec, text string) (gdn.Variant, error) {
 	if text == "" {
 		text = gdn.Auto
 	}
@@ -51,9 +51,9 @@ func variantFor(b backends.Backend, s gdn.Spec, text string) (gdn.Variant, error
 }
 
 // graphVariant is the best known variant in graph code. A backend that slices at run time gets loops; elsewhere they are unrolled.
-func graphVariant(b backends.Backend, s gdn.Spec, auto string) (gdn.Variant, error) {
+func graphVariant(b compute.Backend, s gdn.Spec, auto string) (gdn.Variant, error) {
 	host := gdn.HostUnrolled
-	if b.Capabilities().Operations[backends.OpTypeDynamicSlice] {
+	if b.Capabilities().Operations[compute.OpTypeDynamicSlice] {
 		host = gdn.HostLoops
 	}
 	choices, err := gdn.Choices(auto, s, host, gdn.Machine{})

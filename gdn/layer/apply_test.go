@@ -7,11 +7,11 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/gomlx/gomlx/backends"
-	"github.com/gomlx/gomlx/pkg/core/dtypes"
-	. "github.com/gomlx/gomlx/pkg/core/graph"
-	"github.com/gomlx/gomlx/pkg/core/shapes"
-	"github.com/gomlx/gomlx/pkg/ml/context"
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/model"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/gdn"
@@ -56,7 +56,7 @@ func drawn(t testing.TB, s gdn.Spec, class string, seed uint64) (args []*array.A
 }
 
 // train computes results and gradients of a spec with direction train through the package.
-func train(t testing.TB, b backends.Backend, s gdn.Spec, in map[string]*array.Array) map[string]*array.Array {
+func train(t testing.TB, b compute.Backend, s gdn.Spec, in map[string]*array.Array) map[string]*array.Array {
 	t.Helper()
 	out, err := layer.Compute(b, s, nil, in)
 	require.NoError(t, err)
@@ -72,7 +72,7 @@ func TestGradients(t *testing.T) {
 		"b=1,t=1,hk=1,hv=2,k=16,v=16,init",
 		"b=1,t=33,hk=1,hv=2,k=16,v=16,l2norm,gates=fused,negeig,final=false",
 	}
-	layertest.Each(t, func(t *testing.T, b backends.Backend) {
+	layertest.Each(t, func(t *testing.T, b compute.Backend) {
 		for i, text := range specs {
 			if i%2 == 0 && b.Name() == device.XLA {
 				continue // its programs take long to compile; the stored cases and the differences below run on it too
@@ -215,8 +215,8 @@ func testRule(t *testing.T, of string, limit float64) {
 	rule := func(a []*Node) *layer.RuleBuilder {
 		return layer.Rule(a[0], a[1], a[2], a[3], a[4]).InitialState(a[5]).Scale(.5).L2Norm().Bound(s.Bound)
 	}
-	ctx := context.New()
-	out := run(t, b, ctx, func(_ *context.Context, a []*Node) []*Node {
+	scope := model.NewStore().RootScope()
+	out := run(t, b, scope, func(_ *model.Scope, a []*Node) []*Node {
 		o, state := rule(a).DoneWithState()
 		bf := func(x *Node) *Node { return ConvertDType(x, dtypes.BFloat16) }
 		low := layer.Rule(bf(a[0]), bf(a[1]), bf(a[2]), a[3], a[4]).InitialState(a[5]).Scale(.5).L2Norm().Bound(s.Bound).Done()
@@ -246,10 +246,10 @@ func testRule(t *testing.T, of string, limit float64) {
 	close(t, out[6], want["final_state"], limit)
 
 	for msg, f := range map[string]func(a []*Node) *Node{
-		"want [batch, tokens, heads, width]":                        func(a []*Node) *Node { return layer.Rule(a[4], a[1], a[2], a[3], a[4]).Done() },
-		"input k is (Float32)[2 30 2 12], want (Float32)[2 30 1 8]": func(a []*Node) *Node { return layer.Rule(a[0], a[2], a[2], a[3], a[4]).Done() },
-		"the mask is (Float32)[2 30 2], want [2 30]":                func(a []*Node) *Node { return rule(a).Mask(a[4]).Done() },
-		"cu_seqlens is (Float32)[2 30 2]":                           func(a []*Node) *Node { return rule(a).CuSeqlens(a[4]).Done() },
+		"want [batch, tokens, heads, width]":                              func(a []*Node) *Node { return layer.Rule(a[4], a[1], a[2], a[3], a[4]).Done() },
+		"input k is (Float32)[2, 30, 2, 12], want (Float32)[2, 30, 1, 8]": func(a []*Node) *Node { return layer.Rule(a[0], a[2], a[2], a[3], a[4]).Done() },
+		"the mask is (Float32)[2, 30, 2], want [2, 30]":                   func(a []*Node) *Node { return rule(a).Mask(a[4]).Done() },
+		"cu_seqlens is (Float32)[2, 30, 2]":                               func(a []*Node) *Node { return rule(a).CuSeqlens(a[4]).Done() },
 	} {
 		exec := MustNewExec(b, f)
 		var tensors []any
@@ -258,7 +258,7 @@ func testRule(t *testing.T, of string, limit float64) {
 			require.NoError(t, err)
 			tensors = append(tensors, x)
 		}
-		_, err := exec.Exec(tensors...)
+		_, err := exec.Call(tensors...)
 		require.ErrorContains(t, err, msg)
 	}
 }
@@ -271,7 +271,7 @@ func TestRuleOptions(t *testing.T) {
 	rule := func(a []*Node) *layer.RuleBuilder {
 		return layer.Rule(a[0], a[1], a[2], a[3], a[4]).NegativeEigenvalues()
 	}
-	out := run(t, b, context.New(), func(_ *context.Context, a []*Node) []*Node {
+	out := run(t, b, model.NewStore().RootScope(), func(_ *model.Scope, a []*Node) []*Node {
 		o, state := rule(a).Variant("forward,chunk=16,flow=split").DoneWithState()
 		return []*Node{o, state}
 	}, args...)

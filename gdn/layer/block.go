@@ -1,8 +1,8 @@
 package layer
 
 import (
-	. "github.com/gomlx/gomlx/pkg/core/graph"
-	"github.com/gomlx/gomlx/pkg/ml/context"
+	. "github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/model"
 )
 
 // Block is a block of a model around the layer, as Qwen3-Next has it:
@@ -11,22 +11,22 @@ import (
 //	Block = y + down(silu(gate(norm(y))) * up(norm(y)))
 //
 // x is [batch, tokens, features], and so is what it gives. mlp is the width of gate and up, by which the features come in; set
-// configures the layer, and may be nil. The variables stand in the scopes norm_gdn, gdn, norm_mlp, gate, up and down of ctx. It panics
+// configures the layer, and may be nil. The variables stand in the scopes norm_gdn, gdn, norm_mlp, gate, up and down of scope. It panics
 // with an error where something does not fit.
-func Block(ctx *context.Context, x *Node, mlp int, set func(*Builder)) *Node {
-	b := inBlock(ctx, x, set)
-	return feedForward(ctx, Add(x, b.Done()), mlp)
+func Block(scope *model.Scope, x *Node, mlp int, set func(*Builder)) *Node {
+	b := inBlock(scope, x, set)
+	return feedForward(scope, Add(x, b.Done()), mlp)
 }
 
 // BlockWithCache is Block, and what its layer is to remember for the tokens that follow; set continues after a cache by Builder.Cache.
-func BlockWithCache(ctx *context.Context, x *Node, mlp int, set func(*Builder)) (*Node, *Cache) {
-	y, cache := inBlock(ctx, x, set).DoneWithCache()
-	return feedForward(ctx, Add(x, y), mlp), cache
+func BlockWithCache(scope *model.Scope, x *Node, mlp int, set func(*Builder)) (*Node, *Cache) {
+	y, cache := inBlock(scope, x, set).DoneWithCache()
+	return feedForward(scope, Add(x, y), mlp), cache
 }
 
 // inBlock is the layer of a block, on a norm.
-func inBlock(ctx *context.Context, x *Node, set func(*Builder)) *Builder {
-	b := New(ctx.In("gdn"), RMSNorm(ctx.In("norm_gdn"), x))
+func inBlock(scope *model.Scope, x *Node, set func(*Builder)) *Builder {
+	b := New(scope.In("gdn"), RMSNorm(scope.In("norm_gdn"), x))
 	if set != nil {
 		set(b)
 	}
@@ -34,8 +34,8 @@ func inBlock(ctx *context.Context, x *Node, set func(*Builder)) *Builder {
 }
 
 // feedForward is SwiGLU on a norm, with a residual.
-func feedForward(ctx *context.Context, x *Node, width int) *Node {
-	n := RMSNorm(ctx.In("norm_mlp"), x)
-	gate, up := Linear(ctx.In("gate"), n, width), Linear(ctx.In("up"), n, width)
-	return Add(x, Linear(ctx.In("down"), Mul(Mul(gate, Sigmoid(gate)), up), x.Shape().Dim(-1)))
+func feedForward(scope *model.Scope, x *Node, width int) *Node {
+	n := RMSNorm(scope.In("norm_mlp"), x)
+	gate, up := Linear(scope.In("gate"), n, width), Linear(scope.In("up"), n, width)
+	return Add(x, Linear(scope.In("down"), Mul(Mul(gate, Sigmoid(gate)), up), x.Shape().Dim(-1)))
 }

@@ -3,8 +3,8 @@ package layer
 import (
 	"fmt"
 
-	"github.com/gomlx/gomlx/backends"
-	. "github.com/gomlx/gomlx/pkg/core/graph"
+	"github.com/gomlx/compute"
+	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/layer/device"
@@ -14,7 +14,7 @@ import (
 
 // Compute runs a spec of any direction on a backend, arrays in and out, by the names of s.Inputs and s.Outputs. Gradients are
 // those that GoMLX takes of the loss sum(o do) + sum(final_state dfinal_state). A nil variant is the backend's default.
-func Compute(b backends.Backend, s gdn.Spec, v *gdn.Variant, inputs map[string]*array.Array) (map[string]*array.Array, error) {
+func Compute(b compute.Backend, s gdn.Spec, v *gdn.Variant, inputs map[string]*array.Array) (map[string]*array.Array, error) {
 	if err := truth.CheckInputs(s, inputs); err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func Compute(b backends.Backend, s gdn.Spec, v *gdn.Variant, inputs map[string]*
 		return nil, err
 	}
 	defer exec.Finalize()
-	out, err := exec.Exec(args...)
+	out, err := exec.Call(args...)
 	if err != nil {
 		return nil, err
 	}

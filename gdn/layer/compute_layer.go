@@ -5,10 +5,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gomlx/gomlx/backends"
-	"github.com/gomlx/gomlx/pkg/core/dtypes"
-	. "github.com/gomlx/gomlx/pkg/core/graph"
-	"github.com/gomlx/gomlx/pkg/ml/context"
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	. "github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/gdngen/gdngen/gdn/layer/device"
 	"github.com/gdngen/gdngen/gdn/truth"
@@ -19,7 +19,7 @@ import (
 // ComputeLayer runs a stored case of a whole layer on a backend: its first tokens at once, the others one by one from the
 // caches, and all of them in one call of a layer without a cache; then the gradients, where the case has them. The variant is as
 // Builder.Variant takes it.
-func ComputeLayer(b backends.Backend, c truth.LayerCase, variant string, inputs map[string]*array.Array) (map[string]*array.Array, error) {
+func ComputeLayer(b compute.Backend, c truth.LayerCase, variant string, inputs map[string]*array.Array) (map[string]*array.Array, error) {
 	cfg := Config{Hidden: c.Hidden, HeadsK: c.HeadsK, HeadsV: c.HeadsV, KeyDim: c.KeyDim, ValueDim: c.ValueDim, ConvWidth: c.ConvWidth, NormEps: c.NormEps,
 		Rule: c.Rule, Bound: c.Bound, DecayRank: c.DecayRank, GateRank: c.GateRank}
 	weights := map[string]*array.Array{}
@@ -28,8 +28,8 @@ func ComputeLayer(b backends.Backend, c truth.LayerCase, variant string, inputs 
 			weights[name] = a
 		}
 	}
-	ctx := context.New().In("layer")
-	format, err := Load(ctx, WeightsOf(weights), truth.LayerWeights, cfg, dtypes.Float32)
+	scope := model.NewStore().RootScope().In("layer")
+	format, err := Load(scope, WeightsOf(weights), truth.LayerWeights, cfg, dtypes.Float32)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +39,7 @@ func ComputeLayer(b backends.Backend, c truth.LayerCase, variant string, inputs 
 	for i := range c.Steps {
 		parts = append(parts, sliceTokens(x, c.Prefill+i, c.Prefill+i+1))
 	}
-	session := func() (*Session, error) { return NewSession(b, ctx, cfg, variant) }
+	session := func() (*Session, error) { return NewSession(b, scope, cfg, variant) }
 	out, err := runParts(session, parts, mask)
 	if err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func ComputeLayer(b backends.Backend, c truth.LayerCase, variant string, inputs 
 	}
 	out["y_full"] = full["y_prefill"]
 	if dy := inputs["dy"]; dy != nil {
-		grads, err := layerGradients(b, ctx, cfg, format, variant, x, dy.Convert(ir.F32))
+		grads, err := layerGradients(b, scope, cfg, format, variant, x, dy.Convert(ir.F32))
 		if err != nil {
 			return nil, err
 		}
@@ -69,14 +69,14 @@ func ComputeLayer(b backends.Backend, c truth.LayerCase, variant string, inputs 
 }
 
 // layerGradients gives the gradients of sum(y dy) by x and by the weights, as a file of the format has those.
-func layerGradients(b backends.Backend, ctx *context.Context, c Config, f Format, variant string, x, dy *array.Array) (map[string]*array.Array, error) {
+func layerGradients(b compute.Backend, scope *model.Scope, c Config, f Format, variant string, x, dy *array.Array) (map[string]*array.Array, error) {
 	variables := slices.Sorted(maps.Keys(c.variableShapes()))
-	exec, err := context.NewExec(b, ctx.Reuse(), func(ctx *context.Context, in []*Node) []*Node {
-		ctx.SetTraining(in[0].Graph(), true)
-		loss := ReduceAllSum(Mul(New(ctx, in[0]).With(c).Variant(variant).Done(), in[1]))
+	exec, err := model.NewExec(b, scope.Store(), func(_ *model.Scope, in []*Node) []*Node {
+		scope.Store().SetTraining(in[0].Graph(), true)
+		loss := ReduceAllSum(Mul(New(scope, in[0]).With(c).Variant(variant).Done(), in[1]))
 		wrt := []*Node{in[0]}
 		for _, name := range variables {
-			wrt = append(wrt, ctx.GetVariable(name).ValueGraph(in[0].Graph()))
+			wrt = append(wrt, scope.GetVariable(name).NodeValue(in[0].Graph()))
 		}
 		return Gradient(loss, wrt...)
 	})
@@ -92,11 +92,11 @@ func layerGradients(b backends.Backend, ctx *context.Context, c Config, f Format
 		}
 		args = append(args, t)
 	}
-	out, err := exec.Exec(args...)
+	out, err := exec.Call(args...)
 	if err != nil {
 		return nil, err
 	}
-	grads := context.New().In("gradients")
+	grads := model.NewStore().RootScope().In("gradients")
 	for i, name := range variables {
 		grads.VariableWithValue(name, out[1+i])
 	}

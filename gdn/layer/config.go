@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	. "github.com/gomlx/gomlx/pkg/core/graph"
-	"github.com/gomlx/gomlx/pkg/ml/context"
+	. "github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/published"
@@ -75,23 +75,23 @@ func (c Config) outputGate() func(*Node) *Node {
 }
 
 // configOf reads the hyperparameters.
-func configOf(ctx *context.Context, hidden int) Config {
+func configOf(scope *model.Scope, hidden int) Config {
 	c := Config{Hidden: hidden,
-		HeadsK:    context.GetParamOr(ctx, ParamHeadsK, 4),
-		KeyDim:    context.GetParamOr(ctx, ParamKeyDim, 64),
-		ConvWidth: context.GetParamOr(ctx, ParamConvWidth, 4),
-		NormEps:   context.GetParamOr(ctx, ParamNormEps, 1e-6),
-		NegEigval: context.GetParamOr(ctx, ParamNegEigval, false),
+		HeadsK:    model.GetParamOr(scope, ParamHeadsK, 4),
+		KeyDim:    model.GetParamOr(scope, ParamKeyDim, 64),
+		ConvWidth: model.GetParamOr(scope, ParamConvWidth, 4),
+		NormEps:   model.GetParamOr(scope, ParamNormEps, 1e-6),
+		NegEigval: model.GetParamOr(scope, ParamNegEigval, false),
 	}
-	c.HeadsV = context.GetParamOr(ctx, ParamHeadsV, c.HeadsK)
-	c.ValueDim = context.GetParamOr(ctx, ParamValueDim, c.KeyDim)
-	rule, err := gdn.ParseRule(context.GetParamOr(ctx, ParamRule, gdn.Rule{}.String()))
+	c.HeadsV = model.GetParamOr(scope, ParamHeadsV, c.HeadsK)
+	c.ValueDim = model.GetParamOr(scope, ParamValueDim, c.KeyDim)
+	rule, err := gdn.ParseRule(model.GetParamOr(scope, ParamRule, gdn.Rule{}.String()))
 	if err != nil {
 		panic(fmt.Errorf("layer: hyperparameter %s: %w", ParamRule, err))
 	}
 	if rule != (gdn.Rule{}) {
-		c.Rule, c.Bound = rule, context.GetParamOr(ctx, ParamBound, 0.)
-		c.DecayRank = context.GetParamOr(ctx, ParamRank, c.KeyDim)
+		c.Rule, c.Bound = rule, model.GetParamOr(scope, ParamBound, 0.)
+		c.DecayRank = model.GetParamOr(scope, ParamRank, c.KeyDim)
 		c.GateRank = c.DecayRank
 	}
 	return c

@@ -3,8 +3,8 @@ package layer_test
 import (
 	"testing"
 
-	. "github.com/gomlx/gomlx/pkg/core/graph"
-	"github.com/gomlx/gomlx/pkg/ml/context"
+	. "github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/model"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/gdn"
@@ -34,13 +34,13 @@ func TestCheck(t *testing.T) {
 
 // Hyperparameters and the builder make the same layers.
 func TestKDAOptions(t *testing.T) {
-	ctx := context.New()
-	ctx.SetParams(map[string]any{layer.ParamHeadsK: 2, layer.ParamKeyDim: 8, layer.ParamRule: "kda", layer.ParamBound: -5., layer.ParamRank: 4})
+	scope := model.NewStore().RootScope()
+	scope.SetParams(map[string]any{layer.ParamHeadsK: 2, layer.ParamKeyDim: 8, layer.ParamRule: "kda", layer.ParamBound: -5., layer.ParamRank: 4})
 	var got []layer.Config
-	run(t, layertest.Backend(t, device.Go), ctx, func(ctx *context.Context, in []*Node) []*Node {
-		got = append(got, layer.New(ctx, in[0]).Config())
-		ctx.SetParam(layer.ParamRule, "gdn")
-		got = append(got, layer.New(ctx, in[0]).KDA(4, -5).Config(), layer.New(ctx, in[0]).Config())
+	run(t, layertest.Backend(t, device.Go), scope, func(scope *model.Scope, in []*Node) []*Node {
+		got = append(got, layer.New(scope, in[0]).Config())
+		scope.SetParam(layer.ParamRule, "gdn")
+		got = append(got, layer.New(scope, in[0]).KDA(4, -5).Config(), layer.New(scope, in[0]).Config())
 		return in
 	}, array.New(ir.F32, 1, 1, 24))
 	require.Equal(t, layer.Config{Hidden: 24, HeadsK: 2, HeadsV: 2, KeyDim: 8, ValueDim: 8, ConvWidth: 4, NormEps: 1e-6,

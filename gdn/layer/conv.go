@@ -3,9 +3,9 @@ package layer
 import (
 	"math"
 
-	"github.com/gomlx/gomlx/pkg/core/dtypes"
-	. "github.com/gomlx/gomlx/pkg/core/graph"
-	"github.com/gomlx/gomlx/pkg/core/shapes"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph"
 )
 
 // convolve is the depthwise causal convolution of x [batch, tokens, channels] over the tokens, each channel by taps of its
@@ -15,7 +15,7 @@ func (b *Builder) convolve(x *Node, remember bool) (y, cache *Node) {
 	c, g := b.cfg, x.Graph()
 	batch, tokens, channels, taps := x.Shape().Dim(0), x.Shape().Dim(1), c.Channels(), c.ConvWidth
 	bound := 1 / math.Sqrt(float64(taps))
-	w := ConvertDType(b.variable(VarConv, x.DType(), uniform(b.ctx, -bound, bound), channels, taps), dtypes.Float32)
+	w := ConvertDType(b.variable(VarConv, x.DType(), uniform(b.scope, -bound, bound), channels, taps), dtypes.Float32)
 	var order tokenOrder
 	if b.mask != nil {
 		order = realFirst(b.realTokens())

@@ -1,11 +1,11 @@
 // Package layer is Gated DeltaNet for GoMLX, and Kimi Delta Attention: the gated delta rule as an operation with a gradient, and the whole
 // layers of Qwen3-Next, Qwen3.5 and Kimi Linear with their caches and weights.
 //
-//	y := layer.New(ctx.In("gdn"), x).Heads(4, 8).HeadDims(64, 64).Done()              // training
-//	y := layer.New(ctx.In("kda"), x).Heads(4, 4).HeadDims(64, 64).KDA(64, -5).Done()  // a decay a channel
-//	y, cache := layer.New(ctx.In("gdn"), x).With(cfg).Cache(cache).DoneWithCache()    // prompts in pieces, decoding
-//	o, state := layer.Rule(q, k, v, g, beta).InitialState(s).DoneWithState()          // the rule alone
-//	_, err := layer.Load(ctx.In("gdn"), weights, "model.layers.0.linear_attn.", cfg, dtypes.BFloat16)
+//	y := layer.New(scope.In("gdn"), x).Heads(4, 8).HeadDims(64, 64).Done()              // training
+//	y := layer.New(scope.In("kda"), x).Heads(4, 4).HeadDims(64, 64).KDA(64, -5).Done()  // a decay a channel
+//	y, cache := layer.New(scope.In("gdn"), x).With(cfg).Cache(cache).DoneWithCache()    // prompts in pieces, decoding
+//	o, state := layer.Rule(q, k, v, g, beta).InitialState(s).DoneWithState()            // the rule alone
+//	_, err := layer.Load(scope.In("gdn"), weights, "model.layers.0.linear_attn.", cfg, dtypes.BFloat16)
 //
 // Rules:
 //

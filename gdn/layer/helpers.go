@@ -3,28 +3,28 @@ package layer
 import (
 	"math"
 
-	"github.com/gomlx/gomlx/pkg/core/dtypes"
-	. "github.com/gomlx/gomlx/pkg/core/graph"
-	"github.com/gomlx/gomlx/pkg/core/shapes"
-	"github.com/gomlx/gomlx/pkg/ml/context"
-	"github.com/gomlx/gomlx/pkg/ml/context/initializers"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/model/initializer"
 )
 
 // What a model around the layers needs, with gradients that are cheap on every backend.
 
-// Linear multiplies the features of x, [batch, tokens, in], by weights [in, out] of the scope of ctx. Its gradient is two
+// Linear multiplies the features of x, [batch, tokens, in], by weights [in, out] of scope. Its gradient is two
 // matrix products.
-func Linear(ctx *context.Context, x *Node, out int) *Node {
+func Linear(scope *model.Scope, x *Node, out int) *Node {
 	in := x.Shape().Dim(-1)
 	limit := math.Sqrt(6 / float64(in+out))
-	w := ctx.WithInitializer(uniform(ctx, -limit, limit)).VariableWithShape("weights", shapes.Make(x.DType(), in, out))
-	return project(x, w.ValueGraph(x.Graph()))[0]
+	w := scope.WithInitializer(uniform(scope, -limit, limit)).VariableWithShape("weights", shapes.Make(x.DType(), in, out))
+	return project(x, w.NodeValue(x.Graph()))[0]
 }
 
-// RMSNorm divides the features of x by their root mean square and scales them by weights of the scope of ctx.
-func RMSNorm(ctx *context.Context, x *Node) *Node {
+// RMSNorm divides the features of x by their root mean square and scales them by weights of scope.
+func RMSNorm(scope *model.Scope, x *Node) *Node {
 	n := x.Shape().Dim(-1)
-	w := ctx.WithInitializer(initializers.One).VariableWithShape("scale", shapes.Make(x.DType(), n)).ValueGraph(x.Graph())
+	w := scope.WithInitializer(initializer.One).VariableWithShape("scale", shapes.Make(x.DType(), n)).NodeValue(x.Graph())
 	y := ConvertDType(x, dtypes.Float32)
 	y = Div(y, Sqrt(AddScalar(ReduceAndKeep(Square(y), ReduceMean, -1), 1e-6)))
 	return narrow(Mul(y, ExpandLeftToRank(ConvertDType(w, dtypes.Float32), x.Rank())), x.DType())

@@ -4,18 +4,18 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/gomlx/gomlx/pkg/core/dtypes"
-	. "github.com/gomlx/gomlx/pkg/core/graph"
-	"github.com/gomlx/gomlx/pkg/core/shapes"
-	"github.com/gomlx/gomlx/pkg/ml/context"
-	"github.com/gomlx/gomlx/pkg/ml/context/initializers"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/model/initializer"
 
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/layer/device"
 	"github.com/gdngen/gdngen/gdn/layer/irgraph"
 )
 
-// Names of the variables of a layer, in the scope of its context. Matrices are [in, out].
+// Names of the variables of a layer, in its scope. Matrices are [in, out].
 const (
 	VarQKV    = "qkv"     // [hidden, queries | keys | values]
 	VarZ      = "z"       // [hidden, values]: the output gate
@@ -35,7 +35,7 @@ type Mixer func(s gdn.Spec, inputs map[string]*Node) map[string]*Node
 
 // Builder is a layer being configured. Its methods return it, so that calls chain; Done or DoneWithCache ends.
 type Builder struct {
-	ctx       *context.Context
+	scope     *model.Scope
 	x         *Node
 	cfg       Config
 	gain      float64
@@ -53,17 +53,18 @@ type Cache struct {
 }
 
 // New starts a layer of Gated DeltaNet, or of Kimi Delta Attention, on x, [batch, tokens, features] of float32 or bfloat16. Sizes come from the
-// hyperparameters (ParamHeadsK, ...) until a method sets them. Variables are made in the scope of ctx.
-func New(ctx *context.Context, x *Node) *Builder {
+// hyperparameters (ParamHeadsK, ...) until a method sets them. Variables are made in scope, or taken
+// from it where they are there already.
+func New(scope *model.Scope, x *Node) *Builder {
 	if x.Rank() != 3 {
 		panic(fmt.Errorf("layer: x is %s, want [batch, tokens, features]", x.Shape()))
 	}
 	if d := x.DType(); d != dtypes.Float32 && d != dtypes.BFloat16 {
 		panic(fmt.Errorf("layer: x is %s, want Float32 or BFloat16, whatever the type of the weights", x.Shape()))
 	}
-	return &Builder{ctx: ctx, x: x, cfg: configOf(ctx, x.Shape().Dim(-1)),
-		gain:    context.GetParamOr(ctx, ParamInitGain, math.Pow(2, -2.5)),
-		variant: context.GetParamOr(ctx, ParamVariant, "")}
+	return &Builder{scope: scope, x: x, cfg: configOf(scope, x.Shape().Dim(-1)),
+		gain:    model.GetParamOr(scope, ParamInitGain, math.Pow(2, -2.5)),
+		variant: model.GetParamOr(scope, ParamVariant, "")}
 }
 
 // Config gives the sizes and options as they stand: what Save, Load and NewSession of the same layer take.
@@ -188,7 +189,7 @@ func (b *Builder) build(remember bool) (*Node, *Cache) {
 	in := map[string]*Node{
 		"q": part(0, c.HeadsK, c.KeyDim), "k": part(c.KeyWidth(), c.HeadsK, c.KeyDim), "v": part(2*c.KeyWidth(), c.HeadsV, c.ValueDim),
 		"a": Reshape(b.rawGate(aSecond(p[3]), s.ClosedDecay()), append([]int{batch, tokens}, c.decayShape()...)...), "b": b.rawGate(p[2], gdn.ClosedGate),
-		"A_log": b.vector(VarALog, logUniform(b.ctx, 16), c.HeadsV), "dt_bias": b.vector(VarDtBias, timeSteps(b.ctx, .001, .1), c.decayShape()...),
+		"A_log": b.vector(VarALog, logUniform(b.scope, 16), c.HeadsV), "dt_bias": b.vector(VarDtBias, timeSteps(b.scope, .001, .1), c.decayShape()...),
 	}
 	if b.cache != nil {
 		in["initial_state"] = b.cache.State
@@ -201,7 +202,7 @@ func (b *Builder) build(remember bool) (*Node, *Cache) {
 
 	o := ConvertDType(out["o"], dtypes.Float32)
 	o = Div(o, Sqrt(AddScalar(ReduceAndKeep(Square(o), ReduceMean, -1), c.NormEps)))
-	norm := ConvertDType(b.variable(VarNorm, x.DType(), initializers.One, c.ValueDim), dtypes.Float32)
+	norm := ConvertDType(b.variable(VarNorm, x.DType(), initializer.One, c.ValueDim), dtypes.Float32)
 	gate := ConvertDType(Reshape(z, o.Shape().Dimensions...), dtypes.Float32)
 	o = Mul(Mul(o, Reshape(norm, 1, 1, 1, c.ValueDim)), c.outputGate()(gate))
 	y := project(narrow(Reshape(o, batch, tokens, c.ValueWidth()), x.DType()), b.matrix(VarOut, c.ValueWidth(), c.Hidden))[0]
@@ -228,7 +229,7 @@ func (b *Builder) mix(s gdn.Spec, in map[string]*Node) map[string]*Node {
 	if b.mixer != nil {
 		return b.mixer(s, in)
 	}
-	return compute(s, b.variant, b.ctx.IsTraining(b.x.Graph()), in)
+	return applyText(s, b.variant, b.scope.Store().IsTraining(b.x.Graph()), in)
 }
 
 func (b *Builder) check() error {
@@ -241,7 +242,7 @@ func (b *Builder) check() error {
 		return fmt.Errorf("layer: x is %s, want [batch, tokens, %d]: the hidden size is %d", x.Shape(), c.Hidden, c.Hidden)
 	}
 	if m := b.mask; m != nil && (m.Rank() != 2 || m.Shape().Dim(0) != batch || m.Shape().Dim(1) != tokens) {
-		return fmt.Errorf("layer: the mask is %s, want [%d %d], one value for each token", m.Shape(), batch, tokens)
+		return fmt.Errorf("layer: the mask is %s, want [%d, %d], one value for each token", m.Shape(), batch, tokens)
 	}
 	seqs := batch
 	if cu := b.cuSeqlens; cu != nil {
@@ -281,20 +282,19 @@ func (c Config) EmptyCache(g *Graph, d dtypes.DType, sequences int) *Cache {
 }
 
 // variable makes or finds a variable and gives its value in the type of x.
-func (b *Builder) variable(name string, d dtypes.DType, init context.VariableInitializer, dims ...int) *Node {
-	v := b.ctx.GetVariable(name)
-	if v != nil && b.ctx.IsReuse() || v != nil && !b.ctx.IsChecked() {
+func (b *Builder) variable(name string, d dtypes.DType, init model.VariableInitializer, dims ...int) *Node {
+	if v := b.scope.GetVariable(name); v != nil {
 		if want := shapes.Make(v.DType(), dims...); !v.Shape().Equal(want) {
-			panic(fmt.Errorf("layer: variable %s in scope %s is %s, want %v", name, b.ctx.Scope(), v.Shape(), dims))
+			panic(fmt.Errorf("layer: variable %s in scope %s is %s, want %s", name, b.scope.Scope(), v.Shape(), want))
 		}
-		return v.ValueGraph(b.x.Graph())
+		return v.NodeValue(b.x.Graph())
 	}
-	return b.ctx.WithInitializer(init).VariableWithShape(name, shapes.Make(d, dims...)).ValueGraph(b.x.Graph())
+	return b.scope.WithInitializer(init).VariableWithShape(name, shapes.Make(d, dims...)).NodeValue(b.x.Graph())
 }
 
 func (b *Builder) matrix(name string, in, out int) *Node {
 	limit := b.gain * math.Sqrt(6/float64(in+out))
-	return b.asInput(b.variable(name, b.x.DType(), uniform(b.ctx, -limit, limit), in, out))
+	return b.asInput(b.variable(name, b.x.DType(), uniform(b.scope, -limit, limit), in, out))
 }
 
 // asInput converts a variable to the type of x.
@@ -314,25 +314,25 @@ func (b *Builder) throughRank(down, name string, rank, out int) (first *Node, se
 	return b.matrix(down, b.cfg.Hidden, rank), func(x *Node) *Node { return project(x, b.matrix(name, rank, out))[0] }
 }
 
-func (b *Builder) vector(name string, init context.VariableInitializer, dims ...int) *Node {
+func (b *Builder) vector(name string, init model.VariableInitializer, dims ...int) *Node {
 	return ConvertDType(b.variable(name, dtypes.Float32, init, dims...), dtypes.Float32)
 }
 
-func uniform(ctx *context.Context, lo, hi float64) context.VariableInitializer {
-	return initializers.RandomUniformFn(ctx, lo, hi)
+func uniform(scope *model.Scope, lo, hi float64) model.VariableInitializer {
+	return initializer.RandomUniformFn(scope, lo, hi)
 }
 
 // logUniform draws the logarithm of a number from U(0, most).
-func logUniform(ctx *context.Context, most float64) context.VariableInitializer {
+func logUniform(scope *model.Scope, most float64) model.VariableInitializer {
 	return func(g *Graph, s shapes.Shape) *Node {
-		return Log(MaxScalar(uniform(ctx, 0, most)(g, s), 1e-4))
+		return Log(MaxScalar(uniform(scope, 0, most)(g, s), 1e-4))
 	}
 }
 
 // timeSteps draws dt log-uniformly from lo to hi and gives the bias whose softplus is dt.
-func timeSteps(ctx *context.Context, lo, hi float64) context.VariableInitializer {
+func timeSteps(scope *model.Scope, lo, hi float64) model.VariableInitializer {
 	return func(g *Graph, s shapes.Shape) *Node {
-		dt := MaxScalar(Exp(uniform(ctx, math.Log(lo), math.Log(hi))(g, s)), 1e-4)
+		dt := MaxScalar(Exp(uniform(scope, math.Log(lo), math.Log(hi))(g, s)), 1e-4)
 		return Add(dt, Log(Neg(Expm1(Neg(dt)))))
 	}
 }

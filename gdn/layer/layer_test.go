@@ -8,12 +8,12 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/gomlx/gomlx/backends"
-	"github.com/gomlx/gomlx/pkg/core/dtypes"
-	. "github.com/gomlx/gomlx/pkg/core/graph"
-	"github.com/gomlx/gomlx/pkg/core/shapes"
-	"github.com/gomlx/gomlx/pkg/core/tensors"
-	"github.com/gomlx/gomlx/pkg/ml/context"
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/model"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/gdn"
@@ -41,8 +41,8 @@ var designs = []struct {
 
 // eachDesign runs a test for every design, and on xla, where programs take long to compile, for that of the gated delta rule: the others run
 // there in TestStoredKimi.
-func eachDesign(t *testing.T, f func(t *testing.T, b backends.Backend, c layer.Config)) {
-	layertest.Each(t, func(t *testing.T, b backends.Backend) {
+func eachDesign(t *testing.T, f func(t *testing.T, b compute.Backend, c layer.Config)) {
+	layertest.Each(t, func(t *testing.T, b compute.Backend) {
 		designs := designs
 		if b.Name() == device.XLA {
 			designs = designs[:1]
@@ -53,8 +53,8 @@ func eachDesign(t *testing.T, f func(t *testing.T, b backends.Backend, c layer.C
 	})
 }
 
-// weights draws weights of a layer into a context.
-func weights(t testing.TB, c layer.Config, seed uint64) *context.Context {
+// weights draws weights of a layer into a scope.
+func weights(t testing.TB, c layer.Config, seed uint64) *model.Scope {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 1))
 	m := map[string]*array.Array{}
@@ -90,10 +90,10 @@ func weights(t testing.TB, c layer.Config, seed uint64) *context.Context {
 		}
 		m["dt_bias"] = array.FromFloat64s(ir.F32, shapes["dt_bias"], v)
 	}
-	ctx := context.New().In("gdn")
-	_, err := layer.Load(ctx, layer.WeightsOf(m), "", c, dtypes.Float32)
+	scope := model.NewStore().RootScope().In("gdn")
+	_, err := layer.Load(scope, layer.WeightsOf(m), "", c, dtypes.Float32)
 	require.NoError(t, err)
-	return ctx
+	return scope
 }
 
 func normal(r *rand.Rand, scale float64, shape ...int) *array.Array {
@@ -104,8 +104,8 @@ func normal(r *rand.Rand, scale float64, shape ...int) *array.Array {
 	return array.FromFloat64s(ir.F32, shape, v)
 }
 
-// run executes a graph function over the weights of a context.
-func run(t testing.TB, b backends.Backend, ctx *context.Context, f func(ctx *context.Context, in []*Node) []*Node, in ...*array.Array) []*array.Array {
+// run executes a graph function over the weights of a scope.
+func run(t testing.TB, b compute.Backend, scope *model.Scope, f func(scope *model.Scope, in []*Node) []*Node, in ...*array.Array) []*array.Array {
 	t.Helper()
 	var args []any
 	for _, a := range in {
@@ -113,11 +113,11 @@ func run(t testing.TB, b backends.Backend, ctx *context.Context, f func(ctx *con
 		require.NoError(t, err)
 		args = append(args, x)
 	}
-	exec, err := context.NewExec(b, ctx.Reuse(), f)
+	exec, err := model.NewExec(b, scope.Store(), func(_ *model.Scope, in []*Node) []*Node { return f(scope.ResetVisited(), in) })
 	require.NoError(t, err)
 	defer exec.Finalize()
 	var tensors []*tensors.Tensor
-	tensors, err = exec.Exec(args...)
+	tensors, err = exec.Call(args...)
 	require.NoError(t, err)
 	var out []*array.Array
 	for _, x := range tensors {
@@ -145,15 +145,15 @@ func close(t testing.TB, got, want *array.Array, limit float64, msg ...any) {
 
 // A session without weights is refused where it is made, and the sizes of a layer are those of its builder.
 func TestSessionNeedsWeights(t *testing.T) {
-	layertest.Each(t, func(t *testing.T, b backends.Backend) {
-		ctx := weights(t, small, 2)
-		_, err := layer.NewSession(b, ctx.In("elsewhere"), small, "")
+	layertest.Each(t, func(t *testing.T, b compute.Backend) {
+		scope := weights(t, small, 2)
+		_, err := layer.NewSession(b, scope.In("elsewhere"), small, "")
 		require.ErrorContains(t, err, `there are no weights in scope "/gdn/elsewhere"`)
-		s, err := layer.NewSession(b, ctx, small, "")
+		s, err := layer.NewSession(b, scope, small, "")
 		require.NoError(t, err)
 		s.Finalize()
-		y := context.MustExecOnce(b, context.New(), func(ctx *context.Context, x *Node) *Node {
-			l := layer.New(ctx, x).With(small).NegativeEigenvalues(true)
+		y := model.MustCallOnce(b, model.NewStore(), func(scope *model.Scope, x *Node) *Node {
+			l := layer.New(scope, x).With(small).NegativeEigenvalues(true)
 			c := small
 			c.NegEigval = true
 			require.Equal(t, c, l.Config())
@@ -166,10 +166,10 @@ func TestSessionNeedsWeights(t *testing.T) {
 // 200 tokens one by one equal a prefill of 200, and so do pieces of a prompt.
 func TestDecodeEqualsPrefill(t *testing.T) {
 	x := normal(rand.New(rand.NewPCG(1, 1)), 1, 2, 200, small.Hidden)
-	eachDesign(t, func(t *testing.T, b backends.Backend, cfg layer.Config) {
-		ctx := weights(t, cfg, 2)
+	eachDesign(t, func(t *testing.T, b compute.Backend, cfg layer.Config) {
+		scope := weights(t, cfg, 2)
 		session := func() *layer.Session {
-			s, err := layer.NewSession(b, ctx, cfg, "")
+			s, err := layer.NewSession(b, scope, cfg, "")
 			require.NoError(t, err)
 			t.Cleanup(s.Finalize)
 			return s
@@ -203,17 +203,17 @@ func TestDecodeEqualsPrefill(t *testing.T) {
 func TestMask(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 1))
 	x := normal(r, 1, 1, 21, small.Hidden)
-	eachDesign(t, func(t *testing.T, b backends.Backend, cfg layer.Config) {
-		ctx := weights(t, cfg, 3)
-		forward := func(ctx *context.Context, in []*Node) []*Node {
-			l := layer.New(ctx, in[0]).With(cfg)
+	eachDesign(t, func(t *testing.T, b compute.Backend, cfg layer.Config) {
+		scope := weights(t, cfg, 3)
+		forward := func(scope *model.Scope, in []*Node) []*Node {
+			l := layer.New(scope, in[0]).With(cfg)
 			if len(in) > 1 {
 				l.Mask(in[1])
 			}
 			y, k := l.DoneWithCache()
 			return []*Node{y, k.Conv, k.State}
 		}
-		want := run(t, b, ctx, forward, x)
+		want := run(t, b, scope, forward, x)
 		for _, left := range []int{0, 5, 11} {
 			padded, mask := normal(r, 1, 1, 32, small.Hidden), array.New(ir.F32, 1, 32)
 			v, m := padded.Float32s(), mask.Float32s()
@@ -221,7 +221,7 @@ func TestMask(t *testing.T) {
 			for i := range 21 {
 				m[left+i] = 1
 			}
-			got := run(t, b, ctx, forward, array.FromFloat32s(ir.F32, padded.Shape, v), array.FromFloat32s(ir.F32, mask.Shape, m))
+			got := run(t, b, scope, forward, array.FromFloat32s(ir.F32, padded.Shape, v), array.FromFloat32s(ir.F32, mask.Shape, m))
 			close(t, tokens(got[0], left, left+21), want[0], 2e-6, "left %d", left)
 			close(t, got[1], want[1], 2e-6, "convolution, left %d", left)
 			close(t, got[2], want[2], 2e-6, "state, left %d", left)
@@ -232,14 +232,14 @@ func TestMask(t *testing.T) {
 // A padded token closes a bounded decay whatever its rate.
 func TestMaskOfSmallRates(t *testing.T) {
 	x := normal(rand.New(rand.NewPCG(2, 1)), 1, 1, 9, bounded.Hidden)
-	ctx := weights(t, bounded, 3)
+	scope := weights(t, bounded, 3)
 	slow, err := device.Tensor(array.FromFloat64s(ir.F32, []int{bounded.HeadsV}, []float64{-9, -9, -9, -9}))
 	require.NoError(t, err)
-	require.NoError(t, ctx.GetVariable(layer.VarALog).SetValue(slow))
-	states := run(t, layertest.Backend(t, device.Go), ctx, func(ctx *context.Context, in []*Node) []*Node {
+	require.NoError(t, scope.GetVariable(layer.VarALog).SetValue(slow))
+	states := run(t, layertest.Backend(t, device.Go), scope, func(scope *model.Scope, in []*Node) []*Node {
 		real := ConvertDType(LessThan(Iota(in[0].Graph(), shapes.Make(dtypes.Int32, 1, 9), 1), Const(in[0].Graph(), [][]int32{{5}})), dtypes.Float32)
-		_, padded := layer.New(ctx, in[0]).With(bounded).Mask(real).DoneWithCache()
-		_, short := layer.New(ctx, SliceAxis(in[0], 1, AxisRange(0, 5))).With(bounded).DoneWithCache()
+		_, padded := layer.New(scope, in[0]).With(bounded).Mask(real).DoneWithCache()
+		_, short := layer.New(scope, SliceAxis(in[0], 1, AxisRange(0, 5))).With(bounded).DoneWithCache()
 		return []*Node{padded.State, short.State}
 	}, x)
 	close(t, states[0], states[1], 2e-6)
@@ -266,11 +266,11 @@ func testPacked(t *testing.T, cfg layer.Config) {
 		w := a.Size() / a.Shape[0]
 		return array.FromFloat32s(ir.F32, append([]int{1}, a.Shape[1:]...), a.Float32s()[i*w:(i+1)*w])
 	}
-	b, ctx := layertest.Backend(t, device.Go), weights(t, cfg, 4)
+	b, scope := layertest.Backend(t, device.Go), weights(t, cfg, 4)
 	for _, cached := range []bool{true, false} {
-		forward := func(packed bool) func(ctx *context.Context, in []*Node) []*Node {
-			return func(ctx *context.Context, in []*Node) []*Node {
-				l := layer.New(ctx, in[0]).With(cfg)
+		forward := func(packed bool) func(scope *model.Scope, in []*Node) []*Node {
+			return func(scope *model.Scope, in []*Node) []*Node {
+				l := layer.New(scope, in[0]).With(cfg)
 				if cached {
 					l.Cache(&layer.Cache{Conv: in[1], State: in[2]})
 				}
@@ -282,7 +282,7 @@ func testPacked(t *testing.T, cfg layer.Config) {
 			}
 		}
 		packed := []*array.Array{x, conv, state, array.FromInt64s(ir.I64, []int{n + 1}, cu)}
-		got := run(t, b, ctx, forward(true), packed...)
+		got := run(t, b, scope, forward(true), packed...)
 		for i := range n {
 			if bounds[i] == bounds[i+1] {
 				want := array.New(ir.F32, 1, cfg.Channels(), cfg.ConvWidth)
@@ -292,7 +292,7 @@ func testPacked(t *testing.T, cfg layer.Config) {
 				require.Equal(t, want.Float32s(), row(got[1], i).Float32s(), "cache of an empty sequence")
 				continue
 			}
-			want := run(t, b, ctx, forward(false), tokens(x, bounds[i], bounds[i+1]), row(conv, i), row(state, i))
+			want := run(t, b, scope, forward(false), tokens(x, bounds[i], bounds[i+1]), row(conv, i), row(state, i))
 			where := fmt.Sprintf("sequence %d, cached %v", i, cached)
 			close(t, tokens(got[0], bounds[i], bounds[i+1]), want[0], 2e-6, where)
 			close(t, row(got[1], i), want[1], 1e-6, where)
@@ -317,24 +317,24 @@ func TestLayerGradients(t *testing.T) {
 func testLayerGradients(t *testing.T, cfg layer.Config) {
 	r := rand.New(rand.NewPCG(4, 1))
 	x, d := normal(r, 1, 2, 19, small.Hidden), normal(r, 1, 2, 19, small.Hidden)
-	ctx := weights(t, cfg, 5)
-	loss := func(ctx *context.Context, in []*Node) *Node {
-		return ReduceAllSum(Mul(layer.New(ctx, in[0]).With(cfg).Done(), in[1]))
+	scope := weights(t, cfg, 5)
+	loss := func(scope *model.Scope, in []*Node) *Node {
+		return ReduceAllSum(Mul(layer.New(scope, in[0]).With(cfg).Done(), in[1]))
 	}
 	vars := slices.DeleteFunc([]string{layer.VarQKV, layer.VarZ, layer.VarB, layer.VarA, layer.VarConv, layer.VarALog, layer.VarDtBias, layer.VarNorm, layer.VarOut,
-		layer.VarZDown, layer.VarADown}, func(name string) bool { return ctx.GetVariable(name) == nil })
-	gradients := func(b backends.Backend, ctx *context.Context) []*array.Array {
-		return run(t, b, ctx, func(ctx *context.Context, in []*Node) []*Node {
+		layer.VarZDown, layer.VarADown}, func(name string) bool { return scope.GetVariable(name) == nil })
+	gradients := func(b compute.Backend, scope *model.Scope) []*array.Array {
+		return run(t, b, scope, func(scope *model.Scope, in []*Node) []*Node {
 			wrt := []*Node{in[0]}
 			for _, name := range vars {
-				wrt = append(wrt, ctx.GetVariable(name).ValueGraph(in[0].Graph()))
+				wrt = append(wrt, scope.GetVariable(name).NodeValue(in[0].Graph()))
 			}
-			return Gradient(loss(ctx, in), wrt...)
+			return Gradient(loss(scope, in), wrt...)
 		}, x, d)
 	}
 	b := layertest.Backend(t, device.Go)
-	got := gradients(b, ctx)
-	exec, err := context.NewExec(b, ctx.Reuse(), func(ctx *context.Context, in []*Node) *Node { return loss(ctx, in) })
+	got := gradients(b, scope)
+	exec, err := model.NewExec(b, scope.Store(), func(_ *model.Scope, in []*Node) *Node { return loss(scope, in) })
 	require.NoError(t, err)
 	defer exec.Finalize()
 	tensor := func(a *array.Array) *tensors.Tensor {
@@ -361,13 +361,13 @@ func testLayerGradients(t *testing.T, cfg layer.Config) {
 			if name == "x" {
 				from = move(x)
 			} else {
-				v := ctx.GetVariable(name)
+				v := scope.GetVariable(name)
 				old, err := device.Array(v.MustValue())
 				require.NoError(t, err)
 				require.NoError(t, v.SetValue(move(old)))
 				defer func() { require.NoError(t, v.SetValue(tensor(old))) }()
 			}
-			out, err := exec.Exec(from, tensor(d))
+			out, err := exec.Call(from, tensor(d))
 			require.NoError(t, err)
 			return float64(tensors.ToScalar[float32](out[0]))
 		}
@@ -391,10 +391,10 @@ func TestBuilderOptions(t *testing.T) {
 	c := small
 	c.ConvWidth = 3
 	x := normal(rand.New(rand.NewPCG(7, 7)), 1, 1, 20, c.Hidden)
-	out := run(t, layertest.Backend(t, device.Go), weights(t, c, 7), func(ctx *context.Context, in []*Node) []*Node {
+	out := run(t, layertest.Backend(t, device.Go), weights(t, c, 7), func(scope *model.Scope, in []*Node) []*Node {
 		wide := c
 		wide.NegEigval = true
-		build := func(c layer.Config) *layer.Builder { return layer.New(ctx.Reuse(), in[0]).With(c) }
+		build := func(c layer.Config) *layer.Builder { return layer.New(scope, in[0]).With(c) }
 		return []*Node{build(small).ConvWidth(3).Done(), build(small).ConvWidth(3).NegativeEigenvalues(true).Done(), build(c).Done(), build(wide).Done()}
 	}, x)
 	require.Equal(t, out[2].Float32s(), out[0].Float32s())
@@ -405,16 +405,16 @@ func TestBuilderOptions(t *testing.T) {
 // bfloat16 in and out is close to float32: the median over weights, some of which let an output vanish that is then normalised.
 func TestBFloat16(t *testing.T) {
 	x := normal(rand.New(rand.NewPCG(5, 1)), 1, 1, 40, small.Hidden).Convert(ir.BF16).Convert(ir.F32)
-	eachDesign(t, func(t *testing.T, b backends.Backend, cfg layer.Config) {
+	eachDesign(t, func(t *testing.T, b compute.Backend, cfg layer.Config) {
 		seeds := []uint64{6, 7, 8, 9, 10}
 		if b.Name() == device.XLA {
 			seeds = seeds[:1]
 		}
 		var outputs, gradients []float64
 		for _, seed := range seeds {
-			out := run(t, b, weights(t, cfg, seed), func(ctx *context.Context, in []*Node) []*Node {
+			out := run(t, b, weights(t, cfg, seed), func(scope *model.Scope, in []*Node) []*Node {
 				forward := func(x *Node) (*Node, *Node) {
-					y := layer.New(ctx, x).With(cfg).Done()
+					y := layer.New(scope, x).With(cfg).Done()
 					return y, Gradient(ReduceAllSum(Square(ConvertDType(y, dtypes.Float32))), in[0])[0]
 				}
 				y, dy := forward(in[0])
@@ -434,13 +434,13 @@ func TestBFloat16(t *testing.T) {
 // A new layer has the initial values of the paper's code.
 func TestInitialValues(t *testing.T) {
 	b := layertest.Backend(t, device.Go)
-	ctx := context.New()
-	ctx.SetParams(map[string]any{layer.ParamHeadsK: 2, layer.ParamHeadsV: 16, layer.ParamKeyDim: 8, layer.ParamValueDim: 4})
-	exec := context.MustNewExec(b, ctx, func(ctx *context.Context, x *Node) *Node { return layer.New(ctx.In("gdn"), x).Done() })
-	y := exec.MustExec(tensors.FromShape(shape(1, 5, 64)))[0]
+	scope := model.NewStore().RootScope()
+	scope.SetParams(map[string]any{layer.ParamHeadsK: 2, layer.ParamHeadsV: 16, layer.ParamKeyDim: 8, layer.ParamValueDim: 4})
+	exec := model.MustNewExec(b, scope.Store(), func(scope *model.Scope, x *Node) *Node { return layer.New(scope.In("gdn"), x).Done() })
+	y := exec.MustCall(tensors.FromShape(shape(1, 5, 64)))[0]
 	require.Equal(t, []int{1, 5, 64}, y.Shape().Dimensions)
 	value := func(name string) []float64 {
-		a, err := device.Array(ctx.In("gdn").GetVariable(name).MustValue())
+		a, err := device.Array(scope.At("gdn").GetVariable(name).MustValue())
 		require.NoError(t, err)
 		return a.Float64s()
 	}
@@ -465,33 +465,33 @@ func TestInitialValues(t *testing.T) {
 // What does not fit is refused with the expected shape.
 func TestErrors(t *testing.T) {
 	b := layertest.Backend(t, device.Go)
-	ctx := weights(t, small, 7)
+	scope := weights(t, small, 7)
 	f32 := func(dims ...int) *tensors.Tensor { return tensors.FromShape(shape(dims...)) }
 	for want, f := range map[string]struct {
-		build func(ctx *context.Context, x *Node) *Node
+		build func(scope *model.Scope, x *Node) *Node
 		x     *tensors.Tensor
 	}{
-		"x is (Float32)[4 24], want [batch, tokens, features]": {func(ctx *context.Context, x *Node) *Node { return layer.New(ctx, x).Done() }, f32(4, 24)},
-		"want Float32 or BFloat16":                             {func(ctx *context.Context, x *Node) *Node { return layer.New(ctx, ConvertDType(x, dtypes.Int32)).Done() }, f32(1, 4, 24)},
-		"want [batch, tokens, 24]: the hidden size is 24":      {func(ctx *context.Context, x *Node) *Node { return layer.New(ctx, x).With(small).Done() }, f32(1, 4, 23)},
-		"3 value heads over 2 key heads":                       {func(ctx *context.Context, x *Node) *Node { return layer.New(ctx, x).With(small).Heads(2, 3).Done() }, f32(1, 4, 24)},
-		"variable qkv in scope /gdn is (Float32)[24 80], want [24 112]": {func(ctx *context.Context, x *Node) *Node {
-			return layer.New(ctx, x).With(small).HeadDims(16, 12).Done()
+		"x is (Float32)[4, 24], want [batch, tokens, features]": {func(scope *model.Scope, x *Node) *Node { return layer.New(scope, x).Done() }, f32(4, 24)},
+		"want Float32 or BFloat16":                              {func(scope *model.Scope, x *Node) *Node { return layer.New(scope, ConvertDType(x, dtypes.Int32)).Done() }, f32(1, 4, 24)},
+		"want [batch, tokens, 24]: the hidden size is 24":       {func(scope *model.Scope, x *Node) *Node { return layer.New(scope, x).With(small).Done() }, f32(1, 4, 23)},
+		"3 value heads over 2 key heads":                        {func(scope *model.Scope, x *Node) *Node { return layer.New(scope, x).With(small).Heads(2, 3).Done() }, f32(1, 4, 24)},
+		"variable qkv in scope /gdn is (Float32)[24, 80], want (Float32)[24, 112]": {func(scope *model.Scope, x *Node) *Node {
+			return layer.New(scope, x).With(small).HeadDims(16, 12).Done()
 		}, f32(1, 4, 24)},
-		"the mask is (Float32)[1 4 24], want [1 4]": {func(ctx *context.Context, x *Node) *Node { return layer.New(ctx, x).With(small).Mask(x).Done() }, f32(1, 4, 24)},
-		"reshape it to [1, 8, 24]": {func(ctx *context.Context, x *Node) *Node {
-			return layer.New(ctx, x).With(small).CuSeqlens(Const(x.Graph(), []int64{0, 8})).Done()
+		"the mask is (Float32)[1, 4, 24], want [1, 4]": {func(scope *model.Scope, x *Node) *Node { return layer.New(scope, x).With(small).Mask(x).Done() }, f32(1, 4, 24)},
+		"reshape it to [1, 8, 24]": {func(scope *model.Scope, x *Node) *Node {
+			return layer.New(scope, x).With(small).CuSeqlens(Const(x.Graph(), []int64{0, 8})).Done()
 		}, f32(2, 4, 24)},
-		"the state of the cache is (Float32)[1 4 12 8], want (Float32)[1 4 8 12]": {func(ctx *context.Context, x *Node) *Node {
+		"the state of the cache is (Float32)[1, 4, 12, 8], want (Float32)[1, 4, 8, 12]": {func(scope *model.Scope, x *Node) *Node {
 			k := small.EmptyCache(x.Graph(), dtypes.Float32, 1)
 			k.State = Transpose(k.State, 2, 3)
-			return layer.New(ctx, x).With(small).Cache(k).Done()
+			return layer.New(scope, x).With(small).Cache(k).Done()
 		}, f32(1, 4, 24)},
-		`unknown axis "chonk"`: {func(ctx *context.Context, x *Node) *Node {
-			return layer.New(ctx, x).With(small).Variant("chonk=3").Done()
+		`unknown axis "chonk"`: {func(scope *model.Scope, x *Node) *Node {
+			return layer.New(scope, x).With(small).Variant("chonk=3").Done()
 		}, f32(1, 4, 24)},
 	} {
-		_, err := context.ExecOnce(b, ctx.Reuse(), f.build, f.x)
+		_, err := model.CallOnce(b, scope.Store(), func(_ *model.Scope, x *Node) *Node { return f.build(scope, x) }, f.x)
 		require.ErrorContains(t, err, want)
 	}
 

@@ -5,11 +5,11 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/gomlx/gomlx/backends"
-	"github.com/gomlx/gomlx/pkg/core/dtypes"
-	. "github.com/gomlx/gomlx/pkg/core/graph"
-	"github.com/gomlx/gomlx/pkg/core/shapes"
-	"github.com/gomlx/gomlx/pkg/ml/context"
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/model"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/gdn/layer"
@@ -70,14 +70,14 @@ func TestSessionMasks(t *testing.T) {
 		{"right, infinite", []string{"111111111111000"}, inf},
 	}
 	x := normal(rand.New(rand.NewPCG(5, 1)), 1, 1, 12, small.Hidden)
-	eachDesign(t, func(t *testing.T, b backends.Backend, cfg layer.Config) {
+	eachDesign(t, func(t *testing.T, b compute.Backend, cfg layer.Config) {
 		calls := calls
 		if b.Name() == device.XLA {
 			calls = calls[4:5] // programs take long to compile there
 		}
-		ctx := weights(t, cfg, 3)
+		scope := weights(t, cfg, 3)
 		session := func() *layer.Session {
-			s, err := layer.NewSession(b, ctx, cfg, "")
+			s, err := layer.NewSession(b, scope, cfg, "")
 			require.NoError(t, err)
 			t.Cleanup(s.Finalize)
 			return s
@@ -125,20 +125,20 @@ func TestMaskGradients(t *testing.T) {
 	spread, _ := padded(dy, mask, 0)
 	b := layertest.Backend(t, device.Go)
 	for _, d := range designs {
-		ctx := weights(t, d.c, 4)
-		gradients := func(ctx *context.Context, in []*Node) []*Node {
-			l := layer.New(ctx, in[0]).With(d.c)
+		scope := weights(t, d.c, 4)
+		gradients := func(scope *model.Scope, in []*Node) []*Node {
+			l := layer.New(scope, in[0]).With(d.c)
 			if len(in) == 3 {
 				l.Mask(in[2])
 			}
 			wrt := []*Node{in[0]}
 			for _, name := range []string{layer.VarQKV, layer.VarConv, layer.VarA, layer.VarOut} {
-				wrt = append(wrt, ctx.GetVariable(name).ValueGraph(in[0].Graph()))
+				wrt = append(wrt, scope.GetVariable(name).NodeValue(in[0].Graph()))
 			}
 			return Gradient(ReduceAllSum(Mul(l.Done(), in[1])), wrt...)
 		}
-		want := run(t, b, ctx, gradients, x, dy)
-		got := run(t, b, ctx, gradients, in, spread, m)
+		want := run(t, b, scope, gradients, x, dy)
+		got := run(t, b, scope, gradients, in, spread, m)
 		back, _ := padded(want[0], mask, 0)
 		close(t, got[0], back, 1e-5, d.name)
 		for i := range want[1:] {
@@ -151,7 +151,7 @@ func TestMaskGradients(t *testing.T) {
 func TestRuleMaskOfNaN(t *testing.T) {
 	const real = 5 // the first tokens; the others are NaN
 	args, _ := drawn(t, spec(t, "b=2,t=9,hk=1,hv=2,k=8,v=12,init,l2norm"), "random", 4)
-	out := run(t, layertest.Backend(t, device.Go), context.New(), func(_ *context.Context, a []*Node) []*Node {
+	out := run(t, layertest.Backend(t, device.Go), model.NewStore().RootScope(), func(_ *model.Scope, a []*Node) []*Node {
 		g := a[0].Graph()
 		mask := LessThan(Iota(g, shapes.Make(dtypes.Int32, 2, 9), 1), Const(g, [][]int32{{real}}))
 		short, long := make([]*Node, 5), make([]*Node, 5)
@@ -175,7 +175,7 @@ func TestRuleMaskOfNaN(t *testing.T) {
 func TestSessionOfNoTokens(t *testing.T) {
 	x := normal(rand.New(rand.NewPCG(5, 1)), 1, 2, 12, small.Hidden)
 	none := array.New(ir.F32, 2, 0, small.Hidden)
-	layertest.Each(t, func(t *testing.T, b backends.Backend) {
+	layertest.Each(t, func(t *testing.T, b compute.Backend) {
 		s, err := layer.NewSession(b, weights(t, small, 3), small, "")
 		require.NoError(t, err)
 		defer s.Finalize()
@@ -207,6 +207,6 @@ func TestSessionOfNoTokens(t *testing.T) {
 		_, err = s.Run(array.New(ir.F32, 3, 0, small.Hidden), nil)
 		require.ErrorContains(t, err, "3 rows, but the session goes on with 2")
 		_, err = s.Run(none, array.New(ir.F32, 2, 1))
-		require.ErrorContains(t, err, "the mask is f32[2,1], want [2 0]")
+		require.ErrorContains(t, err, "the mask is (Float32)[2, 1], want [2, 0]")
 	})
 }

@@ -3,8 +3,8 @@ package layer
 import (
 	"fmt"
 
-	"github.com/gomlx/gomlx/pkg/core/dtypes"
-	. "github.com/gomlx/gomlx/pkg/core/graph"
+	"github.com/gomlx/compute/dtypes"
+	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/layer/device"
@@ -124,19 +124,19 @@ func (b *RuleBuilder) build(final bool) (o, state *Node) {
 	}
 	if m := b.mask; m != nil {
 		if m.Rank() != 2 || m.Shape().Dim(0) != q[0] || m.Shape().Dim(1) != q[1] {
-			panic(fmt.Errorf("layer: the mask is %s, want %v, one value for each token", m.Shape(), q[:2]))
+			panic(fmt.Errorf("layer: the mask is %s, want [%d, %d], one value for each token", m.Shape(), q[0], q[1]))
 		}
 		for _, name := range []string{"q", "k", "v", "g", "beta"} { // a beta of 0 writes nothing, but 0 times NaN is NaN
 			in[name] = whereReal(asBools(m), in[name])
 		}
 	}
-	out := compute(s, b.variant, false, in)
+	out := applyText(s, b.variant, false, in)
 	return out["o"], out["final_state"]
 }
 
-// compute applies a spec by a variant given as text; empty: the best known on the backend, in training that of a step with its
+// applyText applies a spec by a variant given as text; empty: the best known on the backend, in training that of a step with its
 // gradient. It panics with an error.
-func compute(s gdn.Spec, text string, training bool, in map[string]*Node) map[string]*Node {
+func applyText(s gdn.Spec, text string, training bool, in map[string]*Node) map[string]*Node {
 	work := s
 	if training {
 		work.Direction = gdn.Train

@@ -2,43 +2,45 @@ package layer
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
-	"github.com/gomlx/gomlx/backends"
-	. "github.com/gomlx/gomlx/pkg/core/graph"
-	"github.com/gomlx/gomlx/pkg/core/tensors"
-	"github.com/gomlx/gomlx/pkg/ml/context"
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/gdngen/gdngen/gdn/layer/device"
-	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 )
 
 // Session runs one layer over a prompt and the tokens that follow it, a call at a time, the caches staying on the device.
 type Session struct {
 	cfg   Config
-	exec  *context.Exec
+	exec  *model.Exec
 	cache []*tensors.Tensor
 }
 
-// NewSession makes a session on the weights in the scope of ctx, which Load or a training has put there; without weights
-// there it is an error. The variant is as Builder.Variant takes it.
-func NewSession(b backends.Backend, ctx *context.Context, c Config, variant string) (*Session, error) {
+// NewSession makes a session on the weights in scope, which Load or a training has put there; without weights there it is an
+// error. The variant is as Builder.Variant takes it.
+func NewSession(b compute.Backend, scope *model.Scope, c Config, variant string) (*Session, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
-	empty := true
-	for range ctx.IterVariablesInScope() {
-		empty = false
-		break
+	wanted := slices.Sorted(maps.Keys(c.variableShapes()))
+	missing := slices.DeleteFunc(slices.Clone(wanted), func(name string) bool { return scope.GetVariable(name) != nil })
+	if len(missing) == len(wanted) {
+		return nil, fmt.Errorf("layer: there are no weights in scope %q: Load puts them there, or train a layer made by New in the same scope", scope.Scope())
 	}
-	if empty {
-		return nil, fmt.Errorf("layer: there are no weights in scope %q: Load puts them there, or train a layer made by New in the same scope", ctx.Scope())
+	if len(missing) > 0 {
+		return nil, fmt.Errorf("layer: scope %q has weights, but none of the names %v that this configuration needs", scope.Scope(), missing)
 	}
 	s := &Session{cfg: c}
 	var err error
-	s.exec, err = context.NewExec(b, ctx.Reuse(), func(ctx *context.Context, in []*Node) []*Node {
-		l := New(ctx, in[0]).With(c).Variant(variant)
+	s.exec, err = model.NewExec(b, scope.Store(), func(_ *model.Scope, in []*Node) []*Node {
+		l := New(scope, in[0]).With(c).Variant(variant)
 		if len(in) == 2 || len(in) == 4 {
 			l.Mask(in[1])
 		}
@@ -51,60 +53,67 @@ func NewSession(b backends.Backend, ctx *context.Context, c Config, variant stri
 	return s, err
 }
 
-// Run computes the next tokens, [batch, tokens, hidden] in float32 or bfloat16, whatever the type of the weights. The mask, [batch, tokens], may be nil. No tokens give
-// none, and leave the caches as they are.
-func (s *Session) Run(x, mask *array.Array) (*array.Array, error) {
-	if len(x.Shape) == 3 && x.Shape[1] == 0 {
-		return s.runNone(x, mask)
+// Step computes the next tokens, [batch, tokens, hidden] in float32 or bfloat16 whatever the type of the weights, and gives the output of the
+// same shape; both stay where GoMLX keeps them. The mask, [batch, tokens], may be nil. No tokens give none, and leave the caches as they are.
+func (s *Session) Step(x, mask *tensors.Tensor) (*tensors.Tensor, error) {
+	if x.Rank() == 3 && x.Shape().Dim(1) == 0 {
+		return s.none(x, mask)
 	}
-	var args []any
-	for _, a := range []*array.Array{x, mask} {
-		if a == nil {
-			continue
-		}
-		t, err := device.Tensor(a)
-		if err != nil {
-			return nil, err
-		}
-		args = append(args, t)
+	args := []any{x}
+	if mask != nil {
+		args = append(args, mask)
 	}
 	for _, c := range s.cache {
 		args = append(args, c)
 	}
-	out, err := s.exec.Exec(args...)
+	out, err := s.exec.Call(args...)
 	if err != nil {
 		return nil, err
 	}
 	s.cache = out[1:]
-	return device.Array(out[0])
+	return out[0], nil
 }
 
-// runNone is Run of no tokens, of which a backend makes no program.
-func (s *Session) runNone(x, mask *array.Array) (*array.Array, error) {
-	c, batch := s.cfg, x.Shape[0]
-	if batch == 0 || x.Shape[2] != c.Hidden {
-		return nil, fmt.Errorf("layer: x is %v, want [batch, tokens, %d] and at least one row", x, c.Hidden)
+// none is Step on no tokens, of which a backend makes no program.
+func (s *Session) none(x, mask *tensors.Tensor) (*tensors.Tensor, error) {
+	c, batch := s.cfg, x.Shape().Dim(0)
+	if batch == 0 || x.Shape().Dim(2) != c.Hidden {
+		return nil, fmt.Errorf("layer: x is %s, want [batch, tokens, %d] and at least one row", x.Shape(), c.Hidden)
 	}
-	if mask != nil && !slices.Equal(mask.Shape, []int{batch, 0}) {
-		return nil, fmt.Errorf("layer: the mask is %v, want [%d 0], one value for each token", mask, batch)
+	if mask != nil && !slices.Equal(mask.Shape().Dimensions, []int{batch, 0}) {
+		return nil, fmt.Errorf("layer: the mask is %s, want [%d, 0], one value for each token", mask.Shape(), batch)
 	}
 	if s.cache == nil {
-		for _, a := range []*array.Array{array.New(x.Type, batch, c.Channels(), c.ConvWidth), array.New(ir.F32, batch, c.HeadsV, c.KeyDim, c.ValueDim)} {
-			t, err := device.Tensor(a)
-			if err != nil {
-				return nil, err
-			}
-			s.cache = append(s.cache, t)
-		}
+		s.cache = []*tensors.Tensor{tensors.FromShape(shapes.Make(x.DType(), batch, c.Channels(), c.ConvWidth)),
+			tensors.FromShape(shapes.Make(dtypes.Float32, batch, c.HeadsV, c.KeyDim, c.ValueDim))}
 	}
 	if rows := s.cache[0].Shape().Dim(0); rows != batch {
-		return nil, fmt.Errorf("layer: x is %v, %d rows, but the session goes on with %d", x, batch, rows)
+		return nil, fmt.Errorf("layer: x is %s, %d rows, but the session goes on with %d", x.Shape(), batch, rows)
 	}
-	return array.New(x.Type, batch, 0, c.Hidden), nil
+	return tensors.FromShape(x.Shape()), nil
+}
+
+// Run is Step on arrays.
+func (s *Session) Run(x, mask *array.Array) (*array.Array, error) {
+	in, err := device.Tensor(x)
+	if err != nil {
+		return nil, err
+	}
+	var masks *tensors.Tensor
+	if mask != nil {
+		if masks, err = device.Tensor(mask); err != nil {
+			return nil, err
+		}
+	}
+	y, err := s.Step(in, masks)
+	if err != nil {
+		return nil, err
+	}
+	return device.Array(y)
 }
 
 // Caches gives copies of the convolution's cache, [batch, channels, taps], and of the state, [batch, value heads, key width,
-// value width]; an error before the first Run.
+// value width]; an error before the first step.
 func (s *Session) Caches() (conv, state *array.Array, err error) {
 	if s.cache == nil {
 		return nil, nil, fmt.Errorf("layer: the session has run nothing yet")

@@ -3,7 +3,7 @@ package layer_test
 import (
 	"testing"
 
-	"github.com/gomlx/gomlx/backends"
+	"github.com/gomlx/compute"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/gdn/layer"
@@ -19,7 +19,7 @@ func TestStoredKimi(t *testing.T) {
 	cases, err := truth.ReadCases("../../tests/fixtures/kimi")
 	require.NoError(t, err)
 	require.Len(t, cases, 3)
-	layertest.Each(t, func(t *testing.T, b backends.Backend) {
+	layertest.Each(t, func(t *testing.T, b compute.Backend) {
 		for i, c := range cases {
 			if i == 2 && b.Name() == device.XLA {
 				continue // programs take long to compile there

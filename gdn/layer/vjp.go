@@ -1,7 +1,7 @@
 package layer
 
 import (
-	. "github.com/gomlx/gomlx/pkg/core/graph"
+	. "github.com/gomlx/gomlx/core/graph"
 )
 
 // withGradient gives computed nodes a hand-written gradient. forward computes outputs from its arguments in any way, also

@@ -7,8 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gomlx/gomlx/pkg/core/dtypes"
-	"github.com/gomlx/gomlx/pkg/ml/context"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/layer/device"
@@ -179,11 +180,11 @@ func detect(names []string, prefix string) (Format, error) {
 	return "", fmt.Errorf("layer: none of %s is among the tensors: is the prefix right?", strings.Join(want, ", "))
 }
 
-// Load puts the weights of one layer into the scope of ctx. The weights are those of a folder or file (see OpenWeights), named
+// Load puts the weights of one layer into scope. The weights are those of a folder or file (see OpenWeights), named
 // prefix + "in_proj_qkvz.weight" and so on, in float32, bfloat16 or float16; prefix is, for example,
 // "model.layers.0.linear_attn.", or with Kimi Linear "model.layers.0.self_attn.". Variables get the type d, but A_log and dt_bias
-// float32; a layer over those of float16 takes x of float32. Build the layer with ctx.Reuse() afterwards. Missing tensors, tensors of another shape, and tensors under the prefix that no layer has are errors.
-func Load(ctx *context.Context, w *Weights, prefix string, c Config, d dtypes.DType) (Format, error) {
+// float32; a layer over those of float16 takes x of float32. A layer that is built in scope afterwards has them. Missing tensors, tensors of another shape, and tensors under the prefix that no layer has are errors.
+func Load(scope *model.Scope, w *Weights, prefix string, c Config, d dtypes.DType) (Format, error) {
 	if err := c.Check(); err != nil {
 		return "", err
 	}
@@ -239,16 +240,16 @@ func Load(ctx *context.Context, w *Weights, prefix string, c Config, d dtypes.DT
 		if err != nil {
 			return "", err
 		}
-		if old := ctx.GetVariable(name); old != nil {
+		if old := scope.GetVariable(name); old != nil {
 			if !old.Shape().Equal(value.Shape()) {
-				return "", fmt.Errorf("layer: variable %s in scope %s is %s already, the weights are %s", name, ctx.Scope(), old.Shape(), value.Shape())
+				return "", fmt.Errorf("layer: variable %s in scope %s is %s already, the weights are %s", name, scope.Scope(), old.Shape(), value.Shape())
 			}
 			if err := old.SetValue(value); err != nil {
-				return "", fmt.Errorf("layer: variable %s in scope %s: %w", name, ctx.Scope(), err)
+				return "", fmt.Errorf("layer: variable %s in scope %s: %w", name, scope.Scope(), err)
 			}
 			continue
 		}
-		ctx.VariableWithValue(name, value)
+		scope.VariableWithValue(name, value)
 	}
 	return f, nil
 }
@@ -312,9 +313,9 @@ func (p part) each(s stored, variable []int, f func(inFile, inVariable int)) {
 	}
 }
 
-// Save gives the tensors of the layer in the scope of ctx, in a format and element type (float32, bfloat16 or float16), to be
+// Save gives the tensors of the layer in scope, in a format and element type (float32, bfloat16 or float16), to be
 // written with array.WriteSafetensors. Loading and saving in the type of the file gives the same bits.
-func Save(ctx *context.Context, prefix string, c Config, f Format, d dtypes.DType) (*array.File, error) {
+func Save(scope *model.Scope, prefix string, c Config, f Format, d dtypes.DType) (*array.File, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
@@ -331,16 +332,16 @@ func Save(ctx *context.Context, prefix string, c Config, f Format, d dtypes.DTyp
 		to := array.New(e, s.shape...)
 		for _, p := range s.parts {
 			name := p.variable
-			v := ctx.GetVariable(name)
+			v := scope.GetVariable(name)
 			if v == nil {
-				return nil, fmt.Errorf("layer: scope %s has no variable %s, of which tensor %s is made", ctx.Scope(), name, prefix+s.name)
+				return nil, fmt.Errorf("layer: scope %s has no variable %s, of which tensor %s is made", scope.Scope(), name, prefix+s.name)
 			}
 			if want := c.variableShapes()[name]; !slices.Equal(v.Shape().Dimensions, want) {
-				return nil, fmt.Errorf("layer: variable %s in scope %s is %s, want %v", name, ctx.Scope(), v.Shape(), want)
+				return nil, fmt.Errorf("layer: variable %s in scope %s is %s, want %s", name, scope.Scope(), v.Shape(), shapes.Make(v.DType(), want...))
 			}
 			t, err := v.Value()
 			if err != nil {
-				return nil, fmt.Errorf("layer: variable %s in scope %s: %w", name, ctx.Scope(), err)
+				return nil, fmt.Errorf("layer: variable %s in scope %s: %w", name, scope.Scope(), err)
 			}
 			from, err := device.Array(t)
 			if err != nil {

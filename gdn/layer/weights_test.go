@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gomlx/gomlx/pkg/core/dtypes"
-	. "github.com/gomlx/gomlx/pkg/core/graph"
-	"github.com/gomlx/gomlx/pkg/core/shapes"
-	"github.com/gomlx/gomlx/pkg/ml/context"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/ml/model"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/gdn"
@@ -53,15 +53,15 @@ func TestFormats(t *testing.T) {
 				c = kimi
 			}
 			tensors := stored(t, c, f, d.ir)
-			ctx := context.New().In("layer")
-			found, err := layer.Load(ctx, layer.WeightsOf(tensors), prefix, c, d.d)
+			scope := model.NewStore().RootScope().In("layer")
+			found, err := layer.Load(scope, layer.WeightsOf(tensors), prefix, c, d.d)
 			require.NoError(t, err)
 			require.Equal(t, f, found)
-			again, err := layer.Save(ctx, prefix, c, f, d.d)
+			again, err := layer.Save(scope, prefix, c, f, d.d)
 			require.NoError(t, err)
 			require.Equal(t, tensors, again.Tensors, "%s %s", f, d.ir)
-			outputs = append(outputs, run(t, b, ctx, func(ctx *context.Context, in []*Node) []*Node {
-				return []*Node{layer.New(ctx, in[0]).With(c).Done()}
+			outputs = append(outputs, run(t, b, scope, func(scope *model.Scope, in []*Node) []*Node {
+				return []*Node{layer.New(scope, in[0]).With(c).Done()}
 			}, x)[0])
 		}
 		require.Len(t, outputs, 3)
@@ -72,7 +72,7 @@ func TestFormats(t *testing.T) {
 // Weights come from a file, or from shards by an index; what is missing, extra or of another shape is named.
 func TestLoadErrors(t *testing.T) {
 	load := func(m map[string]*array.Array) error {
-		_, err := layer.Load(context.New(), layer.WeightsOf(m), prefix, small, dtypes.Float32)
+		_, err := layer.Load(model.NewStore().RootScope(), layer.WeightsOf(m), prefix, small, dtypes.Float32)
 		return err
 	}
 	tensors := stored(t, small, layer.Qwen3Next, ir.F32)
@@ -89,15 +89,15 @@ func TestLoadErrors(t *testing.T) {
 		prefix+"in_proj_ba.weight is f32[8,25], want the shape [8 24]")
 	require.ErrorContains(t, load(edit(func(m map[string]*array.Array) { m[prefix+"dt_bias"] = array.New(ir.I32, 4) })), "want f32, bf16 or f16")
 	require.ErrorContains(t, load(map[string]*array.Array{"other": array.New(ir.F32, 1)}), "is the prefix right?")
-	_, err := layer.Load(context.New(), layer.WeightsOf(tensors), prefix, small, dtypes.Int8)
+	_, err := layer.Load(model.NewStore().RootScope(), layer.WeightsOf(tensors), prefix, small, dtypes.Int8)
 	require.ErrorContains(t, err, "can not be held as")
-	_, err = layer.Save(context.New(), prefix, small, layer.Qwen35, dtypes.Float32)
+	_, err = layer.Save(model.NewStore().RootScope(), prefix, small, layer.Qwen35, dtypes.Float32)
 	require.ErrorContains(t, err, "no variable qkv")
 	_, err = layer.Save(weights(t, small, 1), prefix, small, "gguf", dtypes.Float32)
 	require.ErrorContains(t, err, `unknown format "gguf"`)
 	_, err = layer.Save(weights(t, kimi, 1), prefix, kimi, layer.Qwen35, dtypes.Float32)
 	require.ErrorContains(t, err, "format qwen3.5 has layers of rule gdn, this one is of rule kda")
-	_, err = layer.Load(context.New(), layer.WeightsOf(stored(t, kimi, layer.KimiLinear, ir.F32)), prefix, small, dtypes.Float32)
+	_, err = layer.Load(model.NewStore().RootScope(), layer.WeightsOf(stored(t, kimi, layer.KimiLinear, ir.F32)), prefix, small, dtypes.Float32)
 	require.ErrorContains(t, err, "format kimi-linear has layers of rule kda, this one is of rule gdn")
 
 	dir := t.TempDir()
@@ -122,7 +122,7 @@ func TestLoadErrors(t *testing.T) {
 		w, err := layer.OpenWeights(dir)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, w.Close()) }()
-		_, err = layer.Load(context.New(), w, prefix, small, dtypes.Float32)
+		_, err = layer.Load(model.NewStore().RootScope(), w, prefix, small, dtypes.Float32)
 		return err
 	}
 	require.ErrorContains(t, open(), "b.safetensors")
@@ -154,7 +154,7 @@ func TestPublishedShards(t *testing.T) {
 		w, err := layer.OpenWeights(filepath.Join("testdata", name+".safetensors"))
 		require.NoError(t, err, name)
 		defer func() { require.NoError(t, w.Close()) }()
-		f, err := layer.Load(context.New(), w, prefix, c, dtypes.Float32)
+		f, err := layer.Load(model.NewStore().RootScope(), w, prefix, c, dtypes.Float32)
 		require.NoError(t, err, name)
 		require.Equal(t, layer.Qwen35, f)
 		var quantised []string
@@ -165,7 +165,7 @@ func TestPublishedShards(t *testing.T) {
 			}
 		}
 		require.Len(t, quantised, 1, name)
-		_, err = layer.Load(context.New(), w, "model.layers.0.mlp.", c, dtypes.Float32)
+		_, err = layer.Load(model.NewStore().RootScope(), w, "model.layers.0.mlp.", c, dtypes.Float32)
 		require.ErrorContains(t, err, "is the prefix right?")
 	}
 	w, err := layer.OpenWeights("testdata/meta_null.safetensors")
@@ -182,10 +182,10 @@ func TestFloat16Weights(t *testing.T) {
 	x := normal(rand.New(rand.NewPCG(8, 8)), 1, 1, 9, small.Hidden)
 	var out [2]*array.Array
 	for i, d := range []dtypes.DType{dtypes.Float32, dtypes.Float16} {
-		ctx := context.New().In("layer")
-		_, err := layer.Load(ctx, layer.WeightsOf(stored(t, small, layer.Qwen35, ir.F16)), prefix, small, d)
+		scope := model.NewStore().RootScope().In("layer")
+		_, err := layer.Load(scope, layer.WeightsOf(stored(t, small, layer.Qwen35, ir.F16)), prefix, small, d)
 		require.NoError(t, err)
-		s, err := layer.NewSession(b, ctx, small, "")
+		s, err := layer.NewSession(b, scope, small, "")
 		require.NoError(t, err)
 		defer s.Finalize()
 		out[i], err = s.Run(x, nil)
@@ -245,16 +245,16 @@ func TestReadConfig(t *testing.T) {
 func TestOutputGate(t *testing.T) {
 	x := normal(rand.New(rand.NewPCG(8, 8)), 1, 1, 9, small.Hidden)
 	for _, d := range designs[:2] {
-		ctx := weights(t, d.c, 3)
-		z := ctx.GetVariable(layer.VarZ)
+		scope := weights(t, d.c, 3)
+		z := scope.GetVariable(layer.VarZ)
 		zeros, err := device.Tensor(array.New(ir.F32, z.Shape().Dimensions...))
 		require.NoError(t, err)
 		require.NoError(t, z.SetValue(zeros))
-		out := run(t, layertest.Backend(t, device.Go), ctx, func(ctx *context.Context, in []*Node) (out []*Node) {
+		out := run(t, layertest.Backend(t, device.Go), scope, func(scope *model.Scope, in []*Node) (out []*Node) {
 			for _, gate := range []string{"", "silu", "sigmoid"} {
 				c := d.c
 				c.OutputGate = gate
-				out = append(out, layer.New(ctx, in[0]).With(c).Done())
+				out = append(out, layer.New(scope, in[0]).With(c).Done())
 			}
 			return out
 		}, x)

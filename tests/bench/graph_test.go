@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomlx/gomlx/backends"
-	. "github.com/gomlx/gomlx/pkg/core/graph"
-	"github.com/gomlx/gomlx/pkg/core/tensors"
+	"github.com/gomlx/compute"
+	. "github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/gdn"
@@ -123,7 +123,7 @@ func TestGraphJob(t *testing.T) {
 	fmt.Printf("result %s\n", line)
 }
 
-func measureGraph(b backends.Backend, job graphJob) (r graphResult, err error) {
+func measureGraph(b compute.Backend, job graphJob) (r graphResult, err error) {
 	s, err := gdn.Parse(job.Spec)
 	if err != nil {
 		return r, err

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/gomlx/gomlx/backends"
+	"github.com/gomlx/compute"
 
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/mosaic/eval"
@@ -108,7 +108,7 @@ const (
 type Env struct {
 	Context context.Context
 	CPU     func() (*pjrt.Engine, error)     // that runs on this machine's CPU
-	Graphs  func() (backends.Backend, error) // of GoMLX
+	Graphs  func() (compute.Backend, error)  // of GoMLX
 	Runner  *device.Runner                   // of the device; nil where none is attached
 	Note    func(format string, args ...any) // tells of what a result does not cover
 }

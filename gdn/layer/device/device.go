@@ -7,11 +7,11 @@ import (
 	"os"
 	"strings"
 
-	"github.com/gomlx/gomlx/backends"
-	"github.com/gomlx/gomlx/backends/simplego"
-	"github.com/gomlx/gomlx/pkg/core/dtypes"
-	"github.com/gomlx/gomlx/pkg/core/shapes"
-	"github.com/gomlx/gomlx/pkg/core/tensors"
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/gobackend"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/tensors"
 
 	"github.com/gdngen/gdngen/gdn/layer/irgraph"
 	"github.com/gdngen/gdngen/ir"
@@ -38,16 +38,16 @@ type Options struct {
 //
 // The go backend gets ops_sequential: without it a batched product asks for a worker from inside a worker, and on a machine
 // of few cores none is ever free.
-func Open(ctx context.Context, name string, opts Options) (backends.Backend, error) {
+func Open(ctx context.Context, name string, opts Options) (compute.Backend, error) {
 	if name == "" {
 		name = os.Getenv("GOMLX_BACKEND")
 	}
 	kind, config, configured := strings.Cut(name, ":")
 	switch {
 	case kind == Go && !configured:
-		return simplego.New("ops_sequential")
+		return gobackend.New("ops_sequential")
 	case kind == Go:
-		return simplego.New(config)
+		return gobackend.New(config)
 	case kind == XLA && configured:
 		return openXLA(config)
 	case kind == XLA || kind == "":

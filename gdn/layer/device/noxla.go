@@ -5,9 +5,9 @@ package device
 import (
 	"errors"
 
-	"github.com/gomlx/gomlx/backends"
+	"github.com/gomlx/compute"
 )
 
-func openXLA(string) (backends.Backend, error) {
+func openXLA(string) (compute.Backend, error) {
 	return nil, errors.New("the backend xla is not in this binary: build with cgo on Linux x86-64 or macOS, without the tag noxla; the backend go works everywhere")
 }

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/gomlx/gomlx/backends"
-	"github.com/gomlx/gomlx/pkg/core/dtypes"
-	"github.com/gomlx/gomlx/pkg/core/graph"
-	"github.com/gomlx/gomlx/pkg/core/shapes"
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/gdngen/gdngen/codegen/pass"
 	"github.com/gdngen/gdngen/ir"
@@ -55,7 +55,7 @@ func Prepare(m *ir.Module) (*ir.Module, error) {
 // Build adds a prepared module to a graph. Inputs are by the names of the module's parameters, of their types; results are
 // in the order of the module. It panics with an error, as GoMLX's graph functions do.
 func Build(g *graph.Graph, m *ir.Module, inputs map[string]*graph.Node) []*graph.Node {
-	return build(g, m, inputs, g.Backend().Capabilities().Operations[backends.OpTypeDynamicSlice])
+	return build(g, m, inputs, g.Backend().Capabilities().Operations[compute.OpTypeDynamicSlice])
 }
 
 // BuildUnrolled is Build with every loop unrolled, which GoMLX can differentiate itself, slowly.

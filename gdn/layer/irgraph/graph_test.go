@@ -3,9 +3,9 @@ package irgraph_test
 import (
 	"testing"
 
-	"github.com/gomlx/gomlx/backends"
-	"github.com/gomlx/gomlx/pkg/core/graph"
-	"github.com/gomlx/gomlx/pkg/core/tensors"
+	"github.com/gomlx/compute"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/gdn"
@@ -20,7 +20,7 @@ import (
 )
 
 // run computes a module.
-func run(t *testing.T, b backends.Backend, m *ir.Module, inputs map[string]*array.Array) map[string]*array.Array {
+func run(t *testing.T, b compute.Backend, m *ir.Module, inputs map[string]*array.Array) map[string]*array.Array {
 	t.Helper()
 	m, err := irgraph.Prepare(m)
 	require.NoError(t, err)
@@ -39,7 +39,7 @@ func run(t *testing.T, b backends.Backend, m *ir.Module, inputs map[string]*arra
 	})
 	require.NoError(t, err)
 	var out []*tensors.Tensor
-	out, err = exec.Exec(args...)
+	out, err = exec.Call(args...)
 	require.NoError(t, err)
 	got := map[string]*array.Array{}
 	for i, name := range m.Results {
@@ -67,7 +67,7 @@ func TestModules(t *testing.T) {
 		{"b=1,t=60,hk=2,hv=2,k=16,v=16,seqs=3,init", "chunk=16,leaf=8,flow=split,form=uw"},
 		{"b=1,t=33,hk=1,hv=1,k=16,v=16", "algo=token,chunk=16"},
 	}
-	layertest.Each(t, func(t *testing.T, b backends.Backend) {
+	layertest.Each(t, func(t *testing.T, b compute.Backend) {
 		for _, test := range tests {
 			s, err := gdn.Parse(test.spec)
 			require.NoError(t, err)

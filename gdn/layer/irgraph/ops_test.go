@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/gomlx/gomlx/backends"
+	"github.com/gomlx/compute"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/gdn/layer/internal/layertest"
@@ -36,7 +36,7 @@ func TestOps(t *testing.T) {
 		ir.BF16: {1.5, -2, 3, 0.25, -0.25, 8, 65, -1},
 		ir.I32:  {5, -3, 31, 40, -7, 2, 0, 1},
 	}
-	layertest.Each(t, func(t *testing.T, b backends.Backend) {
+	layertest.Each(t, func(t *testing.T, b compute.Backend) {
 		for _, text := range opModules {
 			m, err := ir.Parse(text)
 			require.NoError(t, err, text)

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/gomlx/gomlx/backends"
-	"github.com/gomlx/gomlx/backends/simplego"
-	"github.com/gomlx/gomlx/pkg/core/dtypes"
-	. "github.com/gomlx/gomlx/pkg/core/graph"
-	"github.com/gomlx/gomlx/pkg/core/shapes"
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/gobackend"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/gdngen/gdngen/ir"
 )
@@ -44,9 +44,9 @@ func buildSlice(_ *builder, in *ir.Instr, a []*Node) *Node {
 
 func buildPad(b *builder, in *ir.Instr, a []*Node) *Node {
 	at := &in.Attrs
-	config := make([]backends.PadAxis, len(at.Starts))
+	config := make([]compute.PadAxis, len(at.Starts))
 	for i := range config {
-		config[i] = backends.PadAxis{Start: at.Starts[i], End: at.Limits[i]}
+		config[i] = compute.PadAxis{Start: at.Starts[i], End: at.Limits[i]}
 	}
 	return Pad(a[0], b.fill(ir.T(in.Result().Type.DType), at.Value), config...)
 }
@@ -74,9 +74,8 @@ func (b *builder) as(x *Node, d ir.DType) *Node {
 func Convert(x *Node, d ir.DType) *Node { return (&builder{g: x.Graph()}).as(x, d) }
 
 // Truncates tells backends that cut bits off where they convert to bf16, and sum products of bf16 in bf16.
-func Truncates(b backends.Backend) bool {
-	_, ok := b.(*simplego.Backend)
-	return ok
+func Truncates(b compute.Backend) bool {
+	return b.Name() == gobackend.BackendName
 }
 
 // roundBF16 rounds f32 to the nearest bf16, ties to even, so that nothing is left to cut off.

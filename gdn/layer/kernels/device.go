@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/gomlx/gomlx/backends"
-	"github.com/gomlx/gomlx/pkg/core/graph"
+	"github.com/gomlx/compute"
+	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/ptx"
@@ -16,23 +16,25 @@ import (
 	"github.com/gdngen/gdngen/gdn/layer/device"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
-	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
 // OnDevice gives the options for the device of a backend, by the platform of its plugin and its kind: kernels for a TPU or a GPU that is a
 // target, plain StableHLO for others. For a GPU it obtains Triton and ptxas, and runs a small program with PTX inside on the device. An error says
 // why there are no kernels; the options are then those of plain StableHLO.
-func OnDevice(ctx context.Context, b backends.Backend, o plugins.Options) (Options, error) {
+func OnDevice(ctx context.Context, b compute.Backend, o plugins.Options) (Options, error) {
 	k, err := Wrap(b, Options{})
 	if err != nil {
 		return Options{}, err
 	}
-	kind, err := pjrt.KindOf(k.client)
+	kind, err := k.plugin.Kind()
 	if err != nil {
 		return Options{}, fmt.Errorf("kernels: %w", err)
 	}
-	platform := k.client.Platform()
+	platform, err := k.plugin.Platform()
+	if err != nil {
+		return Options{}, fmt.Errorf("kernels: %w", err)
+	}
 	if strings.Contains(strings.ToLower(platform), "tpu") {
 		t, err := codegen.TargetOfKind(kind)
 		return Options{Target: t}, err
@@ -58,7 +60,7 @@ func (k *Backend) runProbe(text string, x *array.Array) (*array.Array, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := exec.Exec(in)
+	out, err := exec.Call(in)
 	if err != nil {
 		return nil, err
 	}

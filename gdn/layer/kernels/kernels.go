@@ -6,20 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
-	"unsafe"
 
-	"github.com/gomlx/go-xla/pkg/pjrt"
-	"github.com/gomlx/go-xla/pkg/stablehlo"
-	"github.com/gomlx/gomlx/backends"
-	"github.com/gomlx/gomlx/backends/xla"
-	"github.com/gomlx/gomlx/pkg/core/dtypes"
-	"github.com/gomlx/gomlx/pkg/core/graph"
-	"github.com/gomlx/gomlx/pkg/core/shapes"
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/go-xla/compute/xla"
+	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/ptx"
@@ -27,6 +21,7 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/layer/irgraph"
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/pjrt/table"
 )
 
 // Options says what is generated.
@@ -41,22 +36,22 @@ type Backend struct {
 	*xla.Backend
 	opts     Options
 	route    route.Route
-	client   *pjrt.Client
+	plugin   *table.Table
 	mu       sync.Mutex
-	programs map[string]string // name of a function -> its text
 	inserted []string
 	refused  []error
 }
 
-// Wrap gives a backend that inserts generated programs. It tries its way out on a small program first: an error says that this
-// version of GoMLX is built differently, and b itself goes on working with graph code.
-func Wrap(b backends.Backend, opts Options) (*Backend, error) {
+// Wrap gives a backend that inserts generated programs into the graphs of one that device.Open opened. It tries its way out on a small
+// program first: an error says that this version of GoMLX is built differently, and b itself goes on working with graph code.
+func Wrap(b compute.Backend, opts Options) (*Backend, error) {
 	x, ok := b.(*xla.Backend)
 	if !ok {
 		return nil, fmt.Errorf("kernels: backend %s takes no generated programs: only xla does", b.Name())
 	}
-	if err := guard(); err != nil {
-		return nil, err
+	plugin := table.Of(x.PluginName())
+	if plugin == nil {
+		return nil, fmt.Errorf("kernels: the plugin %s was not loaded by this module, so no generated programs can be inserted: open the backend with device.Open", x.PluginName())
 	}
 	name := "stablehlo"
 	if opts.Target != nil {
@@ -66,27 +61,8 @@ func Wrap(b backends.Backend, opts Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &Backend{Backend: x, opts: opts, route: route, programs: map[string]string{}}
-	buffer, err := x.BufferFromFlatData(0, []float32{0}, shapes.Make(dtypes.Float32, 1))
-	if err != nil {
-		return nil, fmt.Errorf("kernels: %w", err)
-	}
-	defer func() { _ = x.BufferFinalize(buffer) }()
-	device, ok := buffer.(*pjrt.Buffer)
-	if !ok {
-		return nil, fmt.Errorf("kernels: a buffer of this version of GoMLX is %T, want *pjrt.Buffer", buffer)
-	}
-	k.client = device.Client()
+	k := &Backend{Backend: x, opts: opts, route: route, plugin: plugin}
 	return k, k.try()
-}
-
-// guard checks what is read of GoMLX beyond its exported parts: one field.
-func guard() error {
-	f, ok := reflect.TypeFor[xla.Builder]().FieldByName("builder")
-	if !ok || f.Type != reflect.TypeFor[*stablehlo.Builder]() {
-		return errors.New("kernels: this version of GoMLX keeps its StableHLO elsewhere; generated programs can not be inserted")
-	}
-	return nil
 }
 
 // try runs a program with another in it.
@@ -110,7 +86,7 @@ func (k *Backend) try() error {
 		return fmt.Errorf("kernels: %w", err)
 	}
 	defer exec.Finalize()
-	out, err := exec.Exec([]float32{1, 3})
+	out, err := exec.Call([]float32{1, 3})
 	if err != nil {
 		return fmt.Errorf("kernels: a generated program could not be inserted: %w", err)
 	}
@@ -195,9 +171,8 @@ func (k *Backend) Insert(m *ir.Module, inputs map[string]*graph.Node) []*graph.N
 
 // insert adds the text of a program to the graph of its inputs.
 func (k *Backend) insert(of, text string, params []gdn.Param, results []ir.Type, inputs map[string]*graph.Node) []*graph.Node {
+	name := waiting.add(of, insertion{text, k.opts.Dump})
 	k.mu.Lock()
-	name := fmt.Sprintf("gdngen_%s_%d", of, len(k.programs))
-	k.programs[name] = text
 	k.inserted = append(k.inserted, name)
 	k.mu.Unlock()
 	var args []*graph.Node
@@ -237,29 +212,23 @@ func (k *Backend) Refused() []error {
 }
 
 // Builder starts a computation.
-func (k *Backend) Builder(name string) backends.Builder {
+func (k *Backend) Builder(name string) compute.Builder {
 	b, ok := k.Backend.Builder(name).(*xla.Builder)
 	if !ok {
 		return nil
 	}
-	return &builder{Builder: b, k: k}
+	return &builder{Builder: b}
 }
 
-// builder is xla's, with other bodies for some functions.
+// builder is xla's, which knows whether its graph has generated programs.
 type builder struct {
 	*xla.Builder
-	k      *Backend
-	names  []string
+	filled bool // with generated programs
 	spread bool // over several devices
 }
 
-func (b *builder) NewFunction(name string) (backends.Function, error) {
-	b.k.mu.Lock()
-	_, ok := b.k.programs[name]
-	b.k.mu.Unlock()
-	if ok {
-		b.names = append(b.names, name)
-	}
+func (b *builder) NewFunction(name string) (compute.Function, error) {
+	b.filled = b.filled || strings.HasPrefix(name, mark)
 	return b.Builder.NewFunction(name)
 }
 
@@ -268,117 +237,24 @@ func (b *builder) DistributedSPMD(n int) error {
 	return b.Builder.DistributedSPMD(n)
 }
 
-func (b *builder) DistributedAutoSharding(meshes ...backends.Mesh) error {
+func (b *builder) DistributedAutoSharding(meshes ...compute.Mesh) error {
 	b.spread = true
 	return b.Builder.DistributedAutoSharding(meshes...)
 }
 
-func (b *builder) DeviceAssignment(devices ...backends.DeviceNum) error {
+func (b *builder) DeviceAssignment(devices ...compute.DeviceNum) error {
 	b.spread = true
 	return b.Builder.DeviceAssignment(devices...)
 }
 
-// Compile puts the generated programs in and compiles.
-func (b *builder) Compile() (backends.Executable, error) {
-	if len(b.names) == 0 {
-		return b.Builder.Compile()
-	}
-	if b.spread {
+// Compile compiles; the generated programs are put in on the way (complete).
+func (b *builder) Compile() (compute.Executable, error) {
+	if b.filled && b.spread {
 		return nil, errors.New("kernels: generated programs run on one device only; use the xla backend itself to spread over several")
 	}
-	field := reflect.ValueOf(b.Builder).Elem().FieldByName("builder")
-	inner := *(**stablehlo.Builder)(unsafe.Pointer(field.UnsafeAddr())) // checked by guard
-	data, err := inner.Build()
-	if err != nil {
-		return nil, err
+	e, err := b.Builder.Compile()
+	if err != nil && b.filled {
+		err = fmt.Errorf("kernels: compiling a graph with generated programs: %w", err)
 	}
-	text := string(data)
-	b.k.mu.Lock()
-	programs := maps.Clone(b.k.programs)
-	b.k.mu.Unlock()
-	for _, name := range b.names {
-		if text, err = replace(text, name, programs[name]); err != nil {
-			return nil, err
-		}
-	}
-	if b.k.opts.Dump != nil {
-		b.k.opts.Dump(text)
-	}
-	e := &executable{}
-	if e.names, e.inputs, e.outputs, err = signature(text); err != nil {
-		return nil, err
-	}
-	if e.exec, err = b.k.client.Compile().WithStableHLO([]byte(text)).Done(); err != nil {
-		return nil, fmt.Errorf("kernels: compiling a graph with generated programs: %w", err)
-	}
-	return e, nil
-}
-
-// replace puts the main function of a module in the place of a function of text.
-func replace(text, name, module string) (string, error) {
-	const end = "\n  }"
-	head := "  func.func @" + name + "("
-	at := strings.Index(text, head)
-	if at < 0 {
-		return "", fmt.Errorf("kernels: the graph has no function %s", name)
-	}
-	n := strings.Index(text[at:], end)
-	const main = "  func.func public @main("
-	from := strings.Index(module, main)
-	to := strings.LastIndex(module, end)
-	if n < 0 || from < 0 || to < from {
-		return "", fmt.Errorf("kernels: the text of function %s is not as expected", name)
-	}
-	body := "  func.func private @" + name + "(" + module[from+len(main):to] + end
-	return text[:at] + body + text[at+n+len(end):], nil
-}
-
-// executable is a compiled program.
-type executable struct {
-	exec    *pjrt.LoadedExecutable
-	names   []string
-	inputs  []shapes.Shape
-	outputs []shapes.Shape
-}
-
-func (e *executable) Finalize() {
-	if e.exec != nil {
-		_ = e.exec.Destroy()
-		e.exec = nil
-	}
-}
-
-func (e *executable) Inputs() ([]string, []shapes.Shape) { return e.names, e.inputs }
-
-func (e *executable) Outputs() []shapes.Shape { return e.outputs }
-
-func (e *executable) Execute(inputs []backends.Buffer, donate []bool, device backends.DeviceNum) ([]backends.Buffer, error) {
-	if e.exec == nil {
-		return nil, errors.New("kernels: the program was finalized")
-	}
-	if len(inputs) != len(e.inputs) {
-		return nil, fmt.Errorf("kernels: %d inputs, the program takes %d", len(inputs), len(e.inputs))
-	}
-	buffers := make([]*pjrt.Buffer, len(inputs))
-	for i, x := range inputs {
-		var ok bool
-		if buffers[i], ok = x.(*pjrt.Buffer); !ok {
-			return nil, fmt.Errorf("kernels: input %s is a %T, want *pjrt.Buffer", e.names[i], x)
-		}
-	}
-	run := e.exec.Execute(buffers...).OnDeviceByNum(int(device))
-	if len(donate) > 0 {
-		run = run.SetDonate(donate)
-	} else {
-		run = run.DonateNone()
-	}
-	results, err := run.Done()
-	if err != nil {
-		return nil, fmt.Errorf("kernels: %w", err)
-	}
-	out := make([]backends.Buffer, len(results))
-	for i, r := range results {
-		out[i] = r
-	}
-	return out, nil
+	return e, err
 }

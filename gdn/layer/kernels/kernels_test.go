@@ -60,10 +60,12 @@ func TestInserted(t *testing.T) {
 	got, err := layer.Compute(k, s, nil, in)
 	require.NoError(t, err)
 	agree(t, s, in, got)
-	require.Equal(t, []string{"gdngen_gdn_forward_1", "gdngen_gdn_backward_2"}, k.Inserted())
+	require.Len(t, k.Inserted(), 2)
+	require.Regexp(t, `^gdngen_gdn_forward_\d+$`, k.Inserted()[0])
+	require.Regexp(t, `^gdngen_gdn_backward_\d+$`, k.Inserted()[1])
 	require.Empty(t, k.Refused())
 	require.Len(t, programs, 1)
-	require.Contains(t, programs[0], "func.func private @gdngen_gdn_forward_1")
+	require.Contains(t, programs[0], "func.func private @"+k.Inserted()[0]+"(")
 	require.Contains(t, programs[0], "stablehlo.while")
 
 	// Kimi Delta Attention is inserted as well.

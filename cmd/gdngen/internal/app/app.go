@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gomlx/gomlx/backends"
+	"github.com/gomlx/compute"
 	"github.com/spf13/cobra"
 
 	"github.com/gdngen/gdngen/autotune/measure"
@@ -37,8 +37,8 @@ type App struct {
 	Ctx      context.Context // of the command
 	Cancel   context.CancelFunc
 	engine   *pjrt.Engine
-	Runner   *device.Runner   // of --engine device
-	Backend  backends.Backend // of GoMLX
+	Runner   *device.Runner  // of --engine device
+	Backend  compute.Backend // of GoMLX
 	Compiler *aot.Compiler
 	TPU      plugins.Plugin
 	told     []string // what was said of the user's champions

@@ -4,11 +4,11 @@ import (
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/gdn/layer/device"
 	"github.com/gdngen/gdngen/pjrt/plugins"
-	"github.com/gomlx/gomlx/backends"
+	"github.com/gomlx/compute"
 )
 
 // graphs opens the backend of GoMLX, once: GOMLX_BACKEND, or xla.
-func (a CLI) graphs() (backends.Backend, error) {
+func (a CLI) graphs() (compute.Backend, error) {
 	if a.Backend != nil {
 		return a.Backend, nil
 	}

@@ -1,0 +1,243 @@
+//go:build cgo
+
+package table
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+	xla "github.com/gomlx/go-xla/pjrt"
+)
+
+// The functions that are called or replaced, by their place in the table after its head of 40 bytes.
+const (
+	headBytes          = 40
+	extensionOffset    = 8 // of the first extension
+	clientCreate       = 10
+	clientPlatformName = 12
+	clientDevices      = 16 // those that the client can use
+	clientCompile      = 20
+	descriptionKind    = 26
+	deviceDescription  = 29
+	functions          = 30 // that a table needs at least
+)
+
+// Table is that of a loaded plugin.
+type Table struct {
+	api    unsafe.Pointer // as the plugin has it
+	client atomic.Uintptr // the newest; all clients of a plugin have the same devices
+}
+
+// Extension is PJRT_Extension_Base, with the pointer that most extensions hold first.
+type Extension struct {
+	Size uintptr
+	Kind int32
+	next *Extension
+	Data unsafe.Pointer
+}
+
+var (
+	loading sync.Mutex
+	loaded  = map[string]*Table{}
+)
+
+// Load loads a plugin from the path of its library and makes it known to the binding by a name, once. It stays loaded.
+func Load(name, path string) (*Table, error) {
+	loading.Lock()
+	defer loading.Unlock()
+	if t := loaded[name]; t != nil {
+		return t, nil
+	}
+	library, err := purego.Dlopen(path, purego.RTLD_LAZY|purego.RTLD_LOCAL)
+	if err != nil {
+		return nil, err
+	}
+	get, err := purego.Dlsym(library, xla.GetPJRTApiFunctionName)
+	if err != nil {
+		return nil, fmt.Errorf("not a PJRT plugin: %w", err)
+	}
+	var table func() unsafe.Pointer
+	purego.RegisterFunc(&table, get)
+	t := &Table{api: table()}
+	if t.api == nil {
+		return nil, errors.New("the plugin has no table of functions")
+	}
+	size := *(*uintptr)(t.api)
+	if least := headBytes + functions*unsafe.Sizeof(uintptr(0)); size < least {
+		return nil, fmt.Errorf("the plugin's table has %d bytes, want at least %d", size, least)
+	}
+	hooked := xla.AlignedAlloc(size, 64)
+	copy(unsafe.Slice((*byte)(hooked), size), unsafe.Slice((*byte)(t.api), size))
+	*function(hooked, clientCreate) = purego.NewCallback(t.create)
+	*function(hooked, clientCompile) = purego.NewCallback(t.compile)
+	if err := xla.RegisterPreloadedPlugin(name, uintptr(hooked)); err != nil {
+		return nil, err
+	}
+	loaded[name] = t
+	return t, nil
+}
+
+// Of is the table that was loaded by a name; nil where there is none.
+func Of(name string) *Table {
+	loading.Lock()
+	defer loading.Unlock()
+	return loaded[name]
+}
+
+// function is a place of a table.
+func function(table unsafe.Pointer, i uintptr) *uintptr {
+	return (*uintptr)(unsafe.Add(table, headBytes+i*unsafe.Sizeof(uintptr(0))))
+}
+
+// createArgs is the part of PJRT_Client_Create_Args up to the client.
+type createArgs struct {
+	size, extension          uintptr
+	options, optionsSize     uintptr
+	getCallback, getArgument uintptr
+	putCallback, putArgument uintptr
+	client                   uintptr
+}
+
+func (t *Table) create(a *createArgs) uintptr {
+	fault := Invoke(*function(t.api, clientCreate), uintptr(unsafe.Pointer(a)))
+	if fault == 0 {
+		t.client.Store(a.client)
+	}
+	return fault
+}
+
+// compileArgs is the part of PJRT_Client_Compile_Args up to the program.
+type compileArgs struct {
+	size, extension, client uintptr
+	program                 *program
+}
+
+// program is PJRT_Program.
+type program struct {
+	size, extension uintptr
+	code            *byte
+	codeSize        uintptr
+	format          *byte
+	formatSize      uintptr
+}
+
+// completion is what Complete sets.
+var completion atomic.Pointer[struct {
+	mark []byte
+	f    func(text string) (string, error)
+}]
+
+// Complete has a function replace the text of each program that holds a mark, before it is compiled. Where it fails, the compiler is given its
+// error in place of a program, and refuses it.
+func Complete(mark string, f func(text string) (string, error)) {
+	completion.Store(&struct {
+		mark []byte
+		f    func(string) (string, error)
+	}{[]byte(mark), f})
+}
+
+func (t *Table) compile(a *compileArgs) uintptr {
+	call := func() uintptr { return Invoke(*function(t.api, clientCompile), uintptr(unsafe.Pointer(a))) }
+	p, c := a.program, completion.Load()
+	if c == nil {
+		return call()
+	}
+	given := unsafe.Slice(p.code, p.codeSize)
+	if !bytes.Contains(given, c.mark) {
+		return call()
+	}
+	text, err := c.f(string(given))
+	if err != nil {
+		text = err.Error()
+	}
+	whole := append([]byte(text), 0)
+	var pin runtime.Pinner
+	pin.Pin(&whole[0])
+	defer pin.Unpin()
+	code, size := p.code, p.codeSize
+	p.code, p.codeSize = &whole[0], uintptr(len(text))
+	defer func() { p.code, p.codeSize = code, size }()
+	return call()
+}
+
+// fromClient is what functions take that give a list or a text of a client, device or description.
+type fromClient struct {
+	size, extension, of uintptr
+	data                unsafe.Pointer
+	n                   uintptr
+}
+
+// ask calls a function of the table.
+func (t *Table) ask(i, of uintptr, what string) (*fromClient, error) {
+	a := &fromClient{of: of}
+	a.size = unsafe.Sizeof(*a)
+	if i == deviceDescription {
+		a.size = unsafe.Offsetof(a.n) // it gives one pointer
+	}
+	if bad := Invoke(*function(t.api, i), uintptr(unsafe.Pointer(a))); bad != 0 || a.data == nil {
+		return nil, fmt.Errorf("pjrt: the plugin does not tell %s", what)
+	}
+	return a, nil
+}
+
+// Platform is the plugin's name of the kind of its devices, such as cpu.
+func (t *Table) Platform() (string, error) {
+	client := t.client.Load()
+	if client == 0 {
+		return "", errors.New("pjrt: there is no client yet")
+	}
+	a, err := t.ask(clientPlatformName, client, "its platform")
+	if err != nil {
+		return "", err
+	}
+	return string(unsafe.Slice((*byte)(a.data), a.n)), nil
+}
+
+// Kind is the vendor's name of the kind of the first device, such as "TPU v6 lite" or "cpu".
+func (t *Table) Kind() (string, error) {
+	client := t.client.Load()
+	if client == 0 {
+		return "", errors.New("pjrt: there is no client yet")
+	}
+	devices, err := t.ask(clientDevices, client, "its devices")
+	if err != nil {
+		return "", err
+	}
+	if devices.n == 0 {
+		return "", errors.New("pjrt: the client has no device")
+	}
+	device, err := t.ask(deviceDescription, *(*uintptr)(devices.data), "what its device is")
+	if err != nil {
+		return "", err
+	}
+	kind, err := t.ask(descriptionKind, uintptr(device.data), "the kind of its device")
+	if err != nil {
+		return "", err
+	}
+	return string(unsafe.Slice((*byte)(kind.data), kind.n)), nil
+}
+
+// Extension finds an extension of the plugin by its type; nil where there is none.
+func (t *Table) Extension(kind int32) *Extension {
+	for x := *(**Extension)(unsafe.Add(t.api, extensionOffset)); x != nil; x = x.next {
+		if x.Kind == kind {
+			return x
+		}
+	}
+	return nil
+}
+
+// Invoke calls a C function. The directive keeps the structure that the argument was made from in place.
+//
+//go:uintptrescapes
+//go:noinline
+func Invoke(function, argument uintptr) uintptr {
+	r, _, _ := purego.SyscallN(function, argument)
+	return r
+}

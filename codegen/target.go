@@ -1,5 +1,3 @@
-// Package codegen turns IR modules into what compilers take: StableHLO, Mosaic, Pallas.
-// A backend is a rule table over ops; a target is a row of package target.
 package codegen
 
 import "github.com/gdngen/gdngen/ir/target"

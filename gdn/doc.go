@@ -24,4 +24,19 @@
 //  8. Of a window, state_indices[n] names a group of T slots, from T state_indices[n] on, that get the states after each of its tokens.
 //     read_indices[n] names a slot. What a sequence reads may lie in its own group.
 //  9. states [B, T/every, ...] are the states after every so many tokens of a batch row, as they would end a shorter call.
+//
+// # What belongs here
+//
+//	gdn         Spec and Variant, small comparable values with a canonical text; axes.go is the table of choices, champions.go the table of
+//	            what auto stands for, rule.go the rules of the family. Begin with spec.go and axes.go
+//	build       programs of the two; its doc.go has the formulas
+//	schedule    which chunk of a kernel does what when
+//	truth       the rule in float64, token by token; ordinary and adversarial inputs; stored cases
+//	exam        limits of errors that follow from the arithmetic, and the judgement by them; exam/mutant makes wrong kernels of right ones
+//	layer       the rule as a layer of GoMLX: irgraph makes a graph of a module, kernels calls a generated program from a graph
+//	model       layers and small models as far as their cost goes
+//	published   reads the config.json of published models
+//	parallel    one sequence on several devices, by affine maps of the state (summary.go)
+//
+// build and truth do not know each other, so a mistake is not made twice. It may import ir; layer and model also codegen and pjrt.
 package gdn

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // Budget divides a step among groups.
@@ -122,9 +122,9 @@ type Utilisation struct {
 
 // Work is what a step computes.
 type Work struct {
-	Flops, Tokens float64         // of a step; no tokens: not known
-	Chips         int             // 0: those of the trace
-	Target        *codegen.Target // whose peak counts; nil: that of the trace's device
+	Flops, Tokens float64        // of a step; no tokens: not known
+	Chips         int            // 0: those of the trace
+	Target        *target.Target // whose peak counts; nil: that of the trace's device
 }
 
 // MFU computes the utilisation of a trace.
@@ -148,11 +148,11 @@ func MFU(t *Trace, q Query, w Work) (*Utilisation, error) {
 	case stat > 0:
 		u.Peak, u.PeakFrom = stat*1e12, "the trace"
 	default:
-		target, err := codegen.TargetOfKind(kind)
+		t, err := target.OfKind(kind)
 		if err != nil {
-			return nil, fmt.Errorf("%s: the trace does not say what its device can do (kind %q): name it by --target, one of %s", files, kind, strings.Join(codegen.TargetNames(), " "))
+			return nil, fmt.Errorf("%s: the trace does not say what its device can do (kind %q): name it by --target, one of %s", files, kind, strings.Join(target.Names(), " "))
 		}
-		u.Peak, u.PeakFrom = target.PeakFlops()*target.Clock, "facts of "+target.Name
+		u.Peak, u.PeakFrom = t.PeakFlops()*t.Clock, "facts of "+t.Name
 	}
 	seconds := func(ps float64) float64 { return ps * 1e-12 }
 	at := func(ps float64) float64 { return u.Flops / (seconds(ps) * u.Peak * float64(u.Chips)) }

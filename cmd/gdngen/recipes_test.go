@@ -57,7 +57,7 @@ func requireCommand(t *testing.T, text string) {
 	}
 }
 
-// requireTest finds a script, or a test of a package.
+// requireTest finds a script, or a test of a package, which a recipe names without the folder above it.
 func requireTest(t *testing.T, name string) {
 	t.Helper()
 	if strings.HasSuffix(name, ".txtar") {
@@ -68,8 +68,12 @@ func requireTest(t *testing.T, name string) {
 	}
 	dir, test, ok := strings.Cut(name, " ")
 	require.True(t, ok, "%q is neither a script nor a package with a test", name)
-	files, err := filepath.Glob(filepath.Join("..", "..", dir, "*_test.go"))
-	require.NoError(t, err)
+	var files []string
+	for _, above := range []string{"", "autotune", "internal", "pjrt", "cmd/gdngen/internal"} {
+		found, err := filepath.Glob(filepath.Join("..", "..", above, dir, "*_test.go"))
+		require.NoError(t, err)
+		files = append(files, found...)
+	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)

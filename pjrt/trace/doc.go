@@ -7,8 +7,9 @@
 //  2. Times are whole picoseconds, as the profiler wrote them. The self time of an event is its time less what events inside it take.
 //  3. Sums are over the whole trace. Figures of a step are medians over steady steps of all devices, with the tenth and ninetieth percentile beside
 //     them: the first quarter of the steps is warm-up.
-//  4. Unknown fields of a file are passed over. A file that is cut off, or is something else, is a [FileError]: what is wrong, and at which byte.
-//  5. What the converter of a trace cut is said, and no shares are given of it.
+//  4. An instruction is known by its program and its name: names are unique only within a program.
+//  5. Unknown fields of a file are passed over. A file that is cut off, or is something else, is a [FileError]: what is wrong, and at which byte.
+//  6. What the converter of a trace cut is said, and no shares are given of it.
 //
 // For example, a while loop of 30 us that holds ops of 5 and 20 us has 5 us of its own:
 //
@@ -31,6 +32,8 @@ type Trace struct {
 	Planes   []*Plane
 	Warnings []string
 	Cut      bool // events are missing: the converter stopped at its limit
+
+	kineto bool // PyTorch's profiler made it
 }
 
 // Plane is a device, or the threads of a host.
@@ -64,6 +67,7 @@ type Op struct {
 	Scope    string  // tf_op: the path of named scopes and primitives
 	Source   string  // file and line
 	Module   string  // hlo_module
+	Program  string  // program_id, which tells programs of one module's name apart
 	Flops    float64 // by XLA's cost model; custom calls have none
 	Bytes    float64 // accessed, by the same
 	HLO      bool    // an instruction of a compiled program
@@ -80,8 +84,16 @@ func (o *Op) set(key string, v any) {
 		o.Category, o.HLO = text, true
 	case "hlo_module":
 		o.Module = text
+	case "program_id":
+		o.Program = whole(v)
 	case "tf_op":
-		o.Scope = strings.TrimSuffix(text, ":")
+		if text = strings.TrimSuffix(text, ":"); text != "XlaModule" { // which is no path, but says that there is a program
+			o.Scope = text
+		}
+	case "name": // of an instruction on a GPU
+		if strings.Contains(text, "/") {
+			o.Scope = cmp.Or(o.Scope, text)
+		}
 	case "source":
 		o.Source = text
 	case "flops":
@@ -108,6 +120,14 @@ func number(v any) float64 {
 		return f
 	}
 	return 0
+}
+
+// whole reads a stat that is a whole number, as text.
+func whole(v any) string {
+	if x, ok := v.(float64); ok { // as JSON has it
+		return fmt.Sprintf("%.0f", x)
+	}
+	return fmt.Sprint(v)
 }
 
 // Device says whether a plane is an accelerator.

@@ -55,6 +55,7 @@ func readJSON(in io.Reader) (*Trace, error) {
 				return err
 			}
 			if key != "traceEvents" {
+				r.t.kineto = r.t.kineto || key == "deviceProperties" || key == "schemaVersion"
 				var skip json.RawMessage
 				if err := d.Decode(&skip); err != nil {
 					return err

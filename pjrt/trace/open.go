@@ -46,7 +46,7 @@ func Open(path string) (*Trace, error) {
 		all.Hosts = append(all.Hosts, t.Hosts...)
 		all.Planes = append(all.Planes, t.Planes...)
 		all.Warnings = append(all.Warnings, t.Warnings...)
-		all.Cut = all.Cut || t.Cut
+		all.Cut, all.kineto = all.Cut || t.Cut, all.kineto || t.kineto
 	}
 	all.describe()
 	return all, nil

@@ -39,10 +39,11 @@ type Spread struct {
 type Row struct {
 	Name     string  `json:"name"`
 	Count    int     `json:"count"`
-	Self     float64 `json:"self_ps"`  // over the whole trace, less what events inside take
-	Total    float64 `json:"total_ps"` // with that
-	Share    float64 `json:"share"`    // of the self time of all rows; 0 where the trace is cut
-	Step     Spread  `json:"step"`     // self time in a step
+	Self     float64 `json:"self_ps"`          // over the whole trace, less what events inside take
+	Total    float64 `json:"total_ps"`         // with that
+	Share    float64 `json:"share"`            // of the self time of all rows; 0 where the trace is cut
+	Step     Spread  `json:"step"`             // self time in a step
+	Module   string  `json:"module,omitempty"` // of an instruction: its program, which of several of one name
 	Category string  `json:"category,omitempty"`
 	Scope    string  `json:"scope,omitempty"`
 	Source   string  `json:"source,omitempty"`
@@ -89,11 +90,12 @@ type window struct {
 // Sum sums events. The error says what the trace lacks for the query.
 func (t *Trace) Sum(q Query) (*Summary, error) {
 	q.By = cmp.Or(q.By, "op")
-	key, err := q.key()
+	lines, name := t.opLines(q.Line)
+	programs := titlesOf(lines)
+	key, err := q.key(programs)
 	if err != nil {
 		return nil, err
 	}
-	lines, name := t.opLines(q.Line)
 	if len(lines) == 0 {
 		return nil, fmt.Errorf("%s: %s", strings.Join(t.Files, ", "), t.noOps(q.Line))
 	}
@@ -153,18 +155,23 @@ type share struct {
 // Check says what a query lacks.
 func (q Query) Check() error {
 	q.By = cmp.Or(q.By, "op")
-	_, err := q.key()
+	_, err := q.key(nil)
 	return err
 }
 
 // key gives the rule that says where the time of an op goes.
-func (q Query) key() (func(*Op) []share, error) {
+func (q Query) key(programs titles) (func(*Op) []share, error) {
 	one := func(of func(*Op) string) func(*Op) []share {
 		return func(o *Op) []share { return []share{{cmp.Or(of(o), "(none)"), 1}} }
 	}
 	switch q.By {
 	case "op":
-		return one(func(o *Op) string { return o.Name }), nil
+		return one(func(o *Op) string { // names are unique within a program
+			if p := programs.of(o); p != "" {
+				return o.Name + inProgram + p
+			}
+			return o.Name
+		}), nil
 	case "category":
 		return one(func(o *Op) string { return o.Category }), nil
 	case "scope":
@@ -172,7 +179,7 @@ func (q Query) key() (func(*Op) []share, error) {
 	case "source":
 		return one(func(o *Op) string { return o.Source }), nil
 	case "module":
-		return one(func(o *Op) string { return o.Module }), nil
+		return one(programs.of), nil
 	case "group":
 		if len(q.Groups) == 0 {
 			return nil, fmt.Errorf("groups are needed: NAME=REGEXP;..., or a file")
@@ -229,21 +236,28 @@ func (t *Trace) opLines(name string) (map[*Plane][]*Line, string) {
 
 func (t *Trace) noOps(line string) string {
 	var names []string
+	events := 0
 	for _, p := range t.Planes {
 		for _, l := range p.Lines {
-			if len(l.Events) > 0 && !slices.Contains(names, l.Name) {
+			if events += len(l.Events); len(l.Events) > 0 && l.Name != "" && !slices.Contains(names, l.Name) {
 				names = append(names, l.Name)
 			}
 		}
 	}
 	slices.SortFunc(names, compareNames)
-	if len(names) == 0 {
+	has := "its lines have no names"
+	if len(names) > 0 {
+		has = "its lines are " + strings.Join(names, ", ")
+	}
+	switch {
+	case events == 0:
 		return "the trace has no events"
+	case t.kineto:
+		return "a trace of PyTorch's profiler (Kineto): none of its events is an instruction of XLA, and " + has + ". Take one by --line, or give a trace of jax.profiler"
+	case line == "":
+		return "no instructions in this trace: no device has a line " + OpsLine + ", and no event names its instruction; " + has
 	}
-	if line == "" {
-		return "no instructions in this trace: no device has a line " + OpsLine + ", and no event names its instruction. It has the lines " + strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("no line %q in this trace; it has %s", line, strings.Join(names, ", "))
+	return fmt.Sprintf("no line %q in this trace; %s", line, has)
 }
 
 // steps finds the steps of a plane: the line Steps, the calls of its longest program, or what the host announced.
@@ -251,7 +265,7 @@ func (t *Trace) steps(p *Plane) (list []*window, from string) {
 	var events []Event
 	if l := p.Line("Steps"); l != nil {
 		events, from = l.Events, "Steps"
-	} else if l := p.Line("XLA Modules"); l != nil {
+	} else if l := p.Line(ModulesLine); l != nil {
 		longest := map[string]int64{}
 		for _, e := range l.Events {
 			longest[e.Op.Name] += e.Duration
@@ -304,7 +318,8 @@ func (l *Line) sum(steps []*window, key func(*Op) []share, rows map[string]*Row)
 		for _, x := range key(e.Op) {
 			r := rows[x.key]
 			if r == nil {
-				r = &Row{Name: x.key, Category: e.Op.Category, Scope: e.Op.Scope, Source: e.Op.Source}
+				name, module, _ := strings.Cut(x.key, inProgram)
+				r = &Row{Name: name, Module: module, Category: e.Op.Category, Scope: e.Op.Scope, Source: e.Op.Source}
 				rows[x.key] = r
 			}
 			r.Count++
@@ -322,6 +337,9 @@ func (l *Line) sum(steps []*window, key func(*Op) []share, rows map[string]*Row)
 	}
 }
 
+// inProgram stands between the names of an instruction and of its program in the key of a row.
+const inProgram = "\x00"
+
 // finish computes what follows from the sums.
 func (s *Summary) finish(rows map[string]*Row, steps []*window, samples int) {
 	for _, r := range rows {
@@ -333,7 +351,14 @@ func (s *Summary) finish(rows map[string]*Row, steps []*window, samples int) {
 		s.Rows = append(s.Rows, r)
 	}
 	slices.SortFunc(s.Rows, func(a, b *Row) int { return cmp.Or(cmp.Compare(b.Self, a.Self), compareNames(a.Name, b.Name)) })
+	of := map[string]int{}
 	for _, r := range s.Rows {
+		of[r.Name]++
+	}
+	for _, r := range s.Rows {
+		if r.Module != "" && of[r.Name] > 1 { // instructions of several programs
+			r.Name += " (" + r.Module + ")"
+		}
 		if !s.Cut && s.Self > 0 {
 			r.Share = r.Self / s.Self
 		}

@@ -304,7 +304,7 @@ func TestQueries(t *testing.T) {
 		}(), 1e-12)
 	}
 	for q, want := range map[*Query]string{{By: "mood"}: "want op, category", {By: "group"}: "groups are needed", {By: "stage"}: "static shares",
-		{Line: "Ops"}: `no line "Ops" in this trace; it has Async XLA Ops, Steps, XLA Modules, XLA Ops`} {
+		{Line: "Ops"}: `no line "Ops" in this trace; its lines are Async XLA Ops, Steps, XLA Modules, XLA Ops`} {
 		_, err := x.Sum(*q)
 		require.ErrorContains(t, err, want)
 	}
@@ -318,6 +318,82 @@ func TestQueries(t *testing.T) {
 	}
 	modules := sum(t, "tpu-before.xplane.pb", Query{Line: "XLA Modules"})
 	require.Equal(t, "jit_step(77)", modules.Rows[0].Name)
+}
+
+// Two programs have an instruction of one name: each has its own row, scope and module. Files whose names begin with
+// two- are of a training and an evaluation; those with one- of two programs of one name, for two shapes.
+func TestPrograms(t *testing.T) {
+	shares := func(name string, q Query) map[string]string {
+		q.Warmup = -1
+		m := map[string]string{}
+		for _, r := range sum(t, name, q).Rows {
+			m[r.Name] = fmt.Sprintf("%.0f%% %s", 100*r.Share, strings.TrimSpace(r.Scope))
+		}
+		return m
+	}
+	require.Equal(t, map[string]string{"fusion.2 (jit_evaluate)": "90% jit(evaluate)/attention/dot_general", "fusion.2 (jit_train)": "10% jit(train)/gdn/mul"},
+		shares("two-tpu.xplane.pb", Query{}))
+	require.Equal(t, map[string]string{"jit_evaluate": "90% ", "jit_train": "10% "}, shares("two-tpu.xplane.pb", Query{By: "module"}))
+	require.Equal(t, map[string]string{"jit_step": "100% "}, shares("tpu-before.xplane.pb", Query{By: "module"}), "which names no program but by its calls")
+	groups, err := ParseGroups("rule=gdn;attention=attention")
+	require.NoError(t, err)
+	b, err := Divide(open(t, "two-tpu.xplane.pb"), nil, Query{Groups: groups, Warmup: -1})
+	require.NoError(t, err)
+	require.InDelta(t, 1./10, b.Rows[0].Share, 1e-9)
+	require.InDelta(t, 9./10, b.Rows[1].Share, 1e-9)
+
+	for _, name := range []string{"two-cpu", "one-cpu"} {
+		scopes := sum(t, name+".xplane.pb", Query{By: "scope", Warmup: -1})
+		require.Len(t, scopes.Rows, 2, name)
+		require.Contains(t, scopes.Rows[0].Name, "eval/attention", "the large one takes most")
+		require.Greater(t, scopes.Rows[0].Share, .7)
+		require.Contains(t, scopes.Rows[1].Name, "train/gdn")
+	}
+	ops := byName(sum(t, "one-cpu.xplane.pb", Query{Warmup: -1}).Rows)
+	require.Len(t, ops, 2)
+	require.Contains(t, ops["tanh_multiply_fusion (jit_step, 1 of 2)"].Scope, "train/gdn")
+	require.Contains(t, ops["tanh_multiply_fusion (jit_step, 2 of 2)"].Scope, "eval/attention")
+	modules := shares("one-cpu.xplane.pb", Query{By: "module"})
+	require.Len(t, modules, 2)
+	require.Contains(t, modules, "jit_step, 2 of 2")
+
+	d, err := Diff(open(t, "one-cpu.xplane.pb"), open(t, "two-cpu.xplane.pb"), Query{Warmup: -1})
+	require.NoError(t, err)
+	require.Len(t, d.Rows, 4, "other programs: none is taken for another")
+}
+
+// Programs of two hosts have numbers of their own.
+func TestProgramsOfHosts(t *testing.T) {
+	tables := scopeTables{{"a", "jit_step", "6"}: {"dot": {Scope: "small"}}, {"b", "jit_step", "6"}: {"dot": {Scope: "large"}}, {"b", "jit_step", "8"}: {"dot": {Scope: "other"}}}
+	require.Equal(t, "small", tables.find(program{"a", "jit_step", "6"}, "dot").Scope)
+	require.Equal(t, "large", tables.find(program{"b", "jit_step", "6"}, "dot").Scope)
+	require.Equal(t, "other", tables.find(program{"a", "jit_step", "8"}, "dot").Scope, "the same program on another host")
+	require.Nil(t, tables.find(program{"a", "jit_step", ""}, "dot"), "which of three is not known")
+	require.Nil(t, tables.find(program{"a", "jit_step", "6"}, "exp"))
+	require.Nil(t, tables.find(program{"c", "jit_other", "6"}, "dot"))
+}
+
+// The path of an instruction on a GPU may stand in the stat name, where tf_op says no more than that there is a program.
+func TestScopesOfGPU(t *testing.T) {
+	rows := byName(sum(t, "gpu.xplane.pb", Query{By: "scope", Warmup: -1}).Rows)
+	require.Len(t, rows, 2)
+	require.InDelta(t, 5./7, rows["jit(step)/layer/gdn/dot_general"].Share, 1e-9)
+	require.Contains(t, rows, "jit(step)/layer/mlp/add")
+}
+
+// A trace of PyTorch's profiler is told from one without instructions, in whole sentences.
+func TestKineto(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.trace.json")
+	for text, want := range map[string]string{
+		`{"schemaVersion": 1, "traceEvents": [{"ph": "X", "pid": 0, "tid": 7, "ts": 1, "dur": 2, "name": "gemm", "cat": "kernel"}]}`: "a trace of PyTorch's profiler (Kineto): none of its events is an instruction of XLA, and its lines have no names. Take one by --line, or give a trace of jax.profiler",
+		`{"traceEvents": [{"ph": "X", "pid": 0, "tid": 7, "ts": 1, "dur": 2, "name": "gemm"}]}`:                                      "and no event names its instruction; its lines have no names",
+	} {
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+		x, err := Open(path)
+		require.NoError(t, err)
+		_, err = x.Sum(Query{})
+		require.ErrorContains(t, err, want)
+	}
 }
 
 // Lines of any bytes are read or refused.

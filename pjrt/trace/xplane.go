@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -157,7 +158,7 @@ func readPlane(m message) (*Plane, error) {
 		}
 		p.Stats[k] = v
 	}
-	scopes := map[string]map[string]*Op{} // of the instructions of modules, by the names of both
+	scopes := scopeTables{}
 	for _, o := range ops {
 		if err := t.op(o, scopes); err != nil {
 			return nil, err
@@ -191,13 +192,14 @@ func entry(m message) (key int64, value message, err error) {
 }
 
 // op reads an XEventMetadata: id 1, name 2, metadata 3, display name 4, stats 5.
-func (t tables) op(m message, scopes map[string]map[string]*Op) error {
+func (t tables) op(m message, scopes scopeTables) error {
 	id, value, err := entry(m)
 	if err != nil {
 		return err
 	}
 	o := &Op{}
 	display := ""
+	var programs []message
 	err = value.each("the description of an event", fields(1), fields(2, 3, 4, 5), func(f field) error {
 		switch f.number {
 		case 2:
@@ -210,7 +212,7 @@ func (t tables) op(m message, scopes map[string]map[string]*Op) error {
 				return err
 			}
 			if b, ok := v.(message); ok && (k == "hlo_proto" || k == "Hlo Proto") {
-				readModule(b, scopes)
+				programs = append(programs, b)
 			}
 			o.set(k, v)
 		}
@@ -224,6 +226,10 @@ func (t tables) op(m message, scopes map[string]map[string]*Op) error {
 		o.Name = strings.TrimPrefix(head, "%")
 	}
 	t.ops[id] = o
+	for _, b := range programs { // whose number is in a stat, or in the name: jit_step(8)
+		_, number := call(o.Name)
+		readModule(b, cmp.Or(o.Program, number, fmt.Sprint(uint64(id))), scopes)
+	}
 	return err
 }
 
@@ -334,7 +340,7 @@ const scopesStat = " scopes"
 
 // readModule reads what an HloProto (xla/service/hlo.proto) says of instructions: module 1 { name 1, computations 3 { instructions 2 { name 1, opcode 2,
 // metadata 7 { op name 2, source file 3, source line 4 } } } }. A module that can not be read has no scopes, and nothing else is lost.
-func readModule(m message, scopes map[string]map[string]*Op) {
+func readModule(m message, id string, scopes scopeTables) {
 	m.each("a program", nil, nil, func(f field) error {
 		if f.number != 1 {
 			return nil
@@ -357,7 +363,7 @@ func readModule(m message, scopes map[string]map[string]*Op) {
 			}
 			return nil
 		})
-		scopes[module] = table
+		scopes[program{module: module, id: id}] = table
 		return err
 	})
 }
@@ -389,29 +395,4 @@ func readInstruction(m message, o *Op) error {
 		}
 		return nil
 	})
-}
-
-// describe gives ops whose trace names only instruction and module what the programs of the trace say of them.
-func (t *Trace) describe() {
-	programs := map[string]map[string]*Op{}
-	for _, p := range t.Planes {
-		if s, ok := p.Stats[scopesStat].(map[string]map[string]*Op); ok {
-			for module, table := range s {
-				programs[module] = table
-			}
-			delete(p.Stats, scopesStat)
-		}
-	}
-	for _, p := range t.Planes {
-		for _, l := range p.Lines {
-			for _, e := range l.Events {
-				if x := programs[e.Op.Module][e.Op.Name]; x != nil && e.Op.HLO && e.Op.Scope == "" {
-					e.Op.Scope, e.Op.Source = x.Scope, x.Source
-					if e.Op.Category == "" {
-						e.Op.Category = x.Category
-					}
-				}
-			}
-		}
-	}
 }

@@ -5,7 +5,8 @@
 
 cpu.*: six steps of a small program, profiled by JAX on a CPU. tpu-*.xplane.pb: an XSpace with the layout of a trace of a TPU, since there is none here:
 loops that hold ops, asynchronous copies, steps of several lengths; after is before with a faster kernel and a loop around more ops. XProf reads them
-as traces of a TPU; it wants program_id and symbol_id of each instruction.
+as traces of a TPU; it wants program_id and symbol_id of each instruction. two-* and one-*: two programs with an instruction of one name, of two names and
+of one.
 """
 import glob, json, os, shutil, subprocess, sys, tempfile
 
@@ -108,6 +109,76 @@ def tpu(file, kernel, inner):
     open(at(file), "wb").write(ProfileData.text_proto_to_serialized_xspace(x))
 
 
+def plane(file, text, stats):
+    """An XSpace of one plane, with a table of the names of its stats."""
+    table = "".join(f'stat_metadata {{ key: {i} value {{ id: {i} name: "{name}" }} }} ' for i, name in enumerate(stats, 1))
+    open(at(file), "wb").write(ProfileData.text_proto_to_serialized_xspace(f"planes {{ id: 2 {text} {table} }}"))
+
+
+def two_tpu():
+    """A training step of 1 us and an evaluation of 9 us, each with an instruction fusion.2."""
+    x = 'name: "/device:TPU:0" ' + stat("device_type_string", "TPU v6 lite") + stat("peak_teraflops_per_second", 918.0)
+    lines = {"Steps": "", "XLA Modules": "", "XLA Ops": ""}
+
+    def event(number, begin, duration):
+        return f"events {{ metadata_id: {number} offset_ps: {begin} duration_ps: {duration} }} "
+
+    for i, (program, name, scope, duration) in enumerate([(7, "train", "gdn/mul", 1_000_000), (9, "evaluate", "attention/dot_general", 9_000_000)], 1):
+        x += f'event_metadata {{ key: {i} value {{ id: {i} name: "%fusion.2 = f32[8] fusion(...)" display_name: "fusion.2" '
+        x += stat("hlo_category", "loop fusion") + stat("tf_op", f"jit({name})/{scope}:") + stat("program_id", program) + "} } "
+        x += f'event_metadata {{ key: {10 + i} value {{ id: {10 + i} name: "jit_{name}({program})" }} }} '
+        for step in range(8):
+            begin = 11_000_000 * step + 1_000_000 * (i - 1)
+            lines["XLA Ops"] += event(i, begin, duration)
+            lines["XLA Modules"] += event(10 + i, begin, duration)
+    for step in range(8):
+        x += f'event_metadata {{ key: {100 + step} value {{ id: {100 + step} name: "{step}" }} }} '
+        lines["Steps"] += event(100 + step, 11_000_000 * step, 10_000_000)
+    for i, (name, events) in enumerate(lines.items(), 1):
+        x += f'lines {{ id: {i} name: "{name}" timestamp_ns: 1000 {events}}} '
+    plane("two-tpu.xplane.pb", x, STATS)
+
+
+def gpu():
+    """Kernels whose tf_op says that there is a program, and whose path is in the stat name."""
+    stats = ["hlo_op", "hlo_module", "program_id", "tf_op", "name"]
+    x = 'name: "/device:GPU:0" lines { id: 1 name: "Stream #13(Compute)" timestamp_ns: 1000 '
+    for step in range(8):
+        for number, op, path, begin, duration in (1, "gemm_fusion_dot.3", "gdn/dot_general", 0, 5_000_000), (2, "loop_add_fusion", "mlp/add", 6_000_000, 2_000_000):
+            values = [f'str_value: "{op}"', 'str_value: "jit_step"', "uint64_value: 5", 'str_value: "XlaModule:"', f'str_value: "jit(step)/layer/{path}"']
+            x += f"events {{ metadata_id: {number} offset_ps: {10_000_000 * step + begin} duration_ps: {duration} "
+            x += "".join(f"stats {{ metadata_id: {i} {v} }} " for i, v in enumerate(values, 1)) + "} "
+    x += '} event_metadata { key: 1 value { id: 1 name: "gemm_fusion_dot_3" } } event_metadata { key: 2 value { id: 2 name: "loop_add_fusion" } }'
+    plane("gpu.xplane.pb", x, stats)
+
+
+def two_programs(file, names):
+    """A small and a large program on a CPU, each with an instruction of the same name."""
+
+    def small(x):
+        with jax.named_scope("train/gdn"):
+            return jnp.tanh(x) * x
+
+    def large(x):
+        with jax.named_scope("eval/attention"):
+            return jnp.tanh(x) * x
+
+    small.__name__, large.__name__ = names
+    calls = [(jax.jit(small), jnp.ones((64, 64))), (jax.jit(large), jnp.ones((1500, 1500)))]
+    for f, x in calls:
+        f(x).block_until_ready()
+    o = jax.profiler.ProfileOptions()
+    o.python_tracer_level = 0
+    with tempfile.TemporaryDirectory() as d:
+        jax.profiler.start_trace(d, profiler_options=o)
+        for i in range(8):
+            with jax.profiler.StepTraceAnnotation("train", step_num=i):
+                for f, x in calls:
+                    f(x).block_until_ready()
+        jax.profiler.stop_trace()
+        shutil.copy(glob.glob(f"{d}/plugins/profile/*/*.xplane.pb")[0], at(f"{file}.xplane.pb"))
+
+
 def xprof(command, file, keep, *flags):
     """What XProf says: one record a line, without those of its fields that are not times, counts and names."""
     with tempfile.TemporaryDirectory() as d:
@@ -123,6 +194,10 @@ if "--keep" not in sys.argv:
     cpu()
     tpu("tpu-before.xplane.pb", 20_000_011, 0)
     tpu("tpu-after.xplane.pb", 12_000_005, 8_000_000)
+    two_tpu()
+    gpu()
+    two_programs("two-cpu", ["small", "large"])
+    two_programs("one-cpu", ["step", "step"])
 for name in "tpu-before", "tpu-after":
     xprof("get_hlo_stats", name, ["op_name", "category", "tf_op_name", "occurrences", "total_time_us", "total_self_time_us"], "--limit=100")
 xprof("aggregate_xplane_events", "cpu", ["event", "count", "total_duration_ps"])

@@ -1,0 +1,147 @@
+package trace
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+)
+
+// Names of instructions are unique only within a program, and programs of one name are compiled for several shapes: a program is known by the host
+// that it ran on, the name of its module, and its number.
+
+// program is a compiled program of a trace.
+type program struct{ host, module, id string }
+
+// scopeTables have what programs say of their instructions, by name.
+type scopeTables map[program]map[string]*Op
+
+// find gives what a program says of an instruction; nil where it is not known which program is meant.
+func (s scopeTables) find(p program, instruction string) *Op {
+	if table, ok := s[p]; ok {
+		return table[instruction]
+	}
+	var found map[string]*Op
+	for x, table := range s { // another host has the same program; without a number the only one of that name is meant
+		if x.module == p.module && (x.id == p.id || p.id == "") {
+			if found != nil && x.id != p.id {
+				return nil
+			}
+			found = table
+		}
+	}
+	return found[instruction]
+}
+
+// ModulesLine is where the profiler of a TPU puts the calls of programs.
+const ModulesLine = "XLA Modules"
+
+// describe gives ops whose trace names only instruction and program what the programs of the trace say of them, and those that name no program the one
+// that ran.
+func (t *Trace) describe() {
+	tables := scopeTables{}
+	for _, p := range t.Planes {
+		if s, ok := p.Stats[scopesStat].(scopeTables); ok {
+			for x, table := range s {
+				x.host = p.Host
+				tables[x] = table
+			}
+			delete(p.Stats, scopesStat)
+		}
+	}
+	for _, p := range t.Planes {
+		p.programs()
+		for _, l := range p.Lines {
+			for _, e := range l.Events {
+				if o := e.Op; o.HLO && o.Scope == "" {
+					if x := tables.find(program{p.Host, o.Module, o.Program}, o.Name); x != nil {
+						o.Scope, o.Source, o.Category = x.Scope, x.Source, cmp.Or(o.Category, x.Category)
+					}
+				}
+			}
+		}
+	}
+}
+
+// programs gives the instructions of a TPU the programs that they are of: by their number, or else by the call in which they ran.
+func (p *Plane) programs() {
+	calls := p.Line(ModulesLine)
+	if calls == nil {
+		return
+	}
+	names := map[string]string{} // of programs, by number
+	for _, e := range calls.Events {
+		module, id := call(e.Op.Name)
+		names[id] = module
+	}
+	type told struct {
+		op         *Op
+		module, id string
+	}
+	made := map[told]*Op{}
+	for _, l := range p.Lines {
+		for i := range l.Events {
+			e := &l.Events[i]
+			if !e.Op.HLO || e.Op.Module != "" {
+				continue
+			}
+			x := told{e.Op, names[e.Op.Program], e.Op.Program}
+			if x.module == "" && x.id == "" {
+				at := sort.Search(len(calls.Events), func(i int) bool { return calls.Events[i].Start > e.Start }) - 1
+				if at < 0 || calls.Events[at].End() <= e.Start {
+					continue
+				}
+				x.module, x.id = call(calls.Events[at].Op.Name)
+			}
+			if made[x] == nil {
+				o := *e.Op
+				o.Module, o.Program = x.module, x.id
+				made[x] = &o
+			}
+			e.Op = made[x]
+		}
+	}
+}
+
+// call splits the name of a call, jit_step(77), into module and number.
+func call(name string) (module, id string) {
+	if at := strings.LastIndexByte(name, '('); at > 0 && strings.HasSuffix(name, ")") {
+		return name[:at], name[at+1 : len(name)-1]
+	}
+	return name, ""
+}
+
+// titles name the programs of ops: by the module, and where several have that name by the number too.
+type titles map[program]string
+
+func titlesOf(lines map[*Plane][]*Line) titles {
+	ids := map[string][]string{} // of each module
+	for _, list := range lines {
+		for _, l := range list {
+			for _, e := range l.Events {
+				if o := e.Op; !slices.Contains(ids[o.Module], o.Program) {
+					ids[o.Module] = append(ids[o.Module], o.Program)
+				}
+			}
+		}
+	}
+	t := titles{}
+	for module, list := range ids {
+		slices.SortFunc(list, compareNames)
+		for i, id := range list {
+			title := module
+			switch {
+			case module == "" && id != "":
+				title = "program " + id
+			case len(list) > 1:
+				title = fmt.Sprintf("%s, %d of %d", module, i+1, len(list))
+			}
+			t[program{"", module, id}] = title
+		}
+	}
+	return t
+}
+
+// of is the title of an op's program; empty: nothing says which it is of.
+func (t titles) of(o *Op) string { return t[program{"", o.Module, o.Program}] }

@@ -19,6 +19,7 @@ import (
 	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/pjrt/llo"
+	"github.com/gdngen/gdngen/pjrt/llo/hlo"
 )
 
 // Explanation is the static cost of a module on one target.
@@ -231,6 +232,9 @@ func (e *Explanation) write(w io.Writer, top int) {
 		kept := build.KeptBytes(*s, e.module.Program.Variant)
 		fmt.Fprintf(w, "\nkept      %s from the forward to the backward pass: %.0f bytes per token and value head", terminal.Size(kept), float64(kept)/e.work)
 	}
+	for _, c := range r.Conditionals {
+		fmt.Fprintf(w, "\nwarning   %s", counted(c))
+	}
 	fmt.Fprintf(w, "\nmemory    %s through HBM, %s of %s VMEM\nschedule  %s\n\n", trafficText(r), terminal.Size(r.VMEM), terminal.Size(int64(e.target.VMEM)), r.Schedule)
 
 	e.writeParts(w, perToken)
@@ -277,6 +281,11 @@ func (e *Explanation) write(w io.Writer, top int) {
 		t.Write(w)
 	}
 	e.writeLines(w, &hot, top, perToken)
+}
+
+// counted says that all branches of a conditional are in the figures.
+func counted(c hlo.Conditional) string {
+	return fmt.Sprintf("all %d branches of %s (%s) are counted, and a run takes one: explain each alone", c.Branches, c.Name, cmp.Or(c.Op, "conditional"))
 }
 
 // writeWall says how long the module takes in order, and what for.

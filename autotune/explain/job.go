@@ -79,5 +79,10 @@ func (j *Job) one(ctx context.Context, x *measure.Instrument, m *Module, t *code
 	if err == nil && len(e.Unread) > 0 {
 		j.Warn(fmt.Sprintf("%s: no kernel reads the operands that --scalars %s names", t.Name, strings.Join(e.Unread, ", ")))
 	}
+	if err == nil && e.Report != nil {
+		for _, c := range e.Report.Conditionals {
+			j.Warn(t.Name + ": " + counted(c))
+		}
+	}
 	return e, err
 }

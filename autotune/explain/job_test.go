@@ -71,6 +71,18 @@ func TestJob(t *testing.T) {
 	require.ErrorIs(t, err, errRefused)
 	require.NoError(t, refused)
 
+	said = nil
+	x.Compiler = recorded{"cond_v6e_0.0.51"}
+	r, _, err = job("v6e").Run(t.Context(), x)
+	require.NoError(t, err)
+	const warning = "all 2 branches of cond.1.clone (jit(<lambda>)/cond) are counted, and a run takes one"
+	require.Len(t, said, 1)
+	require.Contains(t, said[0], "v6e: "+warning)
+	var text strings.Builder
+	r.Targets[0].write(&text, 3)
+	require.Contains(t, text.String(), "warning   "+warning)
+	x.Compiler = recorded{"dot512_v6e_0.0.51"}
+
 	j := job("v6e")
 	j.Others = j.Modules
 	r, refused, err = j.Run(t.Context(), x)

@@ -12,7 +12,8 @@
 //     smaller number. Values of scalar operands (sequence offsets) can be given in [Options].
 //  2. The top-level program calls ops; each op costs its own cycles times its calls. The runtime's own prologue and epilogue, named in
 //     angle brackets, are left out. In the top-level program a forward branch on the runtime's state or on data falls through, which
-//     executes every part that it might skip: a conditional costs all its branches. Where a result may take the memory of a
+//     executes every part that it might skip: a conditional costs all its branches, and is
+//     named ([Report].Conditionals). Where a result may take the memory of a
 //     parameter, it does: the caller gives the parameter up.
 //  3. Not counted: waits for DMA and main memory, launches, bank conflicts, instruction fetch. It is a lower bound of compute time. Beside it
 //     stand the bytes of main memory that all transfers read and write: those of kernels, of the compiler's own ops, and copies between

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/gdngen/gdngen/ir/target"
+	"github.com/gdngen/gdngen/pjrt/llo/hlo"
 )
 
 // archive reads a dump folder kept as a gzipped txtar.
@@ -251,4 +253,54 @@ func BenchmarkAnalyze(b *testing.B) {
 		_, err := Analyze(dir, target)
 		require.NoError(b, err)
 	}
+}
+
+// A table of narrow elements lies in memory several to a word: a kernel turns as often as the table says, which is a constant, or is given. What has no
+// value is named.
+func TestNarrowTables(t *testing.T) {
+	table := make([]int64, 64)
+	for i := range table {
+		table[i] = int64((i/8 + 2*(i%8)) % 5)
+	}
+	v6e := lookup(t, "v6e")
+	constant, err := Options{}.Analyze(unpack(t, archive(t, "narrow_v6e_0.0.51")), v6e)
+	require.NoError(t, err)
+	dir := unpack(t, archive(t, "narrow_arg_v6e_0.0.51"))
+	_, err = Options{}.Analyze(dir, v6e)
+	require.ErrorContains(t, err, "give the values of operands (Options.Scalars, explain --scalars): name.1/0 (s8[8,8])")
+	turns := func(table []int64) int64 {
+		r, err := Options{Scalars: map[string][]int64{"0": table}}.Analyze(dir, v6e)
+		require.NoError(t, err)
+		require.Empty(t, r.Unread)
+		return r.Cycles
+	}
+	given := turns(table)
+	require.InDelta(t, constant.Cycles, given, 4, "but for what the top-level program does")
+	// Each further turn costs the same, wherever its step stands.
+	for _, at := range []int{3, 7, 33, 62} {
+		more := slices.Clone(table)
+		more[at] += 10
+		require.Equal(t, turns(more)-given, 10*(turns(bump(table, 1))-given), "step %d", at)
+	}
+	require.Greater(t, turns(bump(table, 1)), given)
+}
+
+// bump is a table with one more turn in a step that turns already.
+func bump(table []int64, at int) []int64 {
+	more := slices.Clone(table)
+	more[at]++
+	return more
+}
+
+// A conditional, all of whose branches count, is named.
+func TestConditionals(t *testing.T) {
+	r, err := Analyze(unpack(t, archive(t, "cond_v6e_0.0.51")), lookup(t, "v6e"))
+	require.NoError(t, err)
+	require.Equal(t, []hlo.Conditional{{Name: "cond.1.clone", Op: "jit(<lambda>)/cond", Branches: 2}}, r.Conditionals)
+	data, err := json.Marshal(r)
+	require.NoError(t, err)
+	require.Contains(t, string(data), `"conditionals":[{"name":"cond.1.clone"`)
+	r, err = offsets.Analyze(unpack(t, archive(t, "varlen_v6e_0.0.51")), lookup(t, "v6e"))
+	require.NoError(t, err)
+	require.Empty(t, r.Conditionals)
 }

@@ -34,7 +34,9 @@ type Report struct {
 	Timeline   []Event    `json:"timeline,omitempty"` // of the top-level program, the first 512
 	Code       Code       `json:"code"`
 	Ops        []OpReport `json:"ops"` // by cycles over all calls, most first
-	Unread     []string   `json:"-"`   // keys of Options.Scalars that no op read
+	// Conditionals are the ops of which one branch runs, and all are counted.
+	Conditionals []hlo.Conditional `json:"conditionals,omitempty"`
+	Unread       []string          `json:"-"` // keys of Options.Scalars that no op read
 }
 
 // An OpReport is the cost of one op of the module. Figures are for one call, but for Calls.
@@ -156,6 +158,9 @@ func (o Options) Analyze(dir string, t *target.Target) (*Report, error) {
 	slices.SortStableFunc(r.Ops, func(x, y OpReport) int {
 		return cmp.Or(cmp.Compare(y.Calls*y.Cycles, x.Calls*x.Cycles), strings.Compare(x.Name, y.Name))
 	})
+	if h, err := a.readHLO(); err == nil {
+		r.Conditionals = h.Conditionals()
+	}
 	for key := range o.Scalars {
 		if !a.read[key] {
 			r.Unread = append(r.Unread, key)
@@ -320,16 +325,7 @@ func (a *analysis) cost(name string) error {
 		program: p, op: name, delaySlots: a.target.BranchDelay, granule: a.target.Granule, limit: a.MaxBundles, top: name == topLevel,
 		clocks: clocksOf(a.target, len(bundles)),
 		scalars: func(index int) ([]int64, bool) {
-			for _, key := range []string{fmt.Sprintf("%s/%d", name, index), fmt.Sprintf("%s/%d", withoutNumber(name), index), fmt.Sprintf("%s/%d", kernel, index), fmt.Sprint(index)} {
-				if v, ok := a.Scalars[key]; ok {
-					a.read[key] = true
-					return v, true
-				}
-			}
-			if h, err := a.readHLO(); err == nil {
-				return h.Constant(name, index)
-			}
-			return nil, false
+			return a.operand(name, kernel, index)
 		},
 	}
 	m.call = func(callee string) error { return a.follow(m, callee) }
@@ -357,6 +353,31 @@ func (a *analysis) cost(name string) error {
 	}
 	a.ops[name] = op
 	return nil
+}
+
+// operand gives the words of an operand in scalar memory: of Options.Scalars, or of the constants of the module. It is false where nothing gives them,
+// and where it is not known how they lie.
+func (a *analysis) operand(name, kernel string, index int) ([]int64, bool) {
+	h, err := a.readHLO()
+	for _, key := range []string{fmt.Sprintf("%s/%d", name, index), fmt.Sprintf("%s/%d", withoutNumber(name), index), fmt.Sprintf("%s/%d", kernel, index), fmt.Sprint(index)} {
+		v, ok := a.Scalars[key]
+		if !ok {
+			continue
+		}
+		if err == nil {
+			v, ok = h.Words(name, index, v)
+		}
+		a.read[key] = a.read[key] || ok
+		return v, ok
+	}
+	if err != nil {
+		return nil, false
+	}
+	v, ok := h.Constant(name, index)
+	if !ok {
+		return nil, false
+	}
+	return h.Words(name, index, v)
 }
 
 // ofRuntime tells the runtime's own parts, which no figure counts.

@@ -67,3 +67,57 @@ ENTRY %main (x: s32[4]) -> f32[8] {
 	_, ok := h.Constant("k", 99)
 	require.False(t, ok)
 }
+
+// Values of an operand as they lie in words of memory.
+func TestWords(t *testing.T) {
+	h, err := Parse(`HloModule m
+ENTRY %main (x: s8[2,3]) -> f32[8] {
+  %x = s8[2,3]{1,0:T(8,128)(4,1)} parameter(0)
+  %deep = u8[2,9,2]{2,1,0:T(8,128)(4,1)S(1)} parameter(1)
+  %wide = s16[3,200]{1,0:T(8,128)(2,1)} parameter(2)
+  %words = s32[2,3]{1,0:T(8,128)} parameter(3)
+  %list = s32[5]{0:T(128)} parameter(4)
+  %bytes = s8[5]{0:T(1024)(128)(4,1)} parameter(5)
+  %turned = s8[2,3]{0,1:T(8,128)(4,1)} parameter(6)
+  %single = s8[]{:T(512)} parameter(7)
+  ROOT %k = f32[8]{0} custom-call(%x, %deep, %wide, %words, %list, %bytes, %turned, %single), custom_call_target="k"
+}
+`)
+	require.NoError(t, err)
+	count := func(n int) (l []int64) {
+		for i := range n {
+			l = append(l, int64(i+1))
+		}
+		return l
+	}
+	words := func(index, n int) []int64 {
+		w, ok := h.Words("k", index, count(n))
+		require.True(t, ok, index)
+		return w
+	}
+	x := words(0, 6) // rows 1 2 3 and 4 5 6
+	require.Len(t, x, 256)
+	require.Equal(t, []int64{0x0401, 0x0502, 0x0603, 0}, x[:4])
+	deep := words(1, 36) // 2 x 9 rows of 2: two tiles down in each matrix
+	require.Len(t, deep, 2*2*256)
+	require.Equal(t, []int64{0x07050301, 0x08060402}, deep[:2])
+	require.Equal(t, []int64{0x0f0d0b09, 0x100e0c0a}, deep[128:130])
+	require.Equal(t, []int64{17, 18}, deep[256:258], "the ninth row")
+	require.Equal(t, int64(0x19171513), deep[512], "the second matrix")
+	wide := words(2, 600)
+	require.Len(t, wide, 2*512)
+	require.Equal(t, int64(1|201<<16), wide[0])
+	require.Equal(t, int64(129|329<<16), wide[512], "the second tile across")
+	require.Equal(t, int64(401), wide[128], "the third row")
+	require.Equal(t, []int64{4, 5, 6}, words(3, 6)[128:131])
+	require.Equal(t, count(5), words(4, 5))
+	require.Equal(t, count(1), words(7, 1))
+	require.Equal(t, count(4), words(0, 4), "values of another number are left as they are")
+	for _, index := range []int{5, 6} {
+		_, ok := h.Words("k", index, count([]int{5, 6}[index-5]))
+		require.False(t, ok, "a layout that is not known here")
+	}
+	minus, ok := h.Words("k", 0, []int64{0, 0, 0, 0, 0, -1})
+	require.True(t, ok)
+	require.Equal(t, int64(0xff00), minus[2])
+}

@@ -2,11 +2,13 @@ package remote
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,7 +23,7 @@ import (
 type Hold struct {
 	Name     string
 	Type     string   // such as v6e-8
-	Version  string   // of the machine's software
+	Version  string   // of the machine's software; empty: that of the type
 	Zones    []string // tried in turn
 	Project  string
 	Spot     bool
@@ -109,11 +111,17 @@ func leaseFile(dir, name string) string { return filepath.Join(dir, name+".json"
 
 // Check says what is wrong with a hold.
 func (h *Hold) Check() error {
+	generation, _, _ := strings.Cut(h.Type, "-")
+	h.Version = cmp.Or(h.Version, runtimes[generation])
 	if !cloudName.MatchString(h.Name) {
 		return badPlace("name %q: want lower-case letters, digits and dashes", h.Name)
 	}
 	if h.Type == "" || len(h.Zones) == 0 {
 		return badPlace("a hold needs --type and --zone")
+	}
+	if h.Version == "" {
+		return badPlace("type %q: which software its machines want is not known: give it by --runtime, as gcloud names it (known: %s)",
+			h.Type, strings.Join(slices.Sorted(maps.Keys(runtimes)), ", "))
 	}
 	if h.Spot && h.Reserved {
 		return badPlace("a machine is either --spot or --reserved")
@@ -124,6 +132,12 @@ func (h *Hold) Check() error {
 		}
 	}
 	return nil
+}
+
+// runtimes is the software of a machine by the generation that its type begins with (https://cloud.google.com/tpu/docs/runtimes).
+var runtimes = map[string]string{
+	"v2": "tpu-ubuntu2204-base", "v3": "tpu-ubuntu2204-base", "v4": "tpu-ubuntu2204-base",
+	"v5litepod": "v2-alpha-tpuv5-lite", "v5p": "v2-alpha-tpuv5", "v6e": "v2-alpha-tpuv6e",
 }
 
 // Commands are the calls of gcloud that take the machine in a zone, ask for it, and give it back.

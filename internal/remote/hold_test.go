@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,6 +34,22 @@ esac
 func hold(t *testing.T, zones ...string) *Hold {
 	return &Hold{Name: "mine", Type: "v6e-8", Version: "v2-alpha-tpuv6e", Zones: zones, Attempts: 2, Ready: 5 * time.Second, Sleep: time.Millisecond, Every: time.Millisecond,
 		Leases: filepath.Join(t.TempDir(), "holds"), Note: func(text string) { t.Log(text) }}
+}
+
+// A machine gets the software of its type; one of a type that is not known has it by name.
+func TestRuntime(t *testing.T) {
+	for kind, want := range map[string]string{"v6e-8": "v2-alpha-tpuv6e", "v5p-8": "v2-alpha-tpuv5", "v5litepod-4": "v2-alpha-tpuv5-lite", "v4-8": "tpu-ubuntu2204-base"} {
+		h := hold(t, "us-central1-a")
+		h.Type, h.Version = kind, ""
+		require.NoError(t, h.Check())
+		create, _, _ := h.Commands("us-central1-a")
+		require.Contains(t, strings.Join(create, " "), "--accelerator-type "+kind+" --runtime-version "+want+" ")
+	}
+	h := hold(t, "us-central1-a")
+	h.Type, h.Version = "v9x-8", ""
+	require.ErrorContains(t, h.Check(), `type "v9x-8": which software its machines want is not known: give it by --runtime`)
+	h.Version = "mine"
+	require.NoError(t, h.Check())
 }
 
 // A zone that refuses is left for the next one; a machine that is lost is taken again, and given back at the end.

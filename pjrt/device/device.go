@@ -24,6 +24,7 @@ import (
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/child"
+	"github.com/gdngen/gdngen/pjrt/internal/libtpu"
 )
 
 // Options say which device, and how long it may take. Only Plugin is required.
@@ -34,12 +35,14 @@ type Options struct {
 	Start   time.Duration    // to open the plugin; default 2 min
 	Compile time.Duration    // limit of one compile; default 10 min
 	Limit   time.Duration    // of one run or timing; default 5 min
+	Note    func(string)     // hears of what takes long; nil: nobody does
 }
 
 const (
 	defaultStart   = 2 * time.Minute
 	defaultCompile = 10 * time.Minute
 	defaultLimit   = 5 * time.Minute
+	slow           = 2 * time.Second // after which an opening is told of
 )
 
 // Info describes an open device.
@@ -118,13 +121,25 @@ func open(ctx context.Context, o Options, t *target.Target) (*Device, error) {
 	if d.scratch, err = aot.NewScratch(); err != nil {
 		return nil, &OpenError{o.Plugin, err.Error()}
 	}
-	if d.child, err = child.Start(append(Environment(t), workerVariable+"="+path), &d.noise); err != nil {
+	environment := append(Environment(t), workerVariable+"="+path)
+	if libtpu.Is(path) {
+		environment = append(environment, libtpu.Environment(ctx)...)
+	}
+	if d.child, err = child.Start(environment, &d.noise); err != nil {
 		return nil, errors.Join(&OpenError{o.Plugin, err.Error()}, d.scratch.Close())
+	}
+	if o.Note != nil {
+		defer time.AfterFunc(slow, func() { o.Note(fmt.Sprintf("opening %s, for %v at most", path, o.Start)) }).Stop()
 	}
 	var hello reply
 	err = d.exchange(ctx, "while it opened "+path, o.Start, nil, &hello)
 	if err == nil && hello.Fault != "" {
-		err = &OpenError{o.Plugin, hello.Message}
+		err = &OpenError{o.Plugin, cmp.Or(libtpu.Busy(hello.Message), hello.Message)}
+	}
+	if died := (*CrashError)(nil); errors.As(err, &died) {
+		if busy := libtpu.Busy(died.Output); busy != "" {
+			err = &OpenError{o.Plugin, busy}
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.Close())

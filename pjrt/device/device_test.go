@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -157,6 +158,59 @@ func timing(t *testing.T, o device.Options) error {
 	p := compile(t, d, double)
 	_, err := d.Pairs(t.Context(), pjrt.TimeOptions{Warmup: 1, Trials: 10}, p, p, numbers(1, 2, 3))
 	return err
+}
+
+// A libtpu that asks a metadata server which is not there opens all the same; one whose device another process has says so, and never to remove a
+// lock that is held; what takes long is told of.
+func TestLibtpu(t *testing.T) {
+	stub, err := os.ReadFile(devicetest.Stub(t))
+	require.NoError(t, err)
+	plugin := filepath.Join(t.TempDir(), "libtpu.so")
+	require.NoError(t, os.WriteFile(plugin, stub, 0o755))
+	t.Setenv("GCE_METADATA_HOST", "127.0.0.1:1")
+	t.Setenv(devicetest.Fault, "metadata")
+	require.Equal(t, "cpu", open(t, device.Options{Plugin: plugin, Start: time.Minute}).Info().Kind)
+
+	t.Setenv(devicetest.Fault, "locked")
+	err = opening(t, device.Options{Plugin: plugin})
+	require.ErrorAs(t, err, new(*device.OpenError))
+	require.ErrorContains(t, err, "another process has the device: ")
+	require.NotContains(t, err.Error(), "rm")
+
+	t.Setenv(devicetest.Fault, "hang")
+	var notes []string
+	require.ErrorContains(t, opening(t, device.Options{Plugin: plugin, Start: 4 * time.Second, Note: func(s string) { notes = append(notes, s) }}), "not done while it opened")
+	require.Equal(t, []string{"opening " + plugin + ", for 4s at most"}, notes)
+}
+
+// An error of one execution is the runtime's, and the device goes on; arrays come back by rows from a device with a layout of its own; memory that a
+// result takes is given up for each run; and of several devices the first is used.
+func TestRuns(t *testing.T) {
+	plugin := devicetest.Stub(t)
+	t.Setenv(devicetest.Fault, "fails:2")
+	d := open(t, device.Options{Plugin: plugin})
+	p := compile(t, d, double)
+	for i := range 3 {
+		got, err := p.Run(t.Context(), numbers(1, 2, 3))
+		if i == 1 {
+			require.ErrorAs(t, err, new(*device.RunError))
+			require.ErrorContains(t, err, "the chip has lost a core")
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, []float32{2, 4, 6}, got[0].Float32s())
+	}
+
+	t.Setenv(devicetest.Fault, "columns")
+	t.Setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=4")
+	d = open(t, device.Options{Plugin: plugin})
+	require.Len(t, d.Info().Devices, 4)
+	q := compile(t, d, strings.NewReplacer("3xf32", "2x3xf32").Replace(inPlace))
+	for range 2 {
+		got, err := q.Run(t.Context(), array.FromFloat64s(ir.F32, []int{2, 3}, []float64{1, 2, 3, 4, 5, 6}))
+		require.NoError(t, err)
+		require.Equal(t, []float32{-1, -2, -3, -4, -5, -6}, got[0].Float32s())
+	}
 }
 
 // A done context kills the process.

@@ -1,8 +1,15 @@
 package libtpu
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -23,4 +30,54 @@ func TestCause(t *testing.T) {
 func TestUnknownOption(t *testing.T) {
 	require.Equal(t, "xla_tpu_x", UnknownOption("No such compile option: 'xla_tpu_x'"))
 	require.Empty(t, UnknownOption("Failed to parse 'x' into flag: No such compile option: 'y'"))
+}
+
+// Where no metadata server of Google's answers, libtpu is told not to ask: nobody, another server, and one that is silent.
+func TestEnvironment(t *testing.T) {
+	skip, silent := []string{"TPU_SKIP_MDS_QUERY=1"}, make(chan struct{})
+	for name, row := range map[string]struct {
+		answer http.HandlerFunc
+		want   []string
+	}{
+		"google":  {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Metadata-Flavor", "Google") }, nil},
+		"another": {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }, skip},
+		"silent":  {func(http.ResponseWriter, *http.Request) { <-silent }, skip},
+	} {
+		server := httptest.NewServer(row.answer)
+		t.Setenv("GCE_METADATA_HOST", strings.TrimPrefix(server.URL, "http://"))
+		start := time.Now()
+		require.Equal(t, row.want, Environment(t.Context()), name)
+		require.Less(t, time.Since(start), 10*time.Second)
+		if name == "silent" {
+			close(silent)
+		}
+		server.Close()
+		if name == "another" {
+			require.Equal(t, skip, Environment(t.Context()), "nobody is there any more")
+		}
+	}
+	t.Setenv("TPU_SKIP_MDS_QUERY", "false")
+	require.Empty(t, Environment(t.Context()), "the user has said")
+}
+
+// Who has libtpu's lock is named, and nobody is told to remove it.
+func TestBusy(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "libtpu_lockfile")
+	f, err := os.Create(file)
+	require.NoError(t, err)
+	defer f.Close()
+	says := `Internal error when accessing libtpu multi-process lockfile. Run "$ sudo rm ` + file + `".`
+	require.Equal(t, "another process has the device: one that is not seen from here, of another user or in another container; "+
+		"wait until it has ended, or give each its own chips (docs/device.md)", Busy(says), "this process is none")
+	holder := exec.Command("sleep", "60")
+	holder.ExtraFiles = []*os.File{f}
+	require.NoError(t, holder.Start())
+	t.Cleanup(func() { holder.Process.Kill(); holder.Wait() })
+	require.Eventually(t, func() bool { return strings.Contains(Busy(says), fmt.Sprintf(": sleep (pid %d);", holder.Process.Pid)) }, 10*time.Second, 10*time.Millisecond)
+	require.Empty(t, Busy("No jellyfish device found."))
+}
+
+func TestIs(t *testing.T) {
+	require.True(t, Is("/a/libtpu.so"))
+	require.False(t, Is("/libtpu/stub.so"))
 }

@@ -47,7 +47,7 @@ func (a *App) PluginPath(plugin string) (string, error) {
 
 // DeviceOptions finds the plugin of a device and the target that it must be of.
 func (a *App) DeviceOptions(f *DeviceFlags) (device.Options, error) {
-	o := device.Options{}
+	o := device.Options{Note: func(text string) { a.Note("%s", text) }}
 	if f.Target != "" {
 		list, err := ParseTargets(f.Target)
 		if err != nil {

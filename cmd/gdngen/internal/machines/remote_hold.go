@@ -62,7 +62,7 @@ The status is 7 where no machine could be had; with --policy best-effort COMMAND
 	}
 	f := c.Flags()
 	f.StringVar(&h.Type, "type", "", "accelerator, such as v6e-8")
-	f.StringVar(&h.Version, "runtime", "v2-alpha-tpuv6e", "software of the machine, as gcloud names it")
+	f.StringVar(&h.Version, "runtime", "", "software of the machine, as gcloud names it (default: that of the type)")
 	f.StringVar(&zone, "zone", "", "zone that is tried first")
 	f.StringArrayVar(&fallback, "fallback", nil, "another zone, once for each")
 	f.StringVar(&h.Project, "project", "", "project (default: gcloud's)")

@@ -1,6 +1,8 @@
 // A PJRT plugin for tests: the plugin named by GDNGEN_STUB_PLUGIN, with a fault or under another name. The environment says which:
 //
-//   GDNGEN_STUB_FAULT     crash (as a client is made), hang (then), garbage (in every result), dies:N or stops:N (in execution N)
+//   GDNGEN_STUB_FAULT     crash (as a client is made), hang (then), metadata (hang, unless told to ask no metadata server), locked (then),
+//                         garbage (in every result), columns (the device has a layout of its own, which a copy that asks for none gets),
+//                         dies:N, stops:N or fails:N (in execution N)
 //   GDNGEN_STUB_KIND      the kind of its devices
 //   GDNGEN_STUB_PLATFORM  the name of its platform
 //   GDNGEN_STUB_PROGRAM   a file with the program that it compiles in place of one that holds a kernel for a TPU
@@ -27,6 +29,33 @@ static int fault(const char *name, int *number) {
   return 1;
 }
 
+// One error is the stub's own.
+static struct { const char *text; } own;
+
+static PJRT_Error *refuse(const char *text) {
+  own.text = text;
+  return (PJRT_Error *)&own;
+}
+
+static void error_destroy(PJRT_Error_Destroy_Args *args) {
+  if (args->error != (PJRT_Error *)&own) real->PJRT_Error_Destroy(args);
+}
+
+static void error_message(PJRT_Error_Message_Args *args) {
+  if (args->error != (const PJRT_Error *)&own) {
+    real->PJRT_Error_Message(args);
+    return;
+  }
+  args->message = own.text;
+  args->message_size = strlen(own.text);
+}
+
+static PJRT_Error *error_code(PJRT_Error_GetCode_Args *args) {
+  if (args->error != (const PJRT_Error *)&own) return real->PJRT_Error_GetCode(args);
+  args->code = PJRT_Error_Code_INTERNAL;
+  return NULL;
+}
+
 static void hang(void) {
   for (;;) pause();
 }
@@ -36,7 +65,8 @@ static PJRT_Error *create(PJRT_Client_Create_Args *args) {
     fprintf(stderr, "the stub crashes\n");
     abort();
   }
-  if (fault("hang", NULL)) hang();
+  if (fault("hang", NULL) || (fault("metadata", NULL) && getenv("TPU_SKIP_MDS_QUERY") == NULL)) hang();
+  if (fault("locked", NULL)) return refuse("Internal error when accessing libtpu multi-process lockfile. Run \"$ sudo rm /tmp/libtpu_lockfile\".");
   return real->PJRT_Client_Create(args);
 }
 
@@ -88,13 +118,23 @@ static PJRT_Error *execute(PJRT_LoadedExecutable_Execute_Args *args) {
   runs++;
   if (fault("dies", &number) && runs == number) raise(SIGKILL);
   if (fault("stops", &number) && runs == number) hang();
+  if (fault("fails", &number) && runs == number) return refuse("the chip has lost a core");
   return real->PJRT_LoadedExecutable_Execute(args);
+}
+
+// rows tells whether a copy asks for its rows one after another.
+static int rows(const PJRT_Buffer_ToHostBuffer_Args *args) {
+  if (args->host_layout == NULL || args->host_layout->type != PJRT_Buffer_MemoryLayout_Type_Tiled) return 0;
+  size_t n = args->host_layout->tiled.minor_to_major_size;
+  for (size_t i = 0; i < n; i++)
+    if (args->host_layout->tiled.minor_to_major[i] != (int64_t)(n - 1 - i)) return 0;
+  return 1;
 }
 
 // to_host spoils what was copied; a call without a destination asks for the size alone.
 static PJRT_Error *to_host(PJRT_Buffer_ToHostBuffer_Args *args) {
   PJRT_Error *err = real->PJRT_Buffer_ToHostBuffer(args);
-  if (err == NULL && args->dst != NULL && fault("garbage", NULL)) {
+  if (err == NULL && args->dst != NULL && (fault("garbage", NULL) || (fault("columns", NULL) && !rows(args)))) {
     PJRT_Event_Await_Args wait = {.struct_size = PJRT_Event_Await_Args_STRUCT_SIZE, .event = args->event};
     if (real->PJRT_Event_Await(&wait) != NULL) abort();
     memset(args->dst, 0x3f, args->dst_size);
@@ -198,6 +238,9 @@ const PJRT_Api *GetPjrtApi(void) {
   real = get();
   memcpy(&stub, real, real->struct_size < sizeof stub ? real->struct_size : sizeof stub);
   stub.struct_size = real->struct_size < sizeof stub ? real->struct_size : sizeof stub;
+  stub.PJRT_Error_Destroy = error_destroy;
+  stub.PJRT_Error_Message = error_message;
+  stub.PJRT_Error_GetCode = error_code;
   stub.PJRT_Client_Create = create;
   stub.PJRT_Client_PlatformName = platform;
   stub.PJRT_Client_Compile = compile;

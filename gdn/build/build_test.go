@@ -55,9 +55,11 @@ func exact(t *testing.T, s gdn.Spec, inputs map[string]*array.Array) map[string]
 func TestVariantsOnFixtures(t *testing.T) {
 	cases, err := truth.ReadCases(storedCases)
 	require.NoError(t, err)
-	others, err := truth.ReadCases(storedCases + "/family")
-	require.NoError(t, err)
-	cases = append(cases, others...)
+	for _, folder := range []string{"/family", "/edge"} {
+		others, err := truth.ReadCases(storedCases + folder)
+		require.NoError(t, err)
+		cases = append(cases, others...)
+	}
 	for _, n := range gdn.Variants {
 		v := gdntest.MustVariant(t, n.Text)
 		for _, c := range cases {

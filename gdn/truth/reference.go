@@ -45,7 +45,7 @@ func Reference(s gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Ar
 }
 
 // CheckInputs verifies that the inputs are those of the spec: no name missing or unknown, shapes and element types equal,
-// values finite, cu_seqlens rising from 0 to the number of tokens.
+// values finite but for g, which may be -Inf for a reset, cu_seqlens rising from 0 to the number of tokens.
 func CheckInputs(s gdn.Spec, inputs map[string]*array.Array) error {
 	if err := s.Validate(); err != nil {
 		return err
@@ -89,8 +89,9 @@ func CheckInputs(s gdn.Spec, inputs map[string]*array.Array) error {
 			}
 			continue
 		}
-		if i, x, bad := firstNotFinite(a); bad {
-			return fmt.Errorf("input %s: is %v at %v: values must be finite", p.Name, x, unflatten(i, a.Shape))
+		reset := p.Name == "g"
+		if i, x, bad := first(a, func(x float64) bool { return notFinite(x) && !(reset && math.IsInf(x, -1)) }); bad {
+			return fmt.Errorf("input %s: is %v at %v: values must be finite%s", p.Name, x, unflatten(i, a.Shape), map[bool]string{true: ", or -Inf for a reset"}[reset])
 		}
 	}
 	return nil
@@ -154,8 +155,13 @@ func notFinite(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) }
 
 // firstNotFinite finds the first NaN or infinity of an array.
 func firstNotFinite(a *array.Array) (index int, value float64, found bool) {
+	return first(a, notFinite)
+}
+
+// first finds the first value of a kind.
+func first(a *array.Array, is func(float64) bool) (index int, value float64, found bool) {
 	values := a.Float64s()
-	if i := slices.IndexFunc(values, notFinite); i >= 0 {
+	if i := slices.IndexFunc(values, is); i >= 0 {
 		return i, values[i], true
 	}
 	return 0, 0, false

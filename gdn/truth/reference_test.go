@@ -222,8 +222,8 @@ func TestCheckInputs(t *testing.T) {
 		"input v: is NaN at [0 3 0 1]": func(in map[string]*array.Array) {
 			in["v"] = array.FromFloat64s(ir.F32, []int{1, 4, 1, 2}, []float64{7: math.NaN()})
 		},
-		"input g: is -Inf at [0 0 0]": func(in map[string]*array.Array) {
-			in["g"] = array.FromFloat64s(ir.F32, []int{1, 4, 1}, []float64{math.Inf(-1), 0, 0, 0})
+		"input g: is +Inf at [0 1 0]: values must be finite, or -Inf for a reset": func(in map[string]*array.Array) {
+			in["g"] = array.FromFloat64s(ir.F32, []int{1, 4, 1}, []float64{math.Inf(-1), math.Inf(1), 0, 0})
 		},
 		"input beta: ": func(in map[string]*array.Array) { in["beta"] = &array.Array{Type: ir.F32, Shape: []int{1, 4, 1}} },
 		"starts at 1": func(in map[string]*array.Array) {

@@ -227,7 +227,7 @@ func CloneGrid(g *ir.Grid) *ir.Grid {
 		s := *g.Sched
 		s.Lags, s.Phases = slices.Clone(s.Lags), slices.Clone(s.Phases)
 		s.Ends, s.Beside = slices.Clone(s.Ends), slices.Clone(s.Beside)
-		s.With, s.Waves = slices.Clone(s.With), slices.Clone(s.Waves)
+		s.With, s.Waves, s.Enter = slices.Clone(s.With), slices.Clone(s.Waves), slices.Clone(s.Enter)
 		n.Sched = &s
 	}
 	return &n

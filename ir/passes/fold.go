@@ -159,15 +159,8 @@ var identities = map[ir.Op]func(r *Rewriter, in *ir.Instr, args []*ir.Value) *ir
 		return nil
 	},
 	ir.OpBroadcast: sameType, // dims ascend, so equal shapes mean that nothing moves
-	ir.OpSlice: func(r *Rewriter, in *ir.Instr, a []*ir.Value) *ir.Value {
-		for i := range in.Attrs.Starts {
-			if in.Attrs.Step(i) != 1 && a[0].Type.Shape[i] > 1 {
-				return nil
-			}
-		}
-		return sameType(r, in, a)
-	},
-	ir.OpPad: sameType,
+	ir.OpSlice:     sameType, // a step above 1 leaves fewer
+	ir.OpPad:       sameType,
 	ir.OpReshape: func(r *Rewriter, in *ir.Instr, a []*ir.Value) *ir.Value {
 		if v := sameType(r, in, a); v != nil {
 			return v

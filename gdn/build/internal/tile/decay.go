@@ -44,13 +44,11 @@ type Sums struct {
 //	Sum  = g U,  U[j, i] = 1 for j <= i      C = 3, g = [-1 -2 -3]:  Sum  = [-1 -3 -6]
 //	Left = g L,  L[j, i] = 1 for j > i                               Left = [-5 -3  0]
 //
-// But for segment, a log decay is taken no lower than ResetFloor. A reset is -1e4 in some models, and one of those in a sum would leave three
-// digits behind the point of all that come after it; exp(-40) is as good as zero beside anything that is kept.
+// A log decay is taken no lower than ResetFloor. A reset is -1e4 in some models, -Inf in others, and one of those in a sum would leave three
+// digits, or none, behind the point of all that come after it; exp(-40) is as good as zero beside anything that is kept.
 func (e *Body) SumsOf(g *ir.Value) Sums {
 	b, c := e.B, e.C
-	if e.V.Decay != gdn.DecaySegment {
-		g = b.Max(g, b.Like(g, ResetFloor))
-	}
+	g = b.Max(g, b.Like(g, ResetFloor))
 	if e.V.Decay == gdn.DecayBase2 {
 		return e.base2Sums(g)
 	}

@@ -24,7 +24,7 @@ func fitted(s gdn.Spec, v gdn.Variant) (gdn.Variant, extent.Extent) {
 		return fit, extent.Extent{}
 	}
 	e := extent.Of(s, fit)
-	probe := e.Spec(s, sizes.Probes[0])
+	probe := e.Spec(s, e.Probes(s)[0])
 	if fit.Check(probe) == nil { // not where a chunk is as short as the tokens
 		v = fit
 	}
@@ -70,7 +70,8 @@ func anySize(s gdn.Spec, v gdn.Variant, b Build) (*file, error) {
 	}
 	var f *file
 	texts, names := [][]string{}, []string{}
-	for _, z := range sizes.Probes {
+	probes := e.Probes(s)
+	for _, z := range probes {
 		at := e.Spec(s, z)
 		progs, kept, err := b.programs(at, v)
 		if err != nil {
@@ -95,7 +96,7 @@ func anySize(s gdn.Spec, v gdn.Variant, b Build) (*file, error) {
 			}
 		}
 	}
-	funcs, err := sizes.Unify(texts, sizes.Probes, names...)
+	funcs, err := sizes.Unify(texts, probes, names...)
 	if err != nil {
 		return nil, fmt.Errorf("pallas: no file for every size: %w", err)
 	}

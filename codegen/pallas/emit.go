@@ -37,7 +37,11 @@ func (Backend) Emit(m *ir.Module, _ *codegen.Target) (*codegen.Artifact, error) 
 		return nil, err
 	}
 	pre := c.preamble()
-	return &codegen.Artifact{Text: pytext.Format("\"\"\"Kernels of " + m.Name + ".\"\"\"\n\n" + imports(c.body()+pre) + "\n" + pre + "\n\n" + c.body() + "\n")}, nil
+	text := pytext.Format("\"\"\"Kernels of " + m.Name + ".\"\"\"\n\n" + imports(c.body()+pre) + "\n" + pre + "\n\n" + c.body() + "\n")
+	if err := runs(map[string]string{"module.py": text}); err != nil {
+		return nil, err
+	}
+	return &codegen.Artifact{Text: text}, nil
 }
 
 // code is what was written of a module.

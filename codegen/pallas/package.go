@@ -28,13 +28,9 @@ func Wheel(name string, files []File) (file string, data []byte, err error) {
 
 var packageName = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 
-// keywords are the words of Python that packageName fits and no package can have.
-var keywords = strings.Fields("and as assert async await break class continue def del elif else except finally for from global if import in is lambda " +
-	"nonlocal not or pass raise return try while with yield")
-
 // CheckPackage says whether a name can be that of a Python package.
 func CheckPackage(name string) error {
-	if !packageName.MatchString(name) || slices.Contains(keywords, name) {
+	if !packageName.MatchString(name) || slices.Contains(pytext.Keywords, name) {
 		return fmt.Errorf("%q is not the name of a Python package: use lower-case letters, digits and _, and no keyword", name)
 	}
 	return nil
@@ -98,6 +94,9 @@ func Package(name string, parts []Part, build Build, p Provenance) ([]File, erro
 		if !f.data.Decode {
 			names = append([]string{"STEP"}, names...)
 		}
+		if part.Name == "decode" || part.Name == "packed" { // of which api.py reads them
+			names = append([]string{"AXES"}, names...)
+		}
 		given = append(given, names)
 	}
 	common, left, taken := orders.Shared(all, codes)
@@ -137,6 +136,13 @@ func Package(name string, parts []Part, build Build, p Provenance) ([]File, erro
 		File{Path: "src/" + name + "/__init__.py", Text: pytext.Format(init)},
 		File{Path: "src/" + name + "/py.typed", Text: "\n"})
 	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+	texts := map[string]string{}
+	for _, f := range files {
+		texts[f.Path] = f.Text
+	}
+	if err := runs(texts); err != nil {
+		return nil, err
+	}
 	return files, nil
 }
 
@@ -155,7 +161,7 @@ func (d fileData) facts(all []orders.File, p Provenance) folder.Facts {
 	if p.Revision != "" {
 		p.Version += ", revision " + p.Revision
 	}
-	f := folder.Facts{Name: d.Name, Title: d.Text.Title, Function: d.Chunk(), Version: p.Version, Command: p.Command, Target: all[0].Targets[0], Libtpu: p.Libtpu, Training: d.Train, Kinds: d.KindNames, VMEM: d.VMEM,
+	f := folder.Facts{Name: d.Name, Title: d.Text.Title, Function: d.Chunk(), Version: p.Version, Command: p.Command, Target: all[0].Targets[0], Libtpu: p.Libtpu, Training: d.Train, L2Norm: d.L2Norm, Kinds: d.KindNames, VMEM: d.VMEM,
 		Decays: d.Rule.Decays(), LogBeta: d.Rule.Writes() && !d.Rule.Apart() && !d.Fused, Limit: d.Limit, GradientLimit: d.GradientLimit,
 		Sizes: map[rune]int{'B': 2, 'T': 1000, 'Q': d.HeadsK, 'H': d.HeadsV, 'K': d.K, 'V': d.V}}
 	for i, x := range d.Params {

@@ -12,6 +12,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/pallas/extent"
 	"github.com/gdngen/gdngen/codegen/pallas/family"
 	"github.com/gdngen/gdngen/codegen/pallas/folder"
+	"github.com/gdngen/gdngen/codegen/pallas/lint"
 	"github.com/gdngen/gdngen/codegen/pallas/lists"
 	"github.com/gdngen/gdngen/codegen/pallas/orders"
 	"github.com/gdngen/gdngen/codegen/pallas/pytext"
@@ -35,8 +36,9 @@ type Provenance struct {
 	Version  string // of the generator
 	Revision string // of its source, for the README of a package alone; empty where the build does not know it
 	Command  string // that writes a package anew; may be empty
-	Costs    []Cost // empty: not measured
+	Costs    []Cost // empty: not counted
 	Libtpu   string // the compiler that they were counted with
+	Unasked  bool   // nobody asked for costs
 }
 
 // Spec is what a file for s computes: an initial state is always taken, as zeros by default.
@@ -51,7 +53,19 @@ func Source(s gdn.Spec, v gdn.Variant, b Build, p Provenance) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return f.text(), nil
+	text := f.text()
+	if err := runs(map[string]string{"file.py": text}); err != nil {
+		return "", err
+	}
+	return text, nil
+}
+
+// runs says whether Python that is about to be given away can run, as far as its text shows.
+func runs(files map[string]string) error {
+	if err := lint.Check(files); err != nil {
+		return fmt.Errorf("pallas: the Python of this spec and variant would not run, which is a fault of the generator: %w; take another variant or the mosaic backend, and report it with the command", err)
+	}
+	return nil
 }
 
 // file is a Python file and the facts of its spec.
@@ -376,7 +390,7 @@ func (f *file) describeAll(given, s gdn.Spec, p Provenance) string {
 		fmt.Fprintf(&b, "  sizes: any; the kernels take %d and %d heads and %s\n", s.HeadsK, s.HeadsV, f.extent.Tokens())
 	}
 	if len(p.Costs) == 0 {
-		b.WriteString("  cost: not counted (no libtpu)\n")
+		fmt.Fprintf(&b, "  cost: not counted (%s)\n", map[bool]string{false: "no libtpu", true: "by --target none"}[p.Unasked])
 	} else {
 		var l []string
 		for _, c := range p.Costs {

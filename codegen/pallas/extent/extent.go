@@ -57,6 +57,16 @@ func (e Extent) Spec(s gdn.Spec, z sizes.Size) gdn.Spec {
 	return s
 }
 
+// Probes are the sizes that a file is written at: small ones where a spec of others is none.
+func (e Extent) Probes(s gdn.Spec) []sizes.Size {
+	for _, z := range sizes.Probes {
+		if e.Spec(s, z).Validate() != nil {
+			return sizes.Small
+		}
+	}
+	return sizes.Probes
+}
+
 // Tokens says how many tokens the kernels take.
 func (e Extent) Tokens() string {
 	return fmt.Sprintf("tokens by %d", e.Unit)

@@ -17,6 +17,7 @@ type Facts struct {
 	VMEM                     int    // MiB that kernels may take
 	Training                 bool   // gradients are by kernels
 	Decays, LogBeta          bool   // the rule has a log decay; kernels take the logarithm of beta
+	L2Norm                   bool   // q and k are divided by their lengths
 	Limit, GradientLimit     string
 	Args                     []Arg
 	Sizes                    map[rune]int // of axes, in examples
@@ -60,7 +61,7 @@ func Readme(f Facts) string {
 	if f.LogBeta {
 		domain += " Beta is not below 0: forward kernels take its logarithm, and those of training hold it above 0."
 	}
-	fmt.Fprintf(&b, readme, f.Name, f.Version, f.Title, f.Function, graded, Address, again, f.example(), f.types(), f.Sizes['K'], f.Sizes['V'], domain, f.Limit, f.GradientLimit, f.Sizes['Q'], f.Sizes['H'], f.Kinds, f.VMEM)
+	fmt.Fprintf(&b, readme, f.Name, f.Version, f.Title, f.Function, graded, Address, again, f.example(), f.types(), f.Sizes['K'], f.Sizes['V'], domain, f.Limit, f.GradientLimit, f.Sizes['Q'], f.Sizes['H'], f.Kinds, f.VMEM, map[bool]string{false: "taken as they are, and\nkeys should have unit length", true: "divided by their\nlengths: give them as they are"}[f.L2Norm])
 	if !slices.ContainsFunc(f.Rows, func(r Row) bool { return len(r.Costs) > 0 }) {
 		return b.String()
 	}
@@ -183,6 +184,9 @@ const readme = "# %[1]s\n\n%[3]s for TPUs, in Pallas. Written by https://%[6]s %
 | ` + "`compiler_options`" + ` | what the outermost ` + "`jit`" + ` wants on %[17]s, where kernels take about twice the cycles of the compiler's schedules without |
 | ` + "`recurrent`" + ` | token by token in plain JAX: the reference, and what runs off a TPU |
 
+A ` + "`backend`" + ` that is not named is chosen where a function is lowered: a host without a TPU that lowers or exports for one has kernels. Which kind of
+TPU it is for says a mesh alone (` + "`jax.sharding.use_abstract_mesh`" + ` with an ` + "`AbstractDevice`" + `); without one kernels are those for most devices.
+
 ` + "```python\n%[8]s```" + `
 
 ## What it takes
@@ -190,8 +194,7 @@ Batch, length, sequences and heads are any, value heads a multiple of key heads.
 kernels, cost a copy, and the work on what is added: heads run in groups of %[15]d key heads with %[16]d value heads. Widths are K = %[10]d and V = %[11]d, and types are
 %[9]s: what holds more is refused.%[12]s
 A NaN or infinity spoils its sequence from its chunk on, tokens before it too, and reaches no other sequence. Of packed ones it may
-show as finite values, large or not: test inputs for NaN, not outputs. Kernels take %[18]d MiB of vector memory at most, or, to decode, 16 MiB and two states of all heads if that is more. The scale is %[10]d**-0.5; q and k are taken as they are, and
-keys should have unit length.
+show as finite values, large or not: test inputs for NaN, not outputs. Kernels take %[18]d MiB of vector memory at most, or, to decode, 16 MiB and two states of all heads if that is more. The scale is %[10]d**-0.5; q and k are %[19]s.
 
 Outputs and states are within %[13]s of the largest value of the rule token by token in float32, and gradients within %[14]s, on random inputs with unit keys:
 these are the limits of the tests.

@@ -8,13 +8,19 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
+	"github.com/gdngen/gdngen/codegen/pallas/pytext"
 	"github.com/gdngen/gdngen/codegen/pallas/strands"
 	"github.com/gdngen/gdngen/ir"
 )
 
-// PythonWords are no names.
-var PythonWords = map[string]bool{"jax": true, "jnp": true, "lax": true, "np": true, "pl": true, "pltpu": true, "in": true, "is": true, "if": true,
-	"for": true, "not": true, "and": true, "or": true, "lambda": true, "range": true, "list": true, "sum": true, "from": true, "interpret": true}
+// PythonWords are no names of values: keywords, and what files call something else.
+var PythonWords = func() map[string]bool {
+	words := map[string]bool{}
+	for _, w := range append(strings.Fields("jax jnp lax np pl pltpu range list sum interpret"), pytext.Keywords...) {
+		words[w] = true
+	}
+	return words
+}()
 
 // Stages are what the results of ops are called in the stages of the algorithm.
 var Stages = map[string]map[ir.Op]string{
@@ -225,12 +231,15 @@ func Form(name, form string) string {
 
 // Plural is the name of a list of what has a name, or of lists of such lists.
 //
-//	u -> us    u_bf -> us_bf    us, of 2 lists in each other -> all_us    x -> x
+//	u -> us    u_bf -> us_bf    us, of 2 lists in each other -> all_us    x -> x    a -> all_a, since as is a keyword
 func Plural(name string, lists int) string {
 	if lists > 1 {
-		return all + Plural(strings.TrimPrefix(name, all), 1)
+		return all + strings.TrimPrefix(Plural(strings.TrimPrefix(name, all), 1), all)
 	}
 	base := Plain(name)
+	if PythonWords[base+"s"] {
+		return all + name
+	}
 	if strings.HasSuffix(base, "s") || strings.HasSuffix(base, "x") {
 		return name
 	}

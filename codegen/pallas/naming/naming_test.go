@@ -20,6 +20,8 @@ func TestNames(t *testing.T) {
 		{Plural("u_bf_odd", 1), "us_bf_odd"},
 		{Plural("kept_s", 1), "kept_s"},
 		{Plural("us", 2), "all_us"},
+		{Plural("a", 1), "all_a"},
+		{Plural("a_bf", 2), "all_a_bf"},
 		{Plural("all_us", 2), "all_us"},
 		{Singular("us_bf_odd"), "u_bf_odd"},
 		{Singular("all_us"), "us"},

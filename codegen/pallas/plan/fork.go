@@ -85,8 +85,11 @@ func (k *Plan) needs(nodes []*loops.Node) map[*loops.Node][]*loops.Node {
 	for _, n := range nodes {
 		touched, stores := []*loops.Item{}, n.In.Op == ir.OpStore || n.In.Op == ir.OpDMAStart || n.In.Op == ir.OpDMAWait || n.In.Body != nil
 		loops.Visit(n, func(r *loops.Ref) {
-			if m := maker[r.Item]; m != nil {
-				out[n] = append(out[n], m)
+			for x := r.Item; x != nil; x = x.In { // made itself, or with a list
+				if m := maker[x]; m != nil {
+					out[n] = append(out[n], m)
+					break
+				}
 			}
 			x := r.Item
 			if y := root[x]; y != nil {

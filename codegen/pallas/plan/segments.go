@@ -30,7 +30,13 @@ func Segments(l lines) []*Segment {
 	made := map[*loops.Item]*Segment{}
 	for _, s := range out {
 		for _, n := range s.Nodes {
-			loops.Visit(n, func(r *loops.Ref) { s.read(r.Item, made[r.Item]) })
+			loops.Visit(n, func(r *loops.Ref) {
+				x := r.Item
+				for made[x] == nil && x.In != nil { // made with a list
+					x = x.In
+				}
+				s.read(x, made[x])
+			})
 		}
 		for _, n := range s.Nodes {
 			for _, d := range n.Defs {

@@ -3,6 +3,7 @@ package share
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -32,7 +33,7 @@ var (
 	calling   = regexp.MustCompile(`(yield from )?\b(_\w+)\(([^()]*)\)`)
 	headed    = regexp.MustCompile(`^def \w+\((.*)\) ->`)
 	shapes    = regexp.MustCompile(`: [^:]*\[[^:]*\]\."""$`)
-	waiting   = regexp.MustCompile(`^ *yield `)
+	waiting   = regexp.MustCompile(`^ *yield (?:\d|` + place + `)`)
 	nothing   = regexp.MustCompile(`^ *\w+(, \w+)* = \[\](, \[\])*$`)
 	appending = regexp.MustCompile(`^( *)(\w+)\.append\((.*)\)$`)
 	naming    = regexp.MustCompile(`^( *)(\w+(?:, \w+)*) = (.*)$`)
@@ -49,8 +50,15 @@ type line struct {
 	guard  string // the parameter without which it is left out
 }
 
-func (l line) indent() int   { return len(l.text) - len(strings.TrimLeft(l.text, " ")) }
-func (l line) waits() bool   { return waiting.MatchString(l.text) }
+func (l line) indent() int { return len(l.text) - len(strings.TrimLeft(l.text, " ")) }
+func (l line) waits() bool { return waiting.MatchString(l.text) }
+
+// wait says whether the integer at place k is how long the line waits, or what it calls.
+func (l line) wait(k int) bool {
+	given := strings.Index(l.text, ", waits=(")
+	return l.waits() && k == 0 || given >= 0 && places.FindAllStringIndex(l.text, -1)[k][0] > given
+}
+
 func (l line) stores() bool  { return storing.MatchString(l.text) }
 func (l line) returns() bool { return strings.HasPrefix(l.text, "    return ") }
 
@@ -182,9 +190,9 @@ func (s *stage) text(name string) (text string, args []string, ok bool) {
 				bits = v
 				return ", bits"
 			}
-			v := s.values(l, k, l.waits() && k == 0)
+			v := s.values(l, k, l.wait(k))
 			switch f, same, _ := factor(v, base); {
-			case l.waits() && k == 0 && !constant(v):
+			case l.wait(k) && !constant(v):
 				for i := range waits {
 					waits[i] = append(waits[i], strconv.Itoa(v[i]))
 				}
@@ -344,7 +352,7 @@ func (s *stage) base() (base []int, ok bool) {
 	var all [][]int
 	for _, l := range s.lines {
 		for k, kind := range places.FindAllString(l.text, -1) {
-			if v := s.values(l, k, false); kind == place && !(l.waits() && k == 0) && !constant(v) {
+			if v := s.values(l, k, false); kind == place && !l.wait(k) && !constant(v) {
 				all = append(all, v)
 			}
 		}
@@ -353,8 +361,11 @@ func (s *stage) base() (base []int, ok bool) {
 		return nil, true
 	}
 	base = slices.MinFunc(all, func(a, b []int) int { return cmp.Compare(first(a), first(b)) })
+	if slices.Contains(base, -1) || slices.Contains(base, 0) {
+		return nil, false
+	}
 	for _, v := range all {
-		if _, _, ok := factor(v, base); !ok || slices.Contains(base, -1) || slices.Contains(base, 0) {
+		if _, _, ok := factor(v, base); !ok {
 			return nil, false
 		}
 	}
@@ -365,18 +376,18 @@ func (s *stage) base() (base []int, ok bool) {
 // files, so that files may share them: waits and numbers of heads are arguments.
 func Stages(files []string) []string {
 	all := make([][]piece, len(files))
-	groups := map[string][]*stage{}
 	for i, f := range files {
 		all[i] = pieces(f)
-		for j, p := range all[i] {
-			if s := newStage(i, j, p.text); s != nil && called(f, s.members[0].name) {
-				key := prefixes.ReplaceAllString(s.members[0].name, "_")
-				groups[key] = append(groups[key], s)
+	}
+	runs := map[int]bool{} // files that run work
+	for _, group := range groups(files, all) {
+		var rest []*stage
+		for _, at := range group {
+			if s := newStage(at[0], at[1], all[at[0]][at[1]].text); s != nil { // its calls are those of before by now
+				rest = append(rest, s)
 			}
 		}
-	}
-	for _, key := range keys(groups) {
-		for rest := groups[key]; len(rest) > 0; {
+		for len(rest) > 0 {
 			one, left := rest[0], []*stage(nil)
 			for _, s := range rest[1:] {
 				if m := merge(one, s); m != nil {
@@ -389,13 +400,16 @@ func Stages(files []string) []string {
 			}
 			if len(one.members) > 1 {
 				one.once()
-				rewrite(all, one)
+				rewrite(all, one, runs)
 			}
 			rest = left
 		}
 	}
 	var out []string
-	for _, f := range all {
+	for i, f := range all {
+		if runs[i] {
+			f = slices.Concat(types(all), []piece{{[]string{"_run"}, Runs}}, f)
+		}
 		var texts []string
 		for _, p := range f {
 			if p.text != "" {
@@ -403,6 +417,50 @@ func Stages(files []string) []string {
 			}
 		}
 		out = append(out, joined(texts))
+	}
+	return out
+}
+
+// groups are the places, in files, of the functions that may become one: of a name, and of as many calls of others below them. Those that
+// are called come before their callers.
+func groups(files []string, all [][]piece) (out [][][2]int) {
+	type kind struct {
+		below int
+		key   string
+	}
+	of := map[kind][][2]int{}
+	for i, f := range all {
+		at := map[string]int{} // functions by name
+		for j, p := range f {
+			if s := newStage(i, j, p.text); s != nil && called(files[i], s.members[0].name) {
+				at[s.members[0].name] = j
+			}
+		}
+		below := map[string]int{}
+		var depth func(name string) int
+		depth = func(name string) int {
+			if n, ok := below[name]; ok {
+				return n
+			}
+			n := 0
+			below[name] = n
+			for _, c := range calling.FindAllStringSubmatch(f[at[name]].text, -1) {
+				if _, ok := at[c[2]]; ok && c[2] != name {
+					n = max(n, depth(c[2])+1)
+				}
+			}
+			below[name] = n
+			return n
+		}
+		for _, j := range slices.Sorted(maps.Values(at)) {
+			name := f[j].names[0]
+			k := kind{depth(name), prefixes.ReplaceAllString(name, "_")}
+			of[k] = append(of[k], [2]int{i, j})
+		}
+	}
+	kinds := slices.SortedFunc(maps.Keys(of), func(a, b kind) int { return cmp.Or(a.below-b.below, strings.Compare(a.key, b.key)) })
+	for _, k := range kinds {
+		out = append(out, of[k])
 	}
 	return out
 }
@@ -442,8 +500,8 @@ func (s *stage) call(m member, header string, given []string) string {
 	return strings.Join(out, ", ")
 }
 
-// rewrite puts one function in the place of several, and has their callers call it.
-func rewrite(all [][]piece, s *stage) {
+// rewrite puts one function in the place of several, and has their callers call it. It notes which files run work by it.
+func rewrite(all [][]piece, s *stage, runs map[int]bool) {
 	name := slices.MinFunc(s.members, func(a, b member) int { return cmp.Compare(len(a.name), len(b.name)) }).name
 	for _, m := range s.members {
 		for j, p := range all[m.file] {
@@ -470,7 +528,6 @@ func rewrite(all [][]piece, s *stage) {
 	}
 	for file, members := range calls {
 		f := all[file]
-		run := false
 		for j, p := range f {
 			if p.text == text {
 				continue
@@ -483,16 +540,13 @@ func rewrite(all [][]piece, s *stage) {
 				case !ok:
 					return t
 				case plain:
-					run = true
+					runs[file] = true
 					return "_run(" + name + "(" + s.call(s.members[i], names, strings.Split(c[3], ", ")) + args[i] + "))"
 				case strings.HasPrefix(s.result, "Work["):
 					c[1] = "yield from "
 				}
 				return c[1] + name + "(" + s.call(s.members[i], names, strings.Split(c[3], ", ")) + args[i] + ")"
 			})
-		}
-		if run && !slices.ContainsFunc(f, func(p piece) bool { return slices.Contains(p.names, "_run") }) {
-			all[file] = slices.Concat(types(all), []piece{{[]string{"_run"}, Runs}}, f)
 		}
 	}
 }

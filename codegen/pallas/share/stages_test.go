@@ -56,3 +56,41 @@ func TestStagesOfOtherNames(t *testing.T) {
 	require.Equal(t, text+"\n\n\ndef _prepare(refs: _ARefs) -> Work[None]:\n    yield from _solve(masks, x, refs, bits=0x80, waits=(52,))", got[0])
 	require.Equal(t, text+"\n\n\ndef _prepare(refs: _BRefs) -> Work[None]:\n    yield from _solve(p, x, refs, bits=None, waits=(25,))", got[1])
 }
+
+// A stage that calls a part of itself is shared with its part: the waits of both come from the caller.
+func TestStagesInPart(t *testing.T) {
+	file := func(a, b string) string {
+		return "def _leaf(x: Tiles) -> Work[None]:\n    \"\"\"Does it, in part.\"\"\"\n    for h in range(4):\n        x[h] = x[h] * x[h]\n        x[h] = x[h] + 1.5\n        yield " + a + "\n\n\n" +
+			"def _leaf_2(x: Tiles, refs: _ARefs) -> Work[None]:\n    \"\"\"Does it.\"\"\"\n    y = x[2]\n    yield " + b + "\n    yield from _leaf(x)\n    z = y + x[1]\n    refs.y[0] = z * y\n\n\n" +
+			"def _prepare(refs: _ARefs) -> Work[None]:\n    yield from _leaf_2(x, refs)"
+	}
+	got := Stages([]string{file("20", "30"), file("21", "31")})
+	for i, waits := range []string{"30, 20", "31, 21"} {
+		require.Contains(t, got[i], "def _leaf(x: Tiles, *, waits: tuple[int, ...]) -> Work[None]:")
+		require.Contains(t, got[i], "yield from _leaf(x, waits=(waits[1],))")
+		require.Contains(t, got[i], "yield from _leaf_2(x, refs, waits=("+waits+"))")
+	}
+	got = Stages([]string{file("20", "30"), file("20", "31")})
+	require.Contains(t, got[0], "yield from _leaf(x)\n", "the part is the same in both")
+	require.Contains(t, got[0], "def _leaf_2(x: Tiles, refs: Any, *, waits: tuple[int, ...]) -> Work[None]:")
+	require.Contains(t, got[1], "yield from _leaf_2(x, refs, waits=(31,))")
+}
+
+// A call is no wait: a function is not given that of another.
+func TestStagesCallOnce(t *testing.T) {
+	file := func(call string) string {
+		return "def _leaf(x: Tiles) -> Work[None]:\n    \"\"\"Does it.\"\"\"\n    yield 20\n    x[0] = x[1] * x[2]\n" + call + "    x[1] = x[2]\n    x[2] = x[3]\n\n\n" +
+			"def _prepare(refs: _ARefs) -> Work[None]:\n    yield from _leaf(x)"
+	}
+	a, b := file("    yield from _store(x, 2)\n"), file("")
+	require.Equal(t, []string{a, b}, Stages([]string{a, b}))
+}
+
+// Numbers of which one is none have no common base.
+func TestStagesWithoutBase(t *testing.T) {
+	file := func(n, m string) string {
+		return "def _leaf(x: Tiles) -> Tiles:\n    \"\"\"Does it.\"\"\"\n    y = x[" + n + "]\n    z = x[" + m + "]\n    y = y + z\n    return y\n\n\ndef _prepare(refs: _ARefs) -> None:\n    y = _leaf(x)"
+	}
+	a, b := file("0", "4"), file("2", "8")
+	require.Equal(t, []string{a, b}, Stages([]string{a, b}))
+}

@@ -22,6 +22,9 @@ type Size struct {
 // and none of the numbers is a common number of heads, chunks or lanes, with which a pass might merge it.
 var Probes = []Size{{17, 29}, {18, 26}, {22, 39}, {23, 28}}
 
+// Small tell them apart too, for specs of so many heads that Probes would make arrays of more elements than there may be.
+var Small = []Size{{5, 13}, {6, 10}, {10, 23}, {11, 12}}
+
 // Params are the names of the sizes, as parameters of functions.
 var Params = []string{"rows", "steps"}
 

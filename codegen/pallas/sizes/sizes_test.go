@@ -46,44 +46,43 @@ func TestUnify(t *testing.T) {
 
 // Every term is found at the probes, and taken for no other.
 func TestTerms(t *testing.T) {
-	for _, term := range terms {
-		for _, c := range []struct{ a, b int }{{1, 0}, {1, 2}, {512, 0}, {3, -1}, {-1, 4}} {
-			var texts []string
-			for _, s := range Probes {
-				texts = append(texts, fmt.Sprint(c.a*term.of(s)+c.b+1000000))
+	for _, probes := range [][]Size{Probes, Small} {
+		for _, term := range terms {
+			for _, c := range []struct{ a, b int }{{1, 0}, {1, 2}, {512, 0}, {3, -1}, {-1, 4}} {
+				require.Equal(t, linear(c.a, term.text, c.b+1000000), found(t, probes, func(s Size) int { return c.a*term.of(s) + c.b + 1000000 }))
 			}
-			got, err := formula(texts, Probes)
-			require.NoError(t, err)
-			want := linear(c.a, term.text, c.b+1000000)
-			require.Equal(t, want, got)
 		}
 	}
 }
 
+// found is the formula of a value at some sizes.
+func found(t *testing.T, probes []Size, value func(Size) int) string {
+	t.Helper()
+	var texts []string
+	for _, s := range probes {
+		texts = append(texts, fmt.Sprint(value(s)))
+	}
+	got, err := formula(texts, probes)
+	require.NoError(t, err)
+	return got
+}
+
 // Sums of rows and steps are found as such: none grows from probe to probe as the place in a ring does.
 func TestSums(t *testing.T) {
-	for a := -9; a <= 9; a++ {
-		for b := -9; b <= 9; b++ {
-			var texts []string
-			for _, s := range Probes {
-				texts = append(texts, fmt.Sprint(a*s.Rows+b*s.Steps+1000))
+	for _, probes := range [][]Size{Probes, Small} {
+		for a := -9; a <= 9; a++ {
+			for b := -9; b <= 9; b++ {
+				require.NotContains(t, found(t, probes, func(s Size) int { return a*s.Rows + b*s.Steps + 1000 }), "%", "%d rows and %d steps", a, b)
 			}
-			got, err := formula(texts, Probes)
-			require.NoError(t, err)
-			require.NotContains(t, got, "%", "%d rows and %d steps", a, b)
 		}
 	}
 }
 
 // The place in a ring of visits is that of rows and steps together, and of neither alone.
 func TestRingOfVisits(t *testing.T) {
-	var texts []string
-	for _, s := range Probes {
-		texts = append(texts, fmt.Sprint((s.Rows+s.Steps+3)%4))
+	for _, probes := range [][]Size{Probes, Small} {
+		require.Equal(t, "(rows + steps + 3) % 4", found(t, probes, func(s Size) int { return (s.Rows + s.Steps + 3) % 4 }))
 	}
-	got, err := formula(texts, Probes)
-	require.NoError(t, err)
-	require.Equal(t, "(rows + steps + 3) % 4", got)
 }
 
 // What differs otherwise than in integers that have a formula is refused.

@@ -124,7 +124,7 @@ func (a CLI) genPallas(s gdn.Spec, variant, targets, file, pack string) error {
 	a.Say(chosen)
 	v := f.Variant
 	s = f.Spec
-	p := pallas.Provenance{}
+	p := pallas.Provenance{Unasked: targets == "none"}
 	p.Version, _ = app.Version()
 	if targets != "none" {
 		if file != "" && file != "-" {
@@ -146,7 +146,7 @@ func (a CLI) genPallas(s gdn.Spec, variant, targets, file, pack string) error {
 // genPackage writes a package of kernels for training and inference, in the orders of some targets, the first of which have no other name. A
 // variant is for whole sequences; for a few tokens and for packed sequences it is auto.
 func genPackage(a CLI, s gdn.Spec, variant string, orders []string, targets, pack string) error {
-	p := pallas.Provenance{}
+	p := pallas.Provenance{Unasked: targets == "none"}
 	p.Version, p.Revision = app.Version()
 	var parts []pallas.Part
 	for _, order := range orders {

@@ -295,3 +295,12 @@ func TestBodiesShareFunctions(t *testing.T) {
 	require.Regexp(t, `_advance\(\s*refs, [^)]*place=0`, text)
 	require.Regexp(t, `_advance\(\s*refs, [^)]*place=1`, text)
 }
+
+// Lanes of one row are taken from two, of which alone JAX makes what a TPU lowers; files of more rows take them as they are.
+func TestLanesOfOneRow(t *testing.T) {
+	for work, rows := range map[string]bool{"b=1,t=64,hk=1,hv=1,k=16,v=16": true, "b=1,t=64,hk=1,hv=2,k=16,v=16": false} {
+		text := source(t, work+",dtype=bf16", "tpu,chunk=16,leaf=8")
+		require.Contains(t, text, "def _take(", work)
+		require.Equal(t, rows, strings.Contains(text, "return _take(*rows)[:1]"), work)
+	}
+}

@@ -87,6 +87,13 @@ func (s statement) text() []string {
 
 func (p *printer) need(name string) { helpers.Need(p.m.helpers, name) }
 
+// takes notes that lanes of a type are taken, where it is of one row.
+func (p *printer) takes(t ir.Type) {
+	if t.Rank() == 2 && t.Shape[0] == 1 {
+		p.need("one_row")
+	}
+}
+
 func (p *printer) fail(n *loops.Node, err error) {
 	if p.failed == nil {
 		p.failed = codegen.Refuse("pallas", n.In, err)
@@ -265,6 +272,7 @@ func (p *printer) refs(args []loops.Ref) (out []expr) {
 // eliminate writes a substitution in unit triangles, a column after the other.
 func (p *printer) eliminate(n *loops.Node) []statement {
 	p.need("eliminate")
+	p.takes(n.Args[3].Item.Typ)
 	x, blocks, rows := p.name(n.Defs[0]), p.listText(p.refs(n.Args[3:])), n.Ints[0].C
 	out := []statement{{name: x, value: fmt.Sprintf("[%s] * %d", p.ref(n.Args[2]).s, rows)}}
 	if !identifier.MatchString(blocks) {

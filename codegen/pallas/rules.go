@@ -204,6 +204,7 @@ func init() {
 		}, name: "total"},
 		ir.OpTake: {write: func(o *operands) (expr, error) {
 			if o.in.Attrs.Axis == 1 {
+				o.p.takes(o.in.Args[0].Type)
 				return helper("take", 2)(o)
 			}
 			return call("jnp.take_along_axis", o.full(0).s, o.full(1).s, fmt.Sprintf("axis=%d", o.in.Attrs.Axis), `mode="promise_in_bounds"`), nil

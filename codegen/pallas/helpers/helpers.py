@@ -157,6 +157,9 @@ def _rows(ref: Ref, start: int, n: int, stride: int) -> jax.Array:
 #: take
 def _take(x: jax.Array, lanes: jax.Array) -> jax.Array:
     """In each row the lanes that are named."""
+    if x.shape[0] == 1:  # JAX lowers the lanes of two rows, not those of one  #? one_row
+        rows = (jnp.broadcast_to(t, (2, t.shape[1])) for t in (x, lanes))  #? one_row
+        return _take(*rows)[:1]  #? one_row
     return jnp.take_along_axis(x, lanes, axis=1, mode="promise_in_bounds")
 
 #: eliminate

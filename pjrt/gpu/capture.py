@@ -80,9 +80,10 @@ def pretend(gpu):
 class Scalars:
     """The integers of a kernel's TTIR as one program has them, as far as arguments say: to count the turns of its loops."""
 
-    LINE = re.compile(r"^\s*(%[\w#]+)(?::\d+)? = \"?([\w.]+)\"?(.*)$")
-    NAME = re.compile(r"%[\w#]+")
-    LOOP = re.compile(r"scf\.for %\S+ = (%[\w#]+) to (%[\w#]+) step (%[\w#]+)")
+    VALUE = r"%[\w$.-]+(?:#\d+)?"  # of MLIR: %c-1_i32 is a constant
+    LINE = re.compile(rf"^\s*({VALUE})(?::\d+)? = \"?([\w.]+)\"?(.*)$")
+    NAME = re.compile(VALUE)
+    LOOP = re.compile(rf"scf\.for %\S+ = ({VALUE}) to ({VALUE}) step ({VALUE})")
     BINARY = {
         "addi": lambda a, b: a + b, "subi": lambda a, b: a - b, "muli": lambda a, b: a * b, "divsi": lambda a, b: int(a / b), "divui": lambda a, b: a // b,
         "remsi": math.fmod, "remui": lambda a, b: a % b, "ceildivsi": lambda a, b: -(-a // b), "minsi": min, "minui": min, "maxsi": max, "maxui": max,
@@ -99,7 +100,7 @@ class Scalars:
         for line in ttir.splitlines():
             if m := self.LOOP.search(line):
                 open_loops.append([m.groups(), 0, len(line) - len(line.lstrip())])
-            elif "scf.while" in line:
+            elif "scf.while" in line or "scf.for" in line:  # of as many turns as nothing here says
                 self.loops.append((None, 0))
             elif open_loops and line.strip().startswith("}") and len(line) - len(line.lstrip()) == open_loops[-1][2]:
                 bounds, size, _ = open_loops.pop()

@@ -73,6 +73,10 @@ func TestCaptureRefuses(t *testing.T) {
 	require.Equal(t, 6, list[0].Trips)
 	_, err = c.Model(g, map[string]int{"half": 6})
 	require.ErrorContains(t, err, "--trips half: the script launches no such kernel")
+	// A loop from the last to the first turns as often as one from the first to the last.
+	back, err := capture("backwards", "testdata/script.py", CaptureOptions{})
+	require.NoError(t, err)
+	require.Equal(t, 100, *back.Launches[0].Trips)
 	b200, err := target.LookupGPU("b200")
 	require.NoError(t, err)
 	_, err = c.Model(b200, nil)

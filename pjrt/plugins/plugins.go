@@ -31,7 +31,7 @@ type Plugin struct {
 	Source  string // where it was found: "option", "environment", "cache" or "download"
 }
 
-// Release names the plugin with its release: the pinned one, or what lies beside a library of the user's choice.
+// Release names the plugin with its release: the pinned one, or that of the wheel which a library of the user's choice lies in.
 func (p Plugin) Release() string {
 	if v := cmp.Or(p.Version, p.beside()); v != "" {
 		return p.Name + " " + v
@@ -39,14 +39,25 @@ func (p Plugin) Release() string {
 	return p.Name + " of unknown version at " + p.Path
 }
 
-// beside is the release that the wheel of a library names, where its folder lies beside the library's.
+// beside is the release of the wheel of a library: by its dist-info, or by the name of the folder that it was unpacked or installed to, such as
+// libtpu-0.0.46-py3-none-any.
 func (p Plugin) beside() string {
-	library := filepath.Dir(p.Path)
-	infos, _ := filepath.Glob(filepath.Join(filepath.Dir(library), p.Name+"-*.dist-info"))
-	if len(infos) != 1 {
-		return ""
+	library, err := filepath.EvalSymlinks(p.Path)
+	if err != nil {
+		library = p.Path
 	}
-	return strings.TrimSuffix(strings.TrimPrefix(filepath.Base(infos[0]), p.Name+"-"), ".dist-info")
+	for dir, depth := filepath.Dir(library), 0; depth < 3; dir, depth = filepath.Dir(dir), depth+1 {
+		infos, _ := filepath.Glob(filepath.Join(dir, p.Name+"*-*.dist-info")) // of libtpu, or libtpu_nightly
+		if len(infos) == 1 {
+			_, version, _ := strings.Cut(strings.TrimSuffix(filepath.Base(infos[0]), ".dist-info"), "-")
+			return version
+		}
+		version, ok := strings.CutPrefix(filepath.Base(dir), p.Name+"-")
+		if version, _, _ = strings.Cut(version, "-"); ok && version != "" && version[0] >= '0' && version[0] <= '9' {
+			return version
+		}
+	}
+	return ""
 }
 
 // Identity tells a build from others: its release, or of a library that the user named the beginning of the checksum, behind

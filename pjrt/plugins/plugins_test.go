@@ -354,3 +354,31 @@ func TestCPU(t *testing.T) {
 		require.Contains(t, c.Detail, "loads, PJRT 0.")
 	}
 }
+
+// The release of a library that the user named is that of the wheel it lies in.
+func TestReleaseOfWheel(t *testing.T) {
+	for path, want := range map[string]string{
+		"site-packages/libtpu/libtpu.so":                           "libtpu 0.0.46",
+		"nightly/libtpu/libtpu.so":                                 "libtpu 0.1.dev20250101",
+		"libtpu-0.0.30-py3-none-manylinux_2_31_x86_64/libtpu/x.so": "libtpu 0.0.30",
+		"libtpu-0.0.42.1/libtpu.so":                                "libtpu 0.0.42.1",
+		"libtpu-dev/libtpu.so":                                     "",
+		"a/b/c/d/libtpu.so":                                        "",
+	} {
+		root := t.TempDir()
+		for _, info := range []string{"site-packages/libtpu-0.0.46.dist-info", "nightly/libtpu_nightly-0.1.dev20250101.dist-info"} {
+			require.NoError(t, os.MkdirAll(filepath.Join(root, info), 0o755))
+		}
+		p := Plugin{Name: "libtpu", Path: filepath.Join(root, path)}
+		require.NoError(t, os.MkdirAll(filepath.Dir(p.Path), 0o755))
+		require.NoError(t, os.WriteFile(p.Path, nil, 0o644))
+		if want == "" {
+			want = "libtpu of unknown version at " + p.Path
+		}
+		require.Equal(t, want, p.Release())
+		link := filepath.Join(t.TempDir(), "libtpu.so")
+		require.NoError(t, os.Symlink(p.Path, link))
+		linked := Plugin{Name: "libtpu", Path: link}
+		require.Equal(t, strings.Replace(want, p.Path, link, 1), linked.Release())
+	}
+}

@@ -51,11 +51,21 @@ def halve(x, n, B: tl.constexpr):
         n = n // 2
 
 
+@triton.jit
+def backwards(x, n, B: tl.constexpr):
+    total = tl.zeros((B,), tl.float32)
+    for i in range(n - 1, -1, -1):
+        total = total * 0.5 + tl.load(x + i * B + tl.arange(0, B))
+    tl.store(x + tl.arange(0, B), total)
+
+
 x, out = Tensor("torch.float32", 4, 100, 256), Tensor("torch.float32", 4, 3, 256)
 ends = Tensor("torch.int64", 8, 4, values=[0, 10, 70, 100])
 launch = os.environ.get("LAUNCH", "sums")
 if launch == "halve":
     halve[(1,)](x, 64, 128)
+elif launch == "backwards":
+    backwards[(1,)](x, 100, 256)
 elif launch == "import":
     import no_such_package  # noqa: F401
 elif launch == "sums":

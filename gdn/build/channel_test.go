@@ -127,6 +127,42 @@ func TestPaddingKeepsState(t *testing.T) {
 	}
 }
 
+// Rates beyond what float32 has, exp(A_log) from 88.7 on, saturate a gate: values and gradients are those of float64, and none is NaN. One token has
+// a raw gate of exactly 0, whose bounded decay is half the bound, and one a small one.
+func TestSaturatedGates(t *testing.T) {
+	for _, text := range []string{"rule=kda,bound=-5", "rule=kda", "rule=gdn2,bound=-5"} {
+		for _, direction := range []string{"", ",direction=train"} {
+			s := gdntest.MustParse(t, "t=40,hk=1,hv=3,k=16,v=8,gates=fused,init,"+text+direction)
+			inputs := drawInputs(t, "random", s, 1)
+			inputs["A_log"] = array.FromFloat64s(ir.F32, []int{3}, []float64{90, 200, 87})
+			a, bias := inputs["a"].Float64s(), inputs["dt_bias"].Float64s()
+			for i := range a {
+				if s.Bound == 0 {
+					a[i] -= 3 // softplus is not 1 alone
+				}
+				if i/(3*16) == 7 && direction == "" {
+					a[i] = -bias[i%(3*16)]
+				}
+			}
+			inputs["a"] = array.FromFloat64s(inputs["a"].Type, inputs["a"].Shape, a)
+			want := exact(t, s, inputs)
+			for _, variant := range []string{"cpu", "cpu,fuse=kernel", "cpu,fuse=kernel,decay=base2", "token"} {
+				v := gdntest.MustVariant(t, variant)
+				if v.Check(s) != nil {
+					continue
+				}
+				got := interpret(t, s, v, inputs)
+				for _, o := range s.Outputs() {
+					for i, x := range got[o.Name].Float64s() {
+						w := want[o.Name].Float64s()[i]
+						require.InDelta(t, w, x, 1e-5*max(1, math.Abs(w)), "%s by %s: %s[%d]", s, variant, o.Name, i)
+					}
+				}
+			}
+		}
+	}
+}
+
 // A span is as wide as the bound of the decay allows: its inverse is a number, at the bound too.
 func TestSpan(t *testing.T) {
 	for text, want := range map[string]int{"rule=kda": 1, "rule=kda,bound=-5": 16, "rule=kda,bound=-2": 32, "rule=kda,bound=-19": 4, "rule=gdn": gdn.DefaultVariant().Span} {

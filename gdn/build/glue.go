@@ -131,7 +131,7 @@ func (p *plan) glueGates() (g, beta *ir.Value) {
 		aLog, bias, rank := p.args["A_log"], p.args["dt_bias"], a.Type.Rank()
 		if s.Rule.Channels() {
 			aLog = b.Broadcast(aLog, bias.Type.Shape, 0)
-			g = gate.Decay(b, a, b.Broadcast(aLog, a.Type.Shape, rank-2, rank-1), b.Broadcast(bias, a.Type.Shape, rank-2, rank-1), s.Bound)
+			g = gate.Decay(b, a, b.Broadcast(gate.Held(b, aLog, s.Bound), a.Type.Shape, rank-2, rank-1), b.Broadcast(bias, a.Type.Shape, rank-2, rank-1), s.Bound)
 		} else {
 			g = gate.Decay(b, a, b.Broadcast(aLog, a.Type.Shape, rank-1), b.Broadcast(bias, a.Type.Shape, rank-1), 0)
 		}

@@ -34,6 +34,19 @@ func Decay(b *ir.Builder, a, aLog, dt *ir.Value, bound float64) *ir.Value {
 	return b.Neg(b.Mul(b.Exp(aLog), b.Select(b.Compare(ir.GT, x, limit), x, soft)))
 }
 
+// Most an A_log of a decay a channel counts for. Its exponential is a float32 up to 88, and times 0 it must be 0, not NaN. Without a bound a chunk sums
+// exp(A_log) softplus(x), and the sum must be finite: from 64 on the decay is 0 for any x above -60.
+const mostBounded, mostSummed = 88, 64
+
+// Held holds A_log, of a decay a channel, to where the exponential and what it multiplies are finite. Decay and gradients are at their limits there.
+func Held(b *ir.Builder, aLog *ir.Value, bound float64) *ir.Value {
+	most := float64(mostSummed)
+	if bound != 0 {
+		most = mostBounded
+	}
+	return b.Min(aLog, b.Like(aLog, most))
+}
+
 // Beta is the sigmoid, doubled where negative eigenvalues are allowed.
 func Beta(b *ir.Builder, x *ir.Value, double bool) *ir.Value {
 	beta := b.Unary(ir.OpLogistic, x)
@@ -84,19 +97,21 @@ func DecayGradient(b *ir.Builder, dg, a, aLog, dt *ir.Value, bound float64) (da,
 		return b.Neg(b.Mul(b.Mul(dg, rate), slope)), b.Mul(dg, Decay(b, a, aLog, dt, 0))
 	}
 	p := b.Unary(ir.OpLogistic, b.Mul(rate, x))
-	da = b.Mul(b.Mul(dg, rate), b.Mul(b.Scale(p, bound), b.Sub(b.Like(p, 1), p)))
+	slope := b.Mul(b.Scale(p, bound), b.Sub(b.Like(p, 1), p)) // 0 of a gate that is saturated, whatever its rate
+	da = b.Mul(dg, b.Mul(rate, slope))
 	return da, b.Mul(da, x)
 }
 
 // ChannelGradient is DecayGradient with the log decay g, times base, at hand: a bounded one is bound p, whose slope is that times 1 - p. So no
 // sigmoid is made anew: decays of channels are K times as many as those of heads, and the unit that makes exponentials has many to make
-// already. With g' = base bound p the slope is g' (r / base - g' r / (bound base^2)).
+// already. With g' = base bound p the slope is g' (base bound - g') r / (bound base^2): the difference is exactly 0 where p is 1.
 func ChannelGradient(b *ir.Builder, dg, g, a, aLog, dt *ir.Value, bound, base float64) (da, dLog *ir.Value) {
 	if bound == 0 {
 		return DecayGradient(b, dg, a, aLog, dt, 0)
 	}
 	rate := b.Exp(aLog)
-	da = b.Mul(b.Mul(dg, g), b.Sub(b.Scale(rate, 1/base), b.Mul(g, b.Scale(rate, 1/(bound*base*base)))))
+	slope := b.Mul(g, b.Mul(b.Sub(b.Like(g, base*bound), g), b.Scale(rate, 1/(bound*base*base))))
+	da = b.Mul(dg, slope)
 	return da, b.Mul(da, b.Add(a, dt))
 }
 

@@ -24,6 +24,10 @@
 //  8. Of a window, state_indices[n] names a group of T slots, from T state_indices[n] on, that get the states after each of its tokens.
 //     read_indices[n] names a slot. What a sequence reads may lie in its own group.
 //  9. states [B, T/every, ...] are the states after every so many tokens of a batch row, as they would end a shorter call.
+//  10. With conv=W, each channel of q, k and v becomes silu(bias + sum over j of w[j] x[t - (W-1) + j]) before all else, in float32 and then to the type of the
+//     inputs. Before the first token of a sequence there are zeros, or with convstate the last inputs that its cache holds, W-1 or as many as convrows says,
+//     the oldest first: [states, rows, channels], the channels of q, then those of k, then those of v. Caches are found and left as states are: by the same
+//     names of a pool, after each token of a window, and after every so many tokens. A cache is a copy of inputs: it is exact.
 //
 // # What belongs here
 //

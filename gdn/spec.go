@@ -101,6 +101,8 @@ type Spec struct {
 	Window     bool // a state after each token: state_indices names groups of Tokens states, the checkpoints of a window
 	Rows       Rows // how q, k, v and o lie
 	Conv       int  // taps of a short causal convolution of each channel of q, k and v, with SiLU, before the rule, to the type of the inputs; 0: none
+	ConvBias   bool // the convolution has a bias for each channel
+	ConvState  bool // what a convolution needs of the tokens before goes with the state: initial_conv where there is initial_state, final_conv where there is final_state
 }
 
 // NewSpec gives a valid float32 spec with given gates, a final state and every option at its default.
@@ -140,8 +142,8 @@ func (s Spec) EffectiveScale() float64 {
 	return s.Scale
 }
 
-// Inputs lists the inputs in their fixed order: q, k, v, or qkv, then conv_q, conv_k and conv_v where the spec has a convolution, then the gates that the rule has, of g, beta, erase, write or of A_log, a, dt_bias, b, w,
-// then initial_state, state_indices, read_indices and cu_seqlens where the spec has them, and for gradients those of the outputs: do, and
+// Inputs lists the inputs in their fixed order: q, k, v, or qkv, then conv_q, conv_k and conv_v where the spec has a convolution, and bias_q, bias_k and bias_v, then the gates that the rule has, of g, beta, erase, write or of A_log, a, dt_bias, b, w,
+// then initial_state, initial_conv, state_indices, read_indices and cu_seqlens where the spec has them, and for gradients those of the outputs: do, and
 // dfinal_state.
 func (s Spec) Inputs() []Param {
 	p := s.Differentiable()
@@ -175,22 +177,38 @@ func (s Spec) Differentiable() []Param {
 	if s.Init {
 		p = append(p, Param{"initial_state", s.StateType()})
 	}
+	if s.Init && s.ConvState {
+		p = append(p, Param{"initial_conv", s.ConvStateType()})
+	}
 	return p
 }
 
-// convParams are the taps of q, k and v, [heads, W, width], the last of the token itself.
+// convParams are the taps of q, k and v, [heads, W, width], the last of the token itself, and their biases, [heads, width].
 func (s Spec) convParams() []Param {
 	if s.Conv == 0 {
 		return nil
 	}
-	return []Param{
+	p := []Param{
 		{"conv_q", ir.T(s.DType, s.HeadsK, s.Conv, s.K)},
 		{"conv_k", ir.T(s.DType, s.HeadsK, s.Conv, s.K)},
 		{"conv_v", ir.T(s.DType, s.HeadsV, s.Conv, s.V)},
 	}
+	if s.ConvBias {
+		p = append(p, Param{"bias_q", ir.T(s.DType, s.HeadsK, s.K)}, Param{"bias_k", ir.T(s.DType, s.HeadsK, s.K)}, Param{"bias_v", ir.T(s.DType, s.HeadsV, s.V)})
+	}
+	return p
 }
 
-// Outputs lists the outputs in their fixed order: o, then final_state and states where the spec has them; then, or instead, the gradients
+// ConvChannels is the number of channels that are convolved: those of q, then of k, then of v.
+func (s Spec) ConvChannels() int { return 2*s.HeadsK*s.K + s.HeadsV*s.V }
+
+// ConvStateType is the type of all caches of the convolution of one input or output, [states, W-1, channels]: the last inputs of each sequence
+// before the convolution, the oldest first, zeros for those before its first token.
+func (s Spec) ConvStateType() ir.Type {
+	return ir.T(s.DType, s.States(), s.Conv-1, s.ConvChannels())
+}
+
+// Outputs lists the outputs in their fixed order: o, then final_state, states, final_conv and convs where the spec has them; then, or instead, the gradients
 // of the inputs, in their order: dq, dk, dv, dg, dbeta or dA_log, da, ddt_bias, db, and dinitial_state; the
 // gates as Inputs has them.
 func (s Spec) Outputs() []Param {
@@ -213,8 +231,19 @@ func (s Spec) Results() []Param {
 		t := s.StateType()
 		p = append(p, Param{"states", ir.T(t.DType, append([]int{s.Batch, s.Tokens / s.Every}, t.Shape[1:]...)...)})
 	}
+	if t := s.ConvStateType(); s.ConvState {
+		if s.Final {
+			p = append(p, Param{"final_conv", t})
+		}
+		if s.Every > 0 {
+			p = append(p, Param{"convs", ir.T(t.DType, append([]int{s.Batch, s.Tokens / s.Every}, t.Shape[1:]...)...)})
+		}
+	}
 	return p
 }
+
+// IsConvState says whether an output is a cache of the convolution: of inputs as they are, so that nothing in it is rounded.
+func IsConvState(name string) bool { return name == "final_conv" || name == "convs" }
 
 // IsResult says whether an output is of the forward pass: the others are gradients.
 func (s Spec) IsResult(name string) bool {
@@ -253,7 +282,11 @@ func (s Spec) NecessaryBytes() int64 {
 	for _, p := range append(s.Inputs(), s.Outputs()...) {
 		n += int64(p.Type.Bytes())
 	}
-	return n + int64(s.Checkpoints()-1)*int64(s.StateType().Bytes())
+	left := s.StateType().Bytes()
+	if s.ConvState {
+		left += s.ConvStateType().Bytes()
+	}
+	return n + int64(s.Checkpoints()-1)*int64(left)
 }
 
 // Flops counts the multiplications and additions of the matrix products of the chunkwise form at the given chunk:

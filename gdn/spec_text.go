@@ -178,6 +178,21 @@ var fields = []field{
 		get:   func(s *Spec) string { return strconv.Itoa(s.Conv) },
 		set:   func(s *Spec, v string) error { return setInt(&s.Conv, v, 0, maxConv) },
 		check: func(s *Spec) error { return s.checkConv() }},
+	boolField("convbias", "conv_bias", "the convolution has a bias a channel: bias_q, bias_k and bias_v are inputs", func(s *Spec) *bool { return &s.ConvBias }, func(s *Spec) error {
+		if s.ConvBias && s.Conv == 0 {
+			return fmt.Errorf("there is no convolution that it could be of: set conv")
+		}
+		return nil
+	}),
+	boolField("convstate", "conv_state", "the last inputs of the convolution go with the states, [states, conv-1, channels of q, k and v]: initial_conv with init, final_conv with final, convs with every, by the names of a pool's states", func(s *Spec) *bool { return &s.ConvState }, func(s *Spec) error {
+		switch {
+		case s.ConvState && s.Conv == 0:
+			return fmt.Errorf("there is no convolution that it could be of: set conv")
+		case s.ConvState && !s.Init && !s.Final:
+			return fmt.Errorf("there is neither an initial nor a final state that it could go with")
+		}
+		return nil
+	}),
 	{key: "bound", name: "bound", values: fmt.Sprintf("%d to 0", lowestBound), doc: "with a decay a channel: no log decay is lower (Kimi's safe gate: -5); gates=fused are sigmoids times it; 0: no bound",
 		get: func(s *Spec) string { return strconv.FormatFloat(s.Bound, 'g', -1, 64) },
 		set: func(s *Spec, v string) error {
@@ -253,8 +268,8 @@ func setInt(p *int, v string, low, high int) error {
 // minEvery is the least distance of states that are an output, in tokens: chunks are powers of two, and end there.
 const minEvery = 16
 
-// maxConv is the most taps of a convolution: as many rows as a register has, so that those before a chunk are one.
-const maxConv = 8
+// maxConv is the most taps of a convolution.
+const maxConv = 32
 
 // checkConv refuses what a convolution is not built for.
 func (s *Spec) checkConv() error {
@@ -267,10 +282,10 @@ func (s *Spec) checkConv() error {
 		return fmt.Errorf("what a convolution gives has any length, and keys must have length 1: add l2norm")
 	case s.Direction != Forward:
 		return fmt.Errorf("%s has no gradient of the taps: convolve before, and leave out conv", s.Direction)
-	case s.Init || s.Seqs > 0:
-		return fmt.Errorf("sequences begin with zeros before their first token, which init and seqs do not say: convolve before, and leave out conv")
-	case s.Tokens == 1:
-		return fmt.Errorf("one token has none before it: convolve before, and leave out conv")
+	case s.Init && !s.ConvState:
+		return fmt.Errorf("sequences that go on from a state go on from the last inputs of the convolution too: add convstate")
+	case s.Tokens == 1 && !s.Init:
+		return fmt.Errorf("one token has none before it: add init and convstate, or convolve before, and leave out conv")
 	}
 	return nil
 }

@@ -55,13 +55,16 @@ func (base Base) build() (*plan, *ir.Module, error) {
 	}
 	if s.InPlace {
 		m.Reuse = []ir.Reuse{{Result: "final_state", Param: "initial_state"}}
+		if s.ConvState {
+			m.Reuse = append(m.Reuse, ir.Reuse{Result: "final_conv", Param: "initial_conv"})
+		}
 	}
 	return p, m, b.Finish(m, names, results)
 }
 
 // emit is module, or the builder's first fault.
 func (p *plan) emit() (results []*ir.Value, err error) {
-	err = p.guarded(func() { results = p.module() })
+	err = p.guarded(func() { results = append(p.module(), p.caches...) })
 	return results, err
 }
 
@@ -86,16 +89,17 @@ func (p *plan) guarded(write func()) (err error) {
 //	the same with heads=2                                                    gb 2, kb 1: 4 programs, each a key head with its 2 value heads
 //	16 value heads of 4 key heads, heads=2                                   gb 2, kb 1: two programs share a key head (groupSplit)
 type plan struct {
-	s    gdn.Spec    // as the grids see it: sequences as batch rows, and gates that the rule lacks, are in it; heads are an axis
-	v    gdn.Variant // without a schedule
-	b    *ir.Builder
-	c    int                  // tokens of a chunk; of the token recurrence those of a grid step
-	nc   int                  // chunks, a multiple of v.Chunks x v.Steps, and of v.BackSteps in a training step
-	gb   int                  // value heads of a program that share a key head
-	kb   int                  // key heads of a program
-	lead int                  // columns of zeros that stand before those of v: see summary.go
-	down bool                 // grids walk the chunks from the last to the first
-	args map[string]*ir.Value // parameters of the module by their names, heads as an axis, and constants for gates that the rule lacks
+	s      gdn.Spec    // as the grids see it: sequences as batch rows, and gates that the rule lacks, are in it; heads are an axis
+	v      gdn.Variant // without a schedule
+	b      *ir.Builder
+	c      int                  // tokens of a chunk; of the token recurrence those of a grid step
+	nc     int                  // chunks, a multiple of v.Chunks x v.Steps, and of v.BackSteps in a training step
+	gb     int                  // value heads of a program that share a key head
+	kb     int                  // key heads of a program
+	lead   int                  // columns of zeros that stand before those of v: see summary.go
+	down   bool                 // grids walk the chunks from the last to the first
+	args   map[string]*ir.Value // parameters of the module by their names, heads as an axis, and constants for gates that the rule lacks; q, k and v behind a convolution of the glue
+	caches []*ir.Value          // of the convolution, final_conv and convs, where the glue makes them
 
 	rowsOf gdn.Rows // how parameters and results lie
 

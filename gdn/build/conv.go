@@ -25,9 +25,10 @@ type convolution struct {
 	stage string
 }
 
-// convolving says whether the kernel convolves what it loads.
+// convolving says whether the kernel convolves what it loads: sequences that begin with zeros, each a batch row.
 func convolving(p *plan) bool {
-	return p.s.Conv > 0 && p.v.Fuse == gdn.PlaceKernel && p.v.Algo == gdn.AlgoChunk && p.v.Flow == gdn.FlowFused
+	plain := !p.s.ConvState && !p.s.ConvBias && p.args["cu_seqlens"] == nil && p.s.Conv <= target.Sublanes
+	return p.s.Conv > 0 && plain && p.v.Fuse == gdn.PlaceKernel && p.v.Algo == gdn.AlgoChunk && p.v.Flow == gdn.FlowFused
 }
 
 // Stages of convolutions. The state's phase is the first to need values, and has less vector work than the one before: so it convolves them (bench on
@@ -106,19 +107,4 @@ func siluOfTaps(b *ir.Builder, taps int, term func(j int) *ir.Value) *ir.Value {
 		h = b.Add(h, term(j))
 	}
 	return b.Add(h, b.Mul(h, b.Unary(ir.OpTanh, h)))
-}
-
-// glueConvolution convolves x [B, T, H, D], or [T, H, D], over all tokens.
-func glueConvolution(p *plan, x *ir.Value, name string) *ir.Value {
-	b, w := p.b, p.args[name]
-	t, taps := x.Type, w.Type.Shape[1]
-	half := b.Scale(b.Convert(w, ir.F32), .5)
-	at := t.Rank() - 3
-	lo, hi := make([]int, t.Rank()), make([]int, t.Rank())
-	lo[at] = taps - 1
-	rows := b.Pad(b.Convert(x, ir.F32), 0, lo, hi)
-	return b.Convert(siluOfTaps(b, taps, func(j int) *ir.Value {
-		own := b.Reshape(b.SliceAxis(half, 1, j, j+1), w.Type.Shape[0], w.Type.Shape[2])
-		return b.Mul(b.SliceAxis(rows, at, j, j+t.Shape[at]), b.Broadcast(own, t.Shape, at+1, at+2))
-	}), t.DType)
 }

@@ -54,10 +54,8 @@ func (p *plan) glueIn() *operands {
 	keys := func(x *ir.Value) *operand {
 		return p.rows(token(p.lanes(x), 0), []int{s.HeadsK}, []int{p.kb}, []axis{axisHead})
 	}
+	p.convolve()
 	q, k, v := p.args["q"], p.args["k"], p.args["v"]
-	if s.Conv > 0 && !convolving(p) {
-		q, k, v = glueConvolution(p, q, "conv_q"), glueConvolution(p, k, "conv_k"), glueConvolution(p, v, "conv_v")
-	}
 	if s.L2Norm && p.v.Fuse == gdn.PlaceGlue {
 		if q != nil {
 			q = gate.NormRows(b, q)
@@ -458,7 +456,7 @@ func (p *plan) asSpec(x *ir.Value) *ir.Value {
 func (p *plan) statesOut(x *ir.Value) *ir.Value {
 	s := p.s
 	x = p.asSpec(pool.Ends(p.b, x, s.HeadsV, s.Tokens/s.Every, s.Every/p.c))
-	return p.b.Reshape(x, s.Results()[len(s.Results())-1].Type.Shape...)
+	return p.b.Reshape(x, join([]int{s.Batch, s.Tokens / s.Every}, x.Type.Shape[1:])...)
 }
 
 // clearEmpty sets the states of empty sequences to zero, where a spec says so (empty=zero): by itself, a sequence without tokens ends as it began.

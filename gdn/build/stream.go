@@ -57,6 +57,7 @@ func (p streaming) streams() []*packs.Steps {
 // module emits a loop for each schedule. Both loops carry the states of all sequences and the outputs of all tokens, and change a part of each in a step.
 func (p streaming) module() []*ir.Value {
 	s, b := p.s, p.b
+	p.convolve()
 	b.Stage("glue")
 	q, k := p.args["q"], p.args["k"]
 	if s.L2Norm {

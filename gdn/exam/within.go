@@ -55,9 +55,11 @@ func (x *Sheet) Within(s gdn.Spec, program Program) (map[string]*array.Array, er
 		switch p.Name {
 		case "o":
 			got["o"] = array.FromFloat64s(p.Type.DType, p.Type.Shape, cut(got["o"].Float64s(), s.Batch, s.Tokens, at, more))
-		case "states": // the first ones are of the tokens of the sheet
+		case "states", "convs": // the first ones are of the tokens of the sheet
 			ends, own := s.Tokens/s.Every, x.Spec.Tokens/s.Every
-			got["states"] = array.FromFloat64s(p.Type.DType, p.Type.Shape, cut(got["states"].Float64s(), s.Batch, ends, own, ends-own))
+			got[p.Name] = array.FromFloat64s(p.Type.DType, p.Type.Shape, cut(got[p.Name].Float64s(), s.Batch, ends, own, ends-own))
+		case "final_conv": // it has tokens that stand behind those of the sheet, so it is judged by programs of the sheet's own size alone
+			got[p.Name] = x.Want[p.Name]
 		}
 	}
 	return got, nil

@@ -2,42 +2,117 @@ package truth
 
 import (
 	"math"
+	"strings"
 
+	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// convolve takes q, k and v through the convolution of the spec and SiLU: x[t] becomes silu(sum over j of w[j] x[t - (W-1) + j]), each channel by
-// taps of its own, with zeros before the first token. What the rule takes is of the type of the inputs, as a layer hands it over.
+// channels are the convolved inputs of a run, in the order of the channels of a cache.
+type channels struct {
+	values      []float64 // [tokens, n], raw before the convolution, and convolved after it
+	taps, bias  []float64 // [heads, W, width] and [heads, width]; nil where there is no bias
+	n, width, w int
+}
+
+// weighed is a tap of a channel; the last is of the token itself.
+func (x *channels) weighed(c, tap int) float64 {
+	return x.taps[(c/x.width*x.w+tap)*x.width+c%x.width]
+}
+
+// convolve takes q, k and v of each sequence, token by token, through the convolution of the spec and SiLU, each channel by taps of its own:
+//
+//	x[t] <- silu(bias + sum over j of w[j] x[t - (W-1) + j])
+//
+// Before its first token a sequence has what the cache that it starts from holds, the oldest first, or zeros. It leaves its last W-1 inputs as they came.
+// What the rule takes is of the type of the inputs, as a layer hands it over.
 func (r *recurrence) convolve(inputs map[string]*array.Array) {
 	s := r.s
 	if s.Conv == 0 {
 		return
 	}
-	for _, x := range []struct {
-		taps   string
-		values []float64
-		width  int
-	}{{"conv_q", r.q, s.K}, {"conv_k", r.k, s.K}, {"conv_v", r.v, s.V}} {
-		w := inputs[x.taps].Float64s()
-		n := len(w) / s.Conv                               // channels
-		for row := s.Batch*s.Tokens - 1; row >= 0; row-- { // from the last on: a row reads itself and those before it
-			for c := range n {
-				sum := 0.0
-				for back := range min(s.Conv, row%s.Tokens+1) {
-					sum += w[(c/x.width*s.Conv+s.Conv-1-back)*x.width+c%x.width] * x.values[(row-back)*n+c]
-				}
-				x.values[row*n+c] = sum / (1 + math.Exp(-sum))
-			}
+	parts := []*channels{
+		{values: r.q, n: s.HeadsK * s.K, width: s.K}, {values: r.k, n: s.HeadsK * s.K, width: s.K}, {values: r.v, n: s.HeadsV * s.V, width: s.V}}
+	for i, name := range []string{"q", "k", "v"} {
+		parts[i].w, parts[i].taps = s.Conv, inputs["conv_"+name].Float64s()
+		if s.ConvBias {
+			parts[i].bias = inputs["bias_"+name].Float64s()
 		}
+	}
+	var initial []float64
+	if size := s.ConvStateType().Size(); s.ConvState {
+		r.convs = make([]float64, size)
+		if s.Every > 0 {
+			r.convEnds = make([]float64, size/s.States()*s.Batch*(s.Tokens/s.Every))
+		}
+		if s.Init {
+			initial = inputs["initial_conv"].Float64s()
+		}
+		if s.Pool > 0 {
+			copy(r.convs, initial)
+		}
+	}
+	for n := range s.Sequences() {
+		if r.slots[n] >= 0 {
+			r.convolveSequence(n, parts, initial)
+		}
+	}
+	for _, x := range parts {
 		copy(x.values, array.FromFloat64s(s.DType, []int{len(x.values)}, x.values).Float64s())
 	}
 }
 
-// taps draws taps around those that leave a token as it is, so that inputs stay what their class says: alike, or growing.
-func (d draw) taps(values map[string][]float64) {
+// convolveSequence is convolve for one sequence. Its window has the last inputs of all channels, [W-1, channels], as a cache has them.
+func (r *recurrence) convolveSequence(n int, parts []*channels, initial []float64) {
+	s, begin, end := r.s, r.bounds[n], r.bounds[n+1]
+	all := s.ConvChannels()
+	window := make([]float64, (s.Conv-1)*all)
+	if initial != nil && r.reads[n] >= 0 && (begin < end || s.Empty == gdn.EmptyKeep) {
+		copy(window, initial[r.reads[n]*len(window):])
+	}
+	leave := func(convs []float64, slot int) {
+		if convs != nil {
+			copy(convs[slot*len(window):], window)
+		}
+	}
+	for t := begin; t < end; t++ {
+		var token []float64
+		for _, x := range parts {
+			token = append(token, x.values[t*x.n:][:x.n]...)
+		}
+		first := 0
+		for _, x := range parts {
+			for c := range x.n {
+				sum := x.weighed(c, s.Conv-1) * token[first+c]
+				for j := range s.Conv - 1 {
+					sum += x.weighed(c, j) * window[j*all+first+c]
+				}
+				if x.bias != nil {
+					sum += x.bias[c]
+				}
+				x.values[t*x.n+c] = sum / (1 + math.Exp(-sum))
+			}
+			first += x.n
+		}
+		window = append(window[all:], token...)
+		switch i := t - begin; {
+		case s.Window:
+			leave(r.convs, r.slots[n]+i)
+		case s.Every > 0 && (i+1)%s.Every == 0:
+			leave(r.convEnds, n*(s.Tokens/s.Every)+i/s.Every)
+		}
+	}
+	if !s.Window {
+		leave(r.convs, r.slots[n])
+	}
+}
+
+// convolution draws taps around those that leave a token as it is, so that inputs stay what their class says: alike, or growing. Biases are small, and
+// caches as inputs are.
+func (d draw) convolution(values map[string][]float64) {
 	for _, p := range d.s.Inputs() {
-		switch p.Name {
-		case "conv_q", "conv_k", "conv_v":
+		switch {
+		case strings.HasPrefix(p.Name, "conv_"):
 			w := d.normal(p.Name, p.Type.Size())
 			for i := range w {
 				if w[i] *= .3; i/p.Type.Shape[2]%d.s.Conv == d.s.Conv-1 {
@@ -45,6 +120,14 @@ func (d draw) taps(values map[string][]float64) {
 				}
 			}
 			values[p.Name] = w
+		case strings.HasPrefix(p.Name, "bias_"):
+			w := d.normal(p.Name, p.Type.Size())
+			for i := range w {
+				w[i] *= .1
+			}
+			values[p.Name] = w
+		case p.Name == "initial_conv":
+			values[p.Name] = d.normal(p.Name, p.Type.Size())
 		}
 	}
 }

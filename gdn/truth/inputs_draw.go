@@ -33,7 +33,7 @@ func (c Class) Generate(s gdn.Spec, seed uint64) (map[string]*array.Array, error
 	} else {
 		values["g"], values["beta"] = d.gates()
 	}
-	d.taps(values)
+	d.convolution(values)
 	if s.Rule.Apart() {
 		values["erase"], values["write"] = d.erases(), d.writes()
 		d.apartRaw(values)

@@ -75,7 +75,7 @@ func GenerateMix(s gdn.Spec, classes []Class, seed uint64) (map[string]*array.Ar
 	if s.Gates == gdn.GatesFused {
 		common.invertGates(m.values, m.values["g"], m.values["beta"])
 	}
-	common.taps(m.values)
+	common.convolution(m.values)
 	common.apartRaw(m.values)
 	m.values["initial_state"] = m.states(common)
 	project(s, m.values)

@@ -191,11 +191,14 @@ type recurrence struct {
 	bounds  []int
 	slots   []int // the first state that each sequence leaves; -1: the sequence is skipped
 	reads   []int // the state that each sequence starts from; -1: zeros
+
+	convs, convEnds []float64 // caches of the convolution, final ones and those after every so many tokens; nil where there are none
 }
 
 func newRecurrence(s gdn.Spec, inputs map[string]*array.Array) *recurrence {
 	values := func(name string) []float64 { return inputs[name].Float64s() }
 	r := &recurrence{s: s, q: values("q"), k: values("k"), v: values("v")}
+	r.find(inputs)
 	r.g, r.beta = gateValues(s, inputs)
 	r.convolve(inputs)
 	if s.L2Norm {
@@ -210,6 +213,20 @@ func newRecurrence(s gdn.Spec, inputs map[string]*array.Array) *recurrence {
 	if s.Init {
 		r.initial = values("initial_state")
 	}
+	r.o = make([]float64, len(r.v))
+	r.states = make([]float64, s.States()*s.HeadsV*s.K*s.V)
+	if s.Every > 0 {
+		r.ends = make([]float64, s.Batch*(s.Tokens/s.Every)*s.HeadsV*s.K*s.V)
+	}
+	if s.Pool > 0 {
+		copy(r.states, r.initial)
+	}
+	return r
+}
+
+// find finds the tokens of each sequence, and what it starts from and leaves.
+func (r *recurrence) find(inputs map[string]*array.Array) {
+	s := r.s
 	if s.Seqs > 0 {
 		for _, b := range inputs["cu_seqlens"].Int64s() {
 			r.bounds = append(r.bounds, int(b))
@@ -219,16 +236,10 @@ func newRecurrence(s gdn.Spec, inputs map[string]*array.Array) *recurrence {
 			r.bounds = append(r.bounds, n*s.Tokens)
 		}
 	}
-	r.o = make([]float64, len(r.v))
-	r.states = make([]float64, s.States()*s.HeadsV*s.K*s.V)
-	if s.Every > 0 {
-		r.ends = make([]float64, s.Batch*(s.Tokens/s.Every)*s.HeadsV*s.K*s.V)
-	}
 	for n := range s.Sequences() {
 		r.slots = append(r.slots, n)
 	}
 	if s.Pool > 0 {
-		copy(r.states, r.initial)
 		for n, i := range inputs["state_indices"].Int64s() {
 			r.slots[n] = int(i) * s.Checkpoints()
 		}
@@ -240,7 +251,6 @@ func newRecurrence(s gdn.Spec, inputs map[string]*array.Array) *recurrence {
 			r.reads = append(r.reads, int(i))
 		}
 	}
-	return r
 }
 
 // gateValues are log decay, [tokens, Hv] or [tokens, Hv, K], and beta [tokens, Hv]: zeros and ones where the rule has none. Gates of
@@ -350,7 +360,7 @@ func (r *recurrence) head(n, h int, state, u []float64) {
 
 // results are what a run made, by the names of outputs.
 func (r *recurrence) results() map[string][]float64 {
-	return map[string][]float64{"o": r.o, "final_state": r.states, "states": r.ends}
+	return map[string][]float64{"o": r.o, "final_state": r.states, "states": r.ends, "final_conv": r.convs, "convs": r.convEnds}
 }
 
 // passed leaves the state after token i of a sequence where the spec wants it.

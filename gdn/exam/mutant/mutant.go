@@ -184,7 +184,7 @@ func (e *edit) neighbour() (*ir.Module, error) {
 func (e *edit) secondRow() (*ir.Module, error) {
 	var names []string
 	for _, p := range e.m.Params() {
-		if p.Type.Rank() > 2 && p.Type.Shape[0] == e.s.Batch && p.Name != "initial_state" {
+		if p.Type.Rank() > 2 && p.Type.Shape[0] == e.s.Batch && p.Name != "initial_state" && p.Name != "initial_conv" {
 			names = append(names, p.Name)
 		}
 	}

@@ -1,0 +1,124 @@
+package build
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/gdntest"
+	"github.com/gdngen/gdngen/gdn/truth"
+	"github.com/gdngen/gdngen/ir/array"
+)
+
+// cachedSpecs have caches of the convolution in all that a spec may say of them.
+var cachedSpecs = []string{
+	"b=3,t=1,hk=1,hv=2,k=16,v=16,gates=fused,l2norm,init,conv=4,convstate,convbias",
+	"b=2,t=37,hk=1,hv=2,k=16,v=8,l2norm,init,conv=4,convstate",
+	"b=2,t=5,hk=1,k=16,l2norm,conv=9,convbias,convstate",                   // fresh, more taps than tokens
+	"t=40,hk=1,hv=2,k=16,v=8,l2norm,init,conv=2,convstate,packed,every=16", // a cache after every so many tokens
+	"b=5,t=1,hk=1,hv=2,k=16,gates=fused,l2norm,init,pool=7,inplace,conv=4,convstate,rows=qkv",
+	"b=5,t=3,hk=1,hv=2,k=16,gates=fused,l2norm,init,pool=21,inplace,read,window,conv=4,convstate,convbias",
+	"b=4,t=3,hk=1,k=16,gates=fused,l2norm,init,pool=15,read,window,conv=4,convstate,rule=kda,bound=-5,dtype=bf16,state=vk",
+	"t=45,hk=1,hv=2,k=16,gates=fused,l2norm,seqs=5,packed,conv=4,convbias",
+	"t=45,hk=1,hv=2,k=16,gates=fused,l2norm,seqs=5,packed,init,conv=4,convstate,empty=zero,rows=flat",
+	"t=45,hk=1,hv=2,k=16,gates=fused,l2norm,seqs=5,packed,init,pool=9,inplace,read,conv=4,convstate,convbias",
+	"t=45,hk=1,k=16,gates=fused,l2norm,seqs=5,init,pool=5,conv=3,convstate,rule=kda,bound=-5",
+	"t=30,hk=1,k=16,l2norm,seqs=1,packed,init,conv=4,convstate,rule=gla",
+}
+
+// withinLimits holds outputs to the limits of a class, and caches of the convolution to the bit.
+func withinLimits(t *testing.T, s gdn.Spec, v gdn.Variant, class string, inputs, got map[string]*array.Array) {
+	t.Helper()
+	c, err := truth.LookupClass(class)
+	require.NoError(t, err)
+	want := exact(t, s, inputs)
+	for _, p := range s.Outputs() {
+		if gdn.IsConvState(p.Name) {
+			require.Equal(t, want[p.Name].Float64s(), got[p.Name].Float64s(), "%s of %s", p.Name, s)
+			continue
+		}
+		limit, err := c.Limit(s, v.Precision().String(), p.Type.DType)
+		require.NoError(t, err)
+		require.LessOrEqual(t, array.Compare(got[p.Name], want[p.Name]).RelMax, limit, "%s of %s on %s", p.Name, s, class)
+	}
+}
+
+// Every legitimate variant goes on from caches of the convolution, and leaves them. Classes and the place of norms and gates take turns.
+func TestConvolutionCaches(t *testing.T) {
+	for turn, n := range gdn.Variants {
+		if n.Negative {
+			continue
+		}
+		v := gdntest.MustVariant(t, n.Text)
+		v.Fuse = []gdn.Place{gdn.PlaceGlue, gdn.PlaceKernel}[turn%2]
+		t.Run(n.Name, func(t *testing.T) {
+			t.Parallel()
+			for i, text := range cachedSpecs {
+				if s := gdntest.MustParse(t, text); v.Check(s) == nil {
+					class := []string{"random", "cos.9"}[(turn+i)%2]
+					inputs := drawInputs(t, class, s, uint64(i))
+					withinLimits(t, s, v, class, inputs, interpret(t, s, v, inputs))
+				}
+			}
+		})
+	}
+}
+
+// NaN in slots that nobody starts from, and in all that belongs to a sequence without a state, changes no bit of the others.
+func TestCachesContain(t *testing.T) {
+	for _, text := range cachedSpecs {
+		s := gdntest.MustParse(t, text)
+		if s.Pool == 0 {
+			continue
+		}
+		for _, name := range []string{"cpu", "cpu-packed", "token", "decode", "cpu-decode", "tpu", "tpu-packed"} {
+			n := gdntest.MustVariant(t, name)
+			if n.Check(s) != nil {
+				continue
+			}
+			inputs := drawInputs(t, "random", s, 1)
+			want := interpret(t, s, n, inputs)
+			written, from := inputs["state_indices"].Int64s(), inputs["state_indices"].Int64s()
+			if s.Read {
+				from = inputs["read_indices"].Int64s()
+			}
+			free := func(slot int) bool {
+				for i, at := range from {
+					if written[i] >= 0 && int(at) == slot {
+						return false
+					}
+				}
+				return true
+			}
+			poisoned := map[string]*array.Array{}
+			for name, a := range inputs {
+				poisoned[name] = a
+				if name != "initial_state" && name != "initial_conv" {
+					continue
+				}
+				x := slices.Clone(a.Float64s())
+				for i := range x {
+					if free(i / (len(x) / s.Pool)) {
+						x[i] = math.NaN()
+					}
+				}
+				poisoned[name] = array.FromFloat64s(a.Type, a.Shape, x)
+			}
+			got := interpret(t, s, n, poisoned)
+			require.Equal(t, want["o"].Data, got["o"].Data, "%s by %s", s, name)
+			for _, out := range []string{"final_state", "final_conv"} {
+				w, g := want[out].Float64s(), got[out].Float64s()
+				each := len(w) / s.Pool
+				for slot := range s.Pool {
+					if !slices.Contains(written, int64(slot/s.Checkpoints())) {
+						continue
+					}
+					require.Equal(t, w[slot*each:][:each], g[slot*each:][:each], "%s of slot %d of %s by %s", out, slot, s, name)
+				}
+			}
+		}
+	}
+}

@@ -112,7 +112,9 @@ ENTRY %main (x: s8[2,3]) -> f32[8] {
 	require.Equal(t, []int64{4, 5, 6}, words(3, 6)[128:131])
 	require.Equal(t, count(5), words(4, 5))
 	require.Equal(t, count(1), words(7, 1))
-	require.Equal(t, count(4), words(0, 4), "values of another number are left as they are")
+	require.Equal(t, count(4), words(4, 4), "the first words of a list")
+	_, ok := h.Words("k", 0, count(4))
+	require.False(t, ok, "fewer than share words")
 	for _, index := range []int{5, 6} {
 		_, ok := h.Words("k", index, count([]int{5, 6}[index-5]))
 		require.False(t, ok, "a layout that is not known here")

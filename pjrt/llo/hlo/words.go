@@ -55,10 +55,10 @@ func (h *Module) Words(name string, index int, values []int64) ([]int64, bool) {
 	}
 	typ := strings.TrimPrefix(from.typ, "(") // the first of a tuple
 	shape, integers := integerShape(typ)
+	narrow := integers && !strings.HasPrefix(typ, "s32") && !strings.HasPrefix(typ, "u32")
 	if !integers || len(values) != product(shape) {
-		return values, true
+		return values, !narrow // a few words of a list may be given, but not of what shares words
 	}
-	narrow := !strings.HasPrefix(typ, "s32") && !strings.HasPrefix(typ, "u32")
 	m := tiled.FindStringSubmatch(typ)
 	if m == nil || len(shape) < 2 {
 		return values, !narrow || len(values) == 1

@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/internal/layertest"
 	"github.com/gdngen/gdngen/gdn/layer"
 	"github.com/gdngen/gdngen/gdn/layer/device"
-	"github.com/gdngen/gdngen/gdn/layer/internal/layertest"
 	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir/array"
 )

@@ -10,8 +10,8 @@ import (
 
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build"
+	"github.com/gdngen/gdngen/gdn/internal/layertest"
 	"github.com/gdngen/gdngen/gdn/layer/device"
-	"github.com/gdngen/gdngen/gdn/layer/internal/layertest"
 	"github.com/gdngen/gdngen/gdn/layer/irgraph"
 	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir"

@@ -7,7 +7,7 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gdngen/gdngen/gdn/layer/internal/layertest"
+	"github.com/gdngen/gdngen/gdn/internal/layertest"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"

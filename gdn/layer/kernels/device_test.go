@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/codegen/ptx"
+	"github.com/gdngen/gdngen/gdn/internal/layertest"
 	"github.com/gdngen/gdngen/gdn/layer/device"
-	"github.com/gdngen/gdngen/gdn/layer/internal/layertest"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 

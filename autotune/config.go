@@ -56,7 +56,7 @@ type Config struct {
 	Patience   int              // iterations without a new champion, after which the session ends; 0: no limit
 	Workers    int              // candidates judged in parallel, as far as the lookahead goes; 0: one a core, as memory allows
 	Attempts   int              // of a gate whose machinery fails, before the run pauses; 0: 3
-	Failures   int              // failures in a row after which the run pauses: of machinery, workers that crash or hang, a proposer; 0: 10
+	Failures   int              // failures in a row after which the run pauses: of machinery, workers that crash or hang, a proposer; 0: DefaultFailures, -1: never
 	Answer     time.Duration    // limit of one answer of an outside proposer; 0: strategy.AnswerLimit
 	Backoff    time.Duration    // before the second attempt, doubled for each further one; 0: 1 s
 	Lab        judge.LabOptions // for the default evaluator
@@ -102,7 +102,7 @@ const (
 	leastLookahead  = 3
 	defaultAttempts = 3
 	defaultBackoff  = time.Second
-	defaultFailures = 10
+	DefaultFailures = 10 // in a row, after which a run pauses
 	defaultStrategy = "model:4"
 	gpuStrategy     = "beam:4"
 	maxLookahead    = 256
@@ -127,7 +127,7 @@ func (c *Config) session() error {
 		n    int64
 	}{
 		{"budget", int64(c.Budget)}, {"candidates", int64(c.Candidates)}, {"patience", int64(c.Patience)}, {"workers", int64(c.Workers)}, {"attempts", int64(c.Attempts)},
-		{"failures", int64(c.Failures)}, {"limit of an answer", int64(c.Answer)}, {"back-off", int64(c.Backoff)},
+		{"failures", int64(c.Failures + 1)}, {"limit of an answer", int64(c.Answer)}, {"back-off", int64(c.Backoff)},
 	} {
 		if x.n < 0 {
 			return fmt.Errorf("the %s must not be negative; 0 stands for the default", x.what)
@@ -144,7 +144,9 @@ func (c *Config) session() error {
 	}
 	c.Attempts = cmp.Or(c.Attempts, defaultAttempts)
 	c.Backoff = cmp.Or(c.Backoff, defaultBackoff)
-	c.Failures = cmp.Or(c.Failures, defaultFailures)
+	if c.Failures = cmp.Or(c.Failures, DefaultFailures); c.Failures < 0 {
+		c.Failures = math.MaxInt
+	}
 	return nil
 }
 

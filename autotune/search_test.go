@@ -404,7 +404,7 @@ func TestFlight(t *testing.T) {
 // Figures that a session can not have are refused, none is taken for the default.
 func TestNegative(t *testing.T) {
 	for what, change := range map[string]func(*Config){
-		"failures": func(c *Config) { c.Failures = -1 }, "workers": func(c *Config) { c.Workers = -2 }, "attempts": func(c *Config) { c.Attempts = -1 },
+		"failures": func(c *Config) { c.Failures = -2 }, "workers": func(c *Config) { c.Workers = -2 }, "attempts": func(c *Config) { c.Attempts = -1 },
 		"patience": func(c *Config) { c.Patience = -1 }, "budget": func(c *Config) { c.Budget = -1 }, "back-off": func(c *Config) { c.Backoff = -1 },
 		"candidates": func(c *Config) { c.Candidates = -1 }, "lookahead": func(c *Config) { c.Lookahead = -1 },
 	} {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -359,8 +360,19 @@ func (e *Explanation) writeLines(w io.Writer, op *llo.OpReport, top int, perToke
 		fmt.Fprintln(w)
 		t.Write(w)
 	case e.module.Program.IsForeign():
-		fmt.Fprintln(w, "\nno source lines: the module names none. JAX writes them with as_text(debug_info=True)")
+		fmt.Fprintln(w, "\n"+e.noLines())
 	}
+}
+
+// sourceLine is a place in a file as MLIR writes it.
+var sourceLine = regexp.MustCompile(`loc\("[^"]+":[0-9]+:[0-9]+`)
+
+// noLines says why an op has no source lines: its module names none, or the op is one of the compiler's, such as a fusion, which carries none.
+func (e *Explanation) noLines() string {
+	if text, err := e.module.Program.Text(nil); err == nil && sourceLine.MatchString(text) {
+		return "no source lines: the module names some, and the compiler keeps them for kernels alone, not for its own fusions"
+	}
+	return "no source lines: the module names none. JAX writes them with as_text(debug_info=True)"
 }
 
 // opName is an op's name, with that of its kernel where JAX called it otherwise.

@@ -31,4 +31,6 @@ func TestSourceLines(t *testing.T) {
 	require.NotContains(t, text, "PER TOKEN", "tokens are not known")
 	require.Contains(t, show(llo.Location{File: "/nowhere.py", Line: 2, Cycles: 5}), "LOCATION         ISSUED  OF THE OP\n")
 	require.Contains(t, show(), "no source lines: the module names none. JAX writes them with as_text(debug_info=True)")
+	e.module.Program = measure.Foreign("a.mlir", "#loc1 = loc(\"/home/me/mine.py\":13:4 to :20)\n")
+	require.Contains(t, show(), "no source lines: the module names some, and the compiler keeps them for kernels alone")
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -60,6 +61,12 @@ func Take(lock *flock.Flock) (bool, error) {
 	return taken, err
 }
 
+// NoRunError says that a folder has no journal. It is an fs.ErrNotExist.
+type NoRunError struct{ Dir string }
+
+func (e *NoRunError) Error() string { return "there is no run in " + e.Dir }
+func (e *NoRunError) Unwrap() error { return fs.ErrNotExist }
+
 // Open opens the journal in a folder for writing, makes both where they are missing, and folds what is there. Warnings
 // tell of an unfinished last line, which is removed.
 func Open(dir string) (j *Journal, warnings []string, err error) {
@@ -112,7 +119,7 @@ func syncDir(dir string) error {
 func Read(dir string, each func(Record) error) (s *State, warnings []string, err error) {
 	f, err := os.Open(filepath.Join(dir, FileName))
 	if err != nil {
-		return nil, nil, fmt.Errorf("there is no run in %s: %w", dir, err)
+		return nil, nil, &NoRunError{dir}
 	}
 	defer f.Close()
 	s = NewState()

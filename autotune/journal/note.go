@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 )
 
@@ -82,3 +83,25 @@ type NoteError struct{ Err error }
 
 func (e *NoteError) Error() string { return e.Err.Error() }
 func (e *NoteError) Unwrap() error { return e.Err }
+
+// NoteEnv names the file to which commands that a loop judges by append notes in JSON, one a line: gdngen remote, profile, mfu, trace mfu and loop
+// figure do, and any other program may.
+const NoteEnv = "GDNGEN_NOTE"
+
+// Hand appends the note to the file of NoteEnv, where there is one.
+func (n Note) Hand() error {
+	path := os.Getenv(NoteEnv)
+	if path == "" {
+		return nil
+	}
+	line, err := json.Marshal(n)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("%s: %w", NoteEnv, err)
+	}
+	_, err = f.Write(append(line, '\n'))
+	return errors.Join(err, f.Close())
+}

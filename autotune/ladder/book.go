@@ -89,3 +89,28 @@ func (b *book) decision() *Record {
 	}
 	return nil
 }
+
+// Load reads a climb, which may not be at its end.
+func Load(dir string) (*Climb, error) {
+	path := filepath.Join(dir, JournalName)
+	records, err := store.ReadLines[Record](path, "restore it, or climb in another folder")
+	if err != nil {
+		return nil, err
+	}
+	if len(records) == 0 || records[0].Config == nil {
+		return nil, fmt.Errorf("%s does not begin with what is compared: it is no journal of a ladder", path)
+	}
+	c := &Climb{Dir: dir, Config: *records[0].Config}
+	for _, r := range records[1:] {
+		if r.Rung != "" {
+			c.Rungs = append(c.Rungs, r)
+		}
+	}
+	if len(c.Rungs) == 0 {
+		return nil, fmt.Errorf("%s has no rung yet", path)
+	}
+	if b := (&book{records: records}); b.decision() != nil {
+		c.decide()
+	}
+	return c, nil
+}

@@ -5,11 +5,11 @@ import (
 	"fmt"
 )
 
-// Figure is the time of the candidate on the highest rung below the guards, once its numbers are right: what a loop makes smaller. The base of
+// Figure is the time, and the model flop utilisation where there is one, of the candidate on the highest rung below the guards, once its numbers are right: what a loop makes smaller. The base of
 // the comparison has no part in it.
-func Figure(ctx context.Context, c Config, e Evaluator) (float64, error) {
+func Figure(ctx context.Context, c Config, e Evaluator) (time, mfu float64, err error) {
 	if err := c.check(); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	c.Base, c.Guards = c.Variant, nil
 	var f *Figures
@@ -17,16 +17,15 @@ func Figure(ctx context.Context, c Config, e Evaluator) (float64, error) {
 		if r.Kind == Layer && c.Model != nil { // the model holds it
 			continue
 		}
-		var err error
 		if f, err = e.Figures(ctx, &c, r); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		if f.Base.Verdict != "" {
-			return 0, &BaseError{r.Name(), c.Variant, f.Base.Reason, f.Base.Verdict}
+			return 0, 0, &BaseError{r.Name(), c.Variant, f.Base.Reason, f.Base.Verdict}
 		}
 	}
 	if f.Base.Score == 0 {
-		return 0, fmt.Errorf("%s has no figure", c.Variant)
+		return 0, 0, fmt.Errorf("%s has no figure", c.Variant)
 	}
-	return float64(f.Base.Score), nil
+	return float64(f.Base.Score), f.Base.MFU, nil
 }

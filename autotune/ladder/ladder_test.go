@@ -365,11 +365,11 @@ func (x *climber) Figures(_ context.Context, c *Config, r Rung) (*Figures, error
 func TestFigure(t *testing.T) {
 	c := config(t)
 	e := &fake{figures: map[string]Figures{"model": {Base: side(700)}}}
-	x, err := Figure(t.Context(), c, e)
+	x, _, err := Figure(t.Context(), c, e)
 	require.NoError(t, err)
 	require.Equal(t, 700., x)
 	require.Equal(t, []string{"correct", "kernel", "model"}, e.asked)
 	e = &fake{figures: map[string]Figures{"model": {Base: Side{Cost: journal.Cost{Verdict: journal.VMEM, Reason: "17 of 16 MiB"}}}}}
-	_, err = Figure(t.Context(), c, e)
+	_, _, err = Figure(t.Context(), c, e)
 	require.ErrorContains(t, err, "17 of 16 MiB")
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/ladder"
 	"github.com/gdngen/gdngen/autotune/report"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/loop"
 	"github.com/gdngen/gdngen/gdn"
@@ -46,7 +47,7 @@ const (
 	failed   = 3
 )
 
-// New makes the page of runs, of searches and of loops.
+// New makes the page of runs: of searches, of loops and of ladders.
 func New(dirs []string) (*Page, error) {
 	p := &Page{Title: "Handover"}
 	for _, dir := range dirs {
@@ -54,6 +55,8 @@ func New(dirs []string) (*Page, error) {
 		if _, err := os.Stat(filepath.Join(dir, journal.FileName)); err != nil {
 			if _, err := loop.Load(dir); err == nil {
 				add = p.loop
+			} else if _, err := os.Stat(filepath.Join(dir, ladder.JournalName)); err == nil {
+				add = p.ladder
 			}
 		}
 		if err := add(dir); err != nil {

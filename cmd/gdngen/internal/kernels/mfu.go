@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/mfu"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/gdn"
@@ -47,6 +48,13 @@ the backward pass twice the forward. The core of attention is a public kernel's 
 			}
 			if err := r.Cost(a.Ctx, x, rules, targets, forward); err != nil {
 				return err
+			}
+			for _, row := range r.Rows {
+				if row.Kind == "step" && row.Target == targets[0].Name {
+					if err := (journal.Note{MFU: row.MFU, Text: "modelled for " + row.Target}).Hand(); err != nil {
+						return err
+					}
+				}
 			}
 			return app.Emit(a.App, r, r.Rows, func(w io.Writer) { r.Write(w) })
 		},

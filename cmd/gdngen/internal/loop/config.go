@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -26,8 +25,11 @@ type Config struct {
 	Prompt     string      `json:"prompt,omitempty"` // template; empty: DefaultPrompt
 	Directives []Directive `json:"directives,omitempty"`
 	Objective  string      `json:"objective,omitempty"`
-	Bound      string      `json:"bound,omitempty"` // what the figure can not fall below, in words
-	Goal       float64     `json:"goal,omitempty"`  // the loop ends at a figure so small; 0: none
+	Bound      string      `json:"bound,omitempty"`      // what the figure can not fall below, in words
+	Kernels    []string    `json:"kernels,omitempty"`    // files and folders of the code under work
+	References []string    `json:"references,omitempty"` // what to read before the work
+	Goal       float64     `json:"goal,omitempty"`       // the loop ends at a figure so small; 0: none
+	GoalMFU    float64     `json:"goal_mfu,omitempty"`   // the loop ends at such a model flop utilisation, as a command of the judge notes it; 0: none
 
 	Build        string        `json:"build,omitempty"` // command in the judge's clones, before all others
 	Checks       []string      `json:"checks,omitempty"`
@@ -53,7 +55,7 @@ type Config struct {
 	AgentTimeout time.Duration `json:"agent_timeout"`
 	AgentIdle    time.Duration `json:"agent_idle"` // without output
 	AgentRetries int           `json:"agent_retries"`
-	MaxFailures  int           `json:"max_failures"` // in a row, of a session; 0: no limit
+	MaxFailures  int           `json:"max_failures"` // in a row, of a session; 0 or less: no limit
 	Resilient    bool          `json:"resilient"`    // failures of the machinery are tried again
 
 	IncludeDirty bool `json:"include_dirty,omitempty"` // agents see what the user has not committed; the branch does not get it
@@ -134,8 +136,8 @@ func (c *Config) Validate() (err error) {
 		return errors.New("--repeat: want at least 1")
 	case c.AgentTimeout <= 0 || c.AgentIdle <= 0 || c.CheckTimeout <= 0:
 		return errors.New("--agent-timeout, --agent-idle and --check-timeout: want more than 0")
-	case c.MinGain >= 1 || c.Goal < 0 || math.IsNaN(c.Goal):
-		return errors.New("--min-gain must be less than 100%, and --goal not negative")
+	case c.MinGain >= 1 || !(c.Goal >= 0) || !(c.GoalMFU >= 0) || c.GoalMFU > 1:
+		return errors.New("--min-gain must be less than 100%, and --goal not negative; mfu=SHARE is at most 100%")
 	case !slices.Contains(Sandboxes, c.Sandbox):
 		return fmt.Errorf("--sandbox %s: want %s", c.Sandbox, strings.Join(Sandboxes, ", "))
 	case !slices.Contains(Syncs, c.SyncBase):

@@ -143,6 +143,11 @@ func openStore(ctx context.Context, dir string, r *repository) (*store, error) {
 	return s, err
 }
 
+// reword makes a commit of the same tree and parent with another message.
+func (s *store) reword(ctx context.Context, commit, message string) (string, error) {
+	return git(ctx, s.dir, "commit-tree", commit+"^{tree}", "-p", commit+"^", "-m", message)
+}
+
 // clone checks a commit out in a folder of its own, which names neither the repository nor the store.
 func (s *store) clone(ctx context.Context, dir, branch, commit string) error {
 	if err := remove(dir); err != nil {

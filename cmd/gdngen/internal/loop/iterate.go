@@ -94,6 +94,9 @@ func (l *Loop) iterate(ctx context.Context, n int) (r Record, err error) {
 		return r, err
 	}
 	l.Step("decide")
+	if r.Commit, err = l.store.reword(ctx, r.Commit, l.message(n, &r)+trailers(&r)); err != nil {
+		return r, err
+	}
 	r.Seconds = time.Since(begun).Round(time.Millisecond).Seconds()
 	decided := r
 	decided.Kind = KindDecide
@@ -215,8 +218,36 @@ func (l *Loop) message(n int, r *Record) string {
 	return fmt.Sprintf("%s\n\n%sGdngen-Iteration: %d\nGdngen-Base: %s\n", title, body, n, r.Base)
 }
 
-// carryOut moves the branch where the verdict says so. A branch that somebody else moved meanwhile is left alone.
+// trailers are the evidence of a commit that was judged.
+func trailers(r *Record) string {
+	var b strings.Builder
+	line := func(name, text string) {
+		if text = clip(text, 400); text != "" {
+			fmt.Fprintf(&b, "Gdngen-%s: %s\n", name, text)
+		}
+	}
+	line("Verdict", string(r.Verdict))
+	line("Figure", result(*r))
+	for _, c := range r.Checks {
+		line("Check", c.String())
+	}
+	line("Hot-Spots-Before", spots(r.HotSpots))
+	line("Hot-Spots-After", spots(r.HotAfter))
+	for _, e := range r.Evidence {
+		line("Evidence", e.Note.String())
+	}
+	return b.String()
+}
+
+// spots are hot spots in one line.
+func spots(text string) string { return strings.Join(strings.Split(text, "\n"), "; ") }
+
+// carryOut puts the commit of a decision to its side ref, and moves the branch where the verdict says so. A branch that somebody else moved
+// meanwhile is left alone.
 func (l *Loop) carryOut(ctx context.Context, r *Record) error {
+	if err := l.repo.take(ctx, l.store.dir, r.Commit, Ref(l.Dir, r.Iteration)); err != nil {
+		return err
+	}
 	if !meaning(r.Verdict).Moves {
 		return nil
 	}

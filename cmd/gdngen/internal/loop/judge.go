@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gdngen/gdngen/internal/ratio"
 )
@@ -17,6 +18,8 @@ import (
 // judge gives a commit its verdict: build, checks and figures in clones that the agent never saw, beside one of the base.
 func (l *Loop) judge(ctx context.Context, r *Record) error {
 	r.Seed = strconv.FormatUint(seed(), 10) // nobody knew it before the agent had ended
+	l.noted = nil
+	defer func() { r.Evidence = l.noted }()
 	run := l.judgeRun(r.Iteration, r.Seed)
 	l.Step("checks")
 	checked, bad, err := l.built(ctx, run, checksRoom, r.Commit)
@@ -28,11 +31,13 @@ func (l *Loop) judge(ctx context.Context, r *Record) error {
 		return nil
 	}
 	for i, check := range l.Checks {
+		begun := time.Now()
 		for attempt := range l.CheckRetries + 1 {
 			o, err := run(ctx, fmt.Sprintf("check-%d", i+1), check, checked)
 			if err != nil {
 				return err
 			}
+			r.Checks = append(r.Checks[:i:i], Checked{check, o.fault == "", attempt + 1, time.Since(begun).Round(time.Millisecond).Seconds()})
 			if o.fault == "" {
 				break
 			}
@@ -70,7 +75,28 @@ func (l *Loop) judge(ctx context.Context, r *Record) error {
 		return nil
 	}
 	r.Figures = f
-	return l.rank(ctx, run, r, before, after)
+	if err := l.rank(ctx, run, r, before, after); err != nil {
+		return err
+	}
+	return l.spotsAfter(ctx, run, r, after)
+}
+
+// spotsAfter are the hot spots of the change. They decide nothing, so a fault is a note.
+func (l *Loop) spotsAfter(ctx context.Context, run judgeRun, r *Record, after room) error {
+	if l.HotSpots == "" {
+		return nil
+	}
+	o, err := run(ctx, "hotspots-after", l.HotSpots, after)
+	if err != nil {
+		return err
+	}
+	if o.fault != "" {
+		r.Notes = append(r.Notes, fmt.Sprintf("hot spots after: %s; %s", o.fault, clip(o.last, 200)))
+		return nil
+	}
+	all, err := os.ReadFile(filepath.Join(l.folder(r.Iteration), "hotspots-after.log"))
+	r.HotAfter = plainLines(string(all), 20)
+	return err
 }
 
 // rank decides by the figures.

@@ -58,9 +58,18 @@ func entry(b *strings.Builder, c Config, r Record) {
 		line("Bottleneck", "%s", p.Bottleneck)
 	}
 	line("Command", "`gdngen loop show %d --run %s`", r.Iteration, c.Dir)
+	for _, c := range r.Checks {
+		line("Check", "%s", c)
+	}
 	line("Result", "%s", orElse(result(r), "no figure"))
 	if r.HotSpots != "" {
-		line("Hot spots before", "%s", strings.Join(strings.Split(r.HotSpots, "\n"), "; "))
+		line("Hot spots before", "%s", spots(r.HotSpots))
+	}
+	if r.HotAfter != "" {
+		line("Hot spots after", "%s", spots(r.HotAfter))
+	}
+	for _, e := range r.Evidence {
+		line("Evidence", "%s (%s)", e.Note.String(), e.By)
 	}
 	line("Verdict", "%s: %s", r.Verdict, r.Reason)
 	if meaning(r.Verdict).Moves {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gofrs/flock"
 )
 
@@ -20,7 +21,8 @@ type Loop struct {
 	store *store
 	book  *book
 	box   *box
-	hot   string // spots of the base
+	hot   string  // spots of the base
+	noted []Noted // by commands on the change
 	start time.Time
 	tools string // folder with gdngen, ahead of PATH
 }
@@ -210,7 +212,7 @@ func (l *Loop) drive(ctx context.Context) (stopped string, err error) {
 			if r.Verdict != Interrupted {
 				counted++
 			}
-			if l.Goal > 0 && meaning(r.Verdict).Moves && r.Figures != nil && r.Figures.After <= l.Goal {
+			if l.reached(&r) {
 				return "the goal is reached", l.final(ctx)
 			}
 		}
@@ -244,6 +246,9 @@ func (l *Loop) drive(ctx context.Context) (stopped string, err error) {
 			continue
 		}
 		pause = time.Second
+		if l.GoalMFU > 0 && r.Figures != nil && r.MFU() == 0 {
+			l.Note(fmt.Sprintf("no command noted a utilisation, so --goal mfu is not seen: gdngen loop figure --ladder and gdngen mfu note theirs, and others write {\"mfu\": 0.4} to $%s", journal.NoteEnv))
+		}
 		switch m := meaning(r.Verdict); {
 		case m.Moves:
 			failures = 0
@@ -254,6 +259,14 @@ func (l *Loop) drive(ctx context.Context) (stopped string, err error) {
 			return "", errors.Join(l.final(ctx), &FailuresError{failures})
 		}
 	}
+}
+
+// reached says whether a commit that was kept is at the goal.
+func (l *Loop) reached(r *Record) bool {
+	if !meaning(r.Verdict).Moves || r.Figures == nil {
+		return false
+	}
+	return l.Goal > 0 && r.Figures.After <= l.Goal || l.GoalMFU > 0 && r.MFU() >= l.GoalMFU
 }
 
 // maxPause is the longest wait before the machinery is tried again.

@@ -70,6 +70,7 @@ func (l *Loop) values(n int, base string) map[string]string {
 		"FIGURE":           l.figure(done),
 		"BOUND":            l.Bound,
 		"HOTSPOTS":         orElse(l.hot, "Not known: measure before you change anything."),
+		"CONTEXT":          l.context(),
 		"JOURNAL":          journalText(done),
 		"FAILED":           failedTwice(done),
 		"ESCALATION":       l.escalation(done),
@@ -81,6 +82,25 @@ func (l *Loop) values(n int, base string) map[string]string {
 		"PLACE":            l.place(),
 		"BUDGET":           l.budgetText(),
 	}
+}
+
+// context says where the agent finds what it works on, what judges it, and what is known.
+func (l *Loop) context() string {
+	var b strings.Builder
+	line := func(name string, words []string) {
+		if len(words) > 0 {
+			fmt.Fprintf(&b, "- %s: %s.\n", name, list(words, ""))
+		}
+	}
+	line("The code under work", l.Kernels)
+	line("Tests and what else judges, to be read and not changed", l.Protect)
+	line("Read before the work", l.References)
+	if l.Dir != "" {
+		line("The log of all iterations", []string{l.path(LogName)})
+	}
+	line("Commits that were kept, with verdict, figure and checks", []string{"git log"})
+	line("Costs, errors and hot spots of kernels", []string{"gdngen explain", "gdngen check", "gdngen trace top", "gdngen help"})
+	return strings.TrimSpace(b.String())
 }
 
 func orElse(text, other string) string {
@@ -123,6 +143,9 @@ func (l *Loop) figure(done []Record) string {
 		return "not measured yet"
 	}
 	text := fmt.Sprintf("%.6g now, %.6g at the start", now, first)
+	if l.GoalMFU > 0 {
+		text += fmt.Sprintf(", a model flop utilisation of %v is the goal", Share(l.GoalMFU))
+	}
 	if l.Goal > 0 {
 		text += fmt.Sprintf(", %.6g is the goal", l.Goal)
 	}

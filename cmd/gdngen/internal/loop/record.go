@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -39,12 +40,41 @@ type Record struct {
 	Guards    []Figures `json:"guards,omitempty"`
 	Seed      string    `json:"seed,omitempty"` // of the hold-out inputs
 	Plan      *Plan     `json:"plan,omitempty"` // what the agent wrote
+	Checks    []Checked `json:"checks,omitempty"`
 	HotSpots  string    `json:"hot_spots,omitempty"`
-	Left      int       `json:"left,omitempty"` // processes that the agent left behind, and that were ended
+	HotAfter  string    `json:"hot_spots_after,omitempty"`
+	Evidence  []Noted   `json:"evidence,omitempty"` // what commands of the judge noted: jobs, traces, times
+	Left      int       `json:"left,omitempty"`     // processes that the agent left behind, and that were ended
 	Notes     []string  `json:"notes,omitempty"`
 	Seconds   float64   `json:"seconds,omitempty"`
 	Process   int       `json:"process,omitempty"` // the loop's own, of a session
 	Sandbox   string    `json:"sandbox,omitempty"`
+}
+
+// Checked is what became of a check.
+type Checked struct {
+	Command string  `json:"command"`
+	Passed  bool    `json:"passed"`
+	Tries   int     `json:"tries"`
+	Seconds float64 `json:"seconds"`
+}
+
+func (c Checked) String() string {
+	text := fmt.Sprintf("`%s` %s", strings.ReplaceAll(clip(c.Command, 100), "`", "'"), map[bool]string{true: "passed", false: "failed"}[c.Passed])
+	if c.Tries > 1 {
+		text += fmt.Sprintf(" at try %d", c.Tries)
+	}
+	return text + fmt.Sprintf(" (%.1f s)", c.Seconds)
+}
+
+// MFU is the last model flop utilisation that a command noted; 0: none did.
+func (r *Record) MFU() float64 {
+	for _, n := range slices.Backward(r.Evidence) {
+		if n.MFU > 0 {
+			return n.MFU
+		}
+	}
+	return 0
 }
 
 // Figures are what a command printed for base and change. Less is better.

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/gdngen/gdngen/autotune/journal"
 )
 
 // room is where commands of the judge work: a clone, and beside it a home and a scratch folder of its own. In a sandbox a command can write
@@ -106,7 +108,16 @@ func (l *Loop) judgeRun(n int, seed string) judgeRun {
 		if err := os.MkdirAll(in.tmp(), 0o755); err != nil {
 			return outcome{}, err
 		}
+		more := append(slices.Clone(more), journal.NoteEnv+"="+notesFile(in))
 		c := command{text: text, dir: in.clone(), log: filepath.Join(l.folder(n), name+".log"), env: l.environment(in.home(), in.tmp(), more...), box: l.box.only(in.dir), limit: l.CheckTimeout}
-		return c.run(ctx)
+		o, err := c.run(ctx)
+		if err != nil {
+			return o, err
+		}
+		noted, err := takeNotes(in, name)
+		if filepath.Base(in.dir) != baseRoom { // the base's are those of an iteration before
+			l.noted = append(l.noted, noted...)
+		}
+		return o, err
 	}
 }

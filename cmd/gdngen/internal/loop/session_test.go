@@ -26,7 +26,9 @@ func TestThreeIterations(t *testing.T) {
 		5) `+plan+` grep -q "The last gain was 1.67 %, under 3 %" ../prompt && echo 30 > cost;;
 		esac`)
 	c.Iterations, c.Goal = 9, 30
-	c.HotSpots = "echo solve 70; echo state 20"
+	c.HotSpots = `echo solve "$(cat cost)"; echo state 20`
+	c.Measure = `echo '{"job":"j-7","trace":"traces/j-7","step_ms":31,"mfu":0.4}' >> $GDNGEN_NOTE; echo '{"mfu":7}' >> $GDNGEN_NOTE; cat cost`
+	c.Kernels, c.References = []string{"cost"}, []string{"docs of the kernel"}
 	c.Directives = []Directive{{"dataflow", "Look at what passes between kernels. {{NONSENSE}}"}}
 	require.NoError(t, Run(t.Context(), c))
 	records := must(ReadRecords(c.Dir))
@@ -41,8 +43,19 @@ func TestThreeIterations(t *testing.T) {
 	require.NotEqual(t, ends(records)[4].Seed, final.Seed)
 	require.Equal(t, "the goal is reached", records[len(records)-1].Reason)
 	require.Empty(t, must(Lint(t.Context(), c)))
+
+	// A commit that was kept has the evidence, and so has the log.
+	message := sh(t, c.Repo, "git log -1 --format=%B gdngen-loop")
+	for _, want := range []string{"Gdngen-Iteration: 5\n", "Gdngen-Verdict: keep\n", "Gdngen-Figure: 59 -> 30, 49.2 % less\n", "Gdngen-Check: `sh tests/check.sh` passed (", "Gdngen-Hot-Spots-Before: solve 59; state 20\n", "Gdngen-Hot-Spots-After: solve 30; state 20\n",
+		"Gdngen-Evidence: job j-7, step 31 ms, MFU 40.0 %, trace traces/j-7\n"} {
+		require.Contains(t, message, want)
+	}
+	log := string(must(os.ReadFile(filepath.Join(c.Dir, LogName))))
+	for _, want := range []string{"- **Check**: `sh tests/check.sh` passed (", "- **Hot spots after**: solve 30; state 20\n", "- **Evidence**: job j-7, step 31 ms, MFU 40.0 %, trace traces/j-7 (measure)\n"} {
+		require.Contains(t, log, want)
+	}
 	prompt := string(must(os.ReadFile(filepath.Join(c.Dir, "iter-005", "prompt.md"))))
-	for _, want := range []string{"# Iteration 5 of 9", "59 now, 100 at the start, 30 is the goal", "solve 70", "`tests`, `*.lock`", "### dataflow", "passes between kernels. {{NONSENSE}}", "expected gain of 10 %"} {
+	for _, want := range []string{"# Iteration 5 of 9", "59 now, 100 at the start, 30 is the goal", "solve 59", "`tests`, `*.lock`", "- The code under work: `cost`.", "- Read before the work: `docs of the kernel`.", "- The log of all iterations: `" + filepath.Join(c.Dir, LogName) + "`.", "### dataflow", "passes between kernels. {{NONSENSE}}", "expected gain of 10 %"} {
 		require.Contains(t, prompt, want)
 	}
 }
@@ -54,6 +67,23 @@ func TestLimits(t *testing.T) {
 		var failed *FailuresError
 		require.ErrorAs(t, Run(t.Context(), c), &failed)
 		require.Len(t, ends(must(ReadRecords(c.Dir))), 2)
+	})
+	t.Run("goal", func(t *testing.T) { // the utilisation that commands note
+		c := bed(t, `n=$GDNGEN_ITERATION; echo $((100 - 10*n)) > cost`)
+		c.Iterations, c.GoalMFU = 9, .5
+		c.Measure = `echo "{\"mfu\": 0.$((10 - $(cat cost)/10))}" >> $GDNGEN_NOTE; cat cost`
+		require.NoError(t, Run(t.Context(), c))
+		records := must(ReadRecords(c.Dir))
+		require.Equal(t, "the goal is reached", records[len(records)-1].Reason)
+		require.Len(t, ends(records), 5, "0.1, then 0.2, up to 0.5")
+	})
+	t.Run("no notes", func(t *testing.T) {
+		c := bed(t, `echo 90 > cost`)
+		c.GoalMFU = .5
+		var said []string
+		c.Note = func(text string) { said = append(said, text) }
+		require.NoError(t, Run(t.Context(), c))
+		require.Contains(t, strings.Join(said, "\n"), "no command noted a utilisation")
 	})
 	t.Run("budget", func(t *testing.T) {
 		c := bed(t, "sleep 3") // as long as the budget, which the base must not use up on a busy machine

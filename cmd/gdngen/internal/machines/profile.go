@@ -80,6 +80,9 @@ the CPU, gives ` + profile.StepsFile + ` alone, and that is said.`,
 					a.Warn("no %s: %v", profile.StagesFile, err)
 				}
 			}
+			if err := r.Note(out).Hand(); err != nil {
+				return err
+			}
 			return app.Emit(a.App, r, []any{r}, func(w io.Writer) { r.Write(w, out) })
 		},
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/selftest"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/internal/remote"
@@ -104,6 +105,9 @@ func (a CLI) submit(j *jobFlags, kind string, out io.Writer) error {
 		return err
 	}
 	if err := p.Submit(a.Ctx, &j.job); err != nil {
+		return err
+	}
+	if err := (journal.Note{Job: j.job.ID, Text: "on " + full}).Hand(); err != nil {
 		return err
 	}
 	if j.noWait {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/autotune"
+	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/profile"
 	"github.com/gdngen/gdngen/codegen"
@@ -267,6 +268,9 @@ from --model (a preset: ` + strings.Join(model.Presets(), ", ") + `, or a file, 
 				return err
 			}
 			a.warnAll(u.Trace.Warnings)
+			if err := (journal.Note{Trace: words[0], MFU: u.MFU, Tokens: u.Tokens}).Hand(); err != nil {
+				return err
+			}
 			return app.Emit(a.App, u, []any{u}, func(w io.Writer) { u.Write(w) })
 		},
 	}

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn/model"
 	"github.com/gdngen/gdngen/internal/terminal"
@@ -149,12 +150,29 @@ func (r *Record) median(steps []time.Duration) time.Duration {
 	return (l[(len(l)-1)/2] + l[len(l)/2]) / 2
 }
 
+// mfu is the model flop utilisation by the host's clock.
+func (r *Record) mfu(t *codegen.Target) float64 {
+	return r.ModelFlops / (r.Median().Seconds() * t.PeakFlops() * t.Clock)
+}
+
+// Note is what the record tells of a step.
+func (r *Record) Note(dir string) journal.Note {
+	n := journal.Note{StepMS: 1e3 * r.Median().Seconds(), Tokens: float64(r.Tokens) / r.Median().Seconds(), Text: "profiled on " + r.Device.String()}
+	if r.Trace != "" {
+		n.Trace = dir
+	}
+	if t, err := codegen.LookupTarget(r.Target); err == nil {
+		n.MFU = r.mfu(t)
+	}
+	return n
+}
+
 // Write prints the record.
 func (r *Record) Write(w io.Writer, dir string) {
 	fmt.Fprintf(w, "device  %s\nwork    %s, %d in a step, %.4g model flops\n", r.Device, r.work(), r.Batch, r.ModelFlops)
 	fmt.Fprintf(w, "steps   %d to %d of %d: median %v on the host\n", r.First, r.First+r.Count-1, len(r.Steps), r.Median().Round(time.Microsecond))
 	if t, err := codegen.LookupTarget(r.Target); err == nil {
-		fmt.Fprintf(w, "MFU     %.2f%% by the host's clock\n", 100*r.ModelFlops/(r.Median().Seconds()*t.PeakFlops()*t.Clock))
+		fmt.Fprintf(w, "MFU     %.2f%% by the host's clock\n", 100*r.mfu(t))
 	}
 	if r.Trace == "" {
 		fmt.Fprintf(w, "trace   none: %s\n", r.NoTrace)

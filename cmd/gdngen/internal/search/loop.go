@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gdngen/gdngen/autotune/ladder"
 	"github.com/gdngen/gdngen/autotune/promoted"
 	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
@@ -25,6 +26,7 @@ type loopFlags struct {
 	prompt                               string
 	texts, files, presets, guards        []string
 	minGain, minExpected, worse, unequal string
+	goal                                 string
 	maxFile                              int
 	resilient, dryRun                    bool
 	search, ladder                       string
@@ -89,7 +91,9 @@ func (s *loopFlags) add(cmd *cobra.Command) {
 	f.StringArrayVar(&s.presets, "directive-preset", nil, "a demand of the table of directives, once for each: "+strings.Join(directiveNames(), ", "))
 	f.StringVar(&c.Objective, "objective", "", "what the loop is for, in the prompt (default: to make the figure smaller)")
 	f.StringVar(&c.Bound, "bound", "", "what the figure can not fall below, in the prompt")
-	f.Float64Var(&c.Goal, "goal", 0, "end at a figure so small; 0: never")
+	f.StringVar(&s.goal, "goal", "", "end at a figure so small, such as 90.5, or at a model flop utilisation, such as mfu=50%, that the judge's commands note")
+	f.StringSliceVar(&c.Kernels, "kernel", nil, "files or folders of the code under work, named in the prompt, separated by commas")
+	f.StringArrayVar(&c.References, "reference", nil, "what to read before the work, named in the prompt: a file, an address or words, once for each")
 	f.StringVar(&c.Build, "build", "", "command that builds a clone, before checks and figures")
 	f.StringArrayVar(&c.Checks, "check", nil, "command that must end with status 0, once for each")
 	f.IntVar(&c.CheckRetries, "check-retries", c.CheckRetries, "further tries of a check that fails")
@@ -114,7 +118,7 @@ func (s *loopFlags) add(cmd *cobra.Command) {
 	f.DurationVar(&c.AgentTimeout, "agent-timeout", c.AgentTimeout, "limit of the agent")
 	f.DurationVar(&c.AgentIdle, "agent-idle", c.AgentIdle, "limit of its silence")
 	f.IntVar(&c.AgentRetries, "agent-retries", c.AgentRetries, "further tries of an agent that fails, each in a fresh clone")
-	f.IntVar(&c.MaxFailures, "max-failures", c.MaxFailures, "end with status 8 after so many iterations in a row that kept nothing; 0: never")
+	f.Var((*app.Limit)(&c.MaxFailures), "max-failures", "end with status 8 after so many iterations in a row that kept nothing; never (0, -1): go on")
 	f.BoolVar(&s.resilient, "resilient", false, "for nights: no limit of failures, two further tries of agent and checks, and failures of the machinery are tried again after a while")
 	f.StringVar(&c.Sandbox, "sandbox", c.Sandbox, strings.Join(loop.Sandboxes, ", ")+": namespaces by unshare make repository, home and the run read-only")
 	f.StringSliceVar(&c.Env, "env", nil, "names of variables that agent and checks see, beside PATH and the language's")
@@ -139,6 +143,9 @@ func (s *loopFlags) fill() error {
 		if *x.to, err = loop.ParseShare(x.text); err != nil {
 			return fmt.Errorf("--%s: %w", x.flag, err)
 		}
+	}
+	if err := s.fillGoal(); err != nil {
+		return err
 	}
 	for _, text := range s.guards {
 		g, err := loop.ParseGuard(text)
@@ -183,6 +190,21 @@ func (s *loopFlags) fill() error {
 	c.MaxFile = int64(s.maxFile) << 20
 	if s.resilient {
 		c.Unattended()
+	}
+	return nil
+}
+
+// fillGoal reads a figure, or mfu=SHARE.
+func (s *loopFlags) fillGoal() (err error) {
+	if strings.HasPrefix(s.goal, "mfu=") {
+		s.config.GoalMFU, err = ladder.ParseGoal(s.goal)
+	} else if s.goal != "" {
+		if s.config.Goal, err = strconv.ParseFloat(s.goal, 64); err != nil {
+			err = fmt.Errorf("%q: want a figure, such as 90.5, or mfu=SHARE, such as mfu=50%%", s.goal)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("--goal %w", err)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/autotune"
+	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/ladder"
 	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
@@ -72,7 +73,11 @@ func (a CLI) ladderFigure(dir, file string) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return ladder.Figure(a.Ctx, l.config, e)
+	x, mfu, err := ladder.Figure(a.Ctx, l.config, e)
+	if err == nil && mfu > 0 {
+		err = journal.Note{MFU: mfu}.Hand()
+	}
+	return x, err
 }
 
 // searchFigure is the score of what the folder's own program finds, by this program.

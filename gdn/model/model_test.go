@@ -430,3 +430,32 @@ func TestPresets(t *testing.T) {
 	bad.Attention.HeadsKV = 3
 	require.ErrorContains(t, bad.Validate(), "heads_kv")
 }
+
+// The update of weights is AdamW's, by its definition in float64.
+func TestOptimiser(t *testing.T) {
+	var kinds []string
+	for _, p := range Optimiser(tiny) {
+		kinds = append(kinds, p.Kind)
+	}
+	require.Equal(t, Kinds(Parts(tiny)), kinds)
+	m, err := module(func(p *program, _ bool) { p.adamW(3) })(gdn.Variant{}, false)
+	require.NoError(t, err)
+	in := map[string]*array.Array{}
+	for i, name := range []string{"w", "m", "v", "dw"} {
+		x := make([]float32, 3*lanes)
+		for j := range x {
+			x[j] = float32(math.Abs(math.Sin(float64(1 + i + 7*j))))
+		}
+		in[name] = array.FromFloat32s(ir.F32, []int{3, lanes}, x)
+	}
+	out, err := interp.Run(m, in, interp.Options{})
+	require.NoError(t, err)
+	at := func(name string, i int) float64 { return in[name].Float64s()[i] }
+	for i := range 3 * lanes {
+		g := at("dw", i)
+		m1, v1 := .9*at("m", i)+.1*g, .999*at("v", i)+.001*g*g
+		require.InDelta(t, at("w", i)-3e-4*(m1/math.Sqrt(v1+eps)+.01*at("w", i)), out["w_next"].Float64s()[i], 1e-6)
+		require.InDelta(t, m1, out["m_next"].Float64s()[i], 1e-6)
+		require.InDelta(t, v1, out["v_next"].Float64s()[i], 1e-6)
+	}
+}

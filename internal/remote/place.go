@@ -123,6 +123,13 @@ const PlacesName = "places.json"
 
 // Parse finds a place by its text, or by its name in the user's file. The full text comes too.
 func Parse(text string) (Place, string, error) {
+	if text == Auto {
+		found, _, err := FindPlace()
+		if err != nil {
+			return nil, "", err
+		}
+		return Parse(found)
+	}
 	forms, _ := Docs()
 	name, rest, has := strings.Cut(text, ":")
 	for _, k := range kinds {

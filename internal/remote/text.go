@@ -29,8 +29,9 @@ func (j *Job) SetEnv(texts []string) error {
 }
 
 // SetResources reads what a job asks for beside processors: numbers by name.
-func (j *Job) SetResources(texts map[string]string) error {
-	for name, text := range texts {
+func (j *Job) SetResources(texts []string) error {
+	for _, pair := range texts {
+		name, text, _ := strings.Cut(pair, "=")
 		n, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(n > 0) {
 			return badPlace("--resource %s=%s: want a positive number", name, text)

@@ -34,6 +34,8 @@ var settings = []setting{
 	{key: "cpu-plugin", doc: "PJRT plugin to run on the CPU with, as --cpu-plugin", env: "GDNGEN_CPU_PLUGIN", path: true},
 	{key: "cache", doc: "folder of plugins and measured costs", env: plugins.CacheEnv, path: true},
 	{key: "python", doc: "Python that has JAX, as --python", env: PythonEnv, path: true},
+	{key: "tpu-type", doc: "accelerator that gdngen remote hold takes, such as v6e-8, as --type", env: remote.TypeEnv},
+	{key: "tpu-zone", doc: "zone that it is tried in first, as --zone", env: remote.ZoneEnv},
 	{key: "on", doc: "place for gdngen remote, such as ssh:HOST, as --on", env: remote.OnEnv},
 }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,7 +49,7 @@ var records = remote.Records{Dir: remote.RecordsDir}
 type jobFlags struct {
 	job       remote.Job
 	env       []string
-	resources map[string]string
+	resources []string
 	noWait    bool
 	dryRun    bool
 }
@@ -60,7 +61,7 @@ func (j *jobFlags) add(c *cobra.Command) {
 	f.StringArrayVar(&j.job.Files, "file", nil, "a file or folder that travels into the job's working folder, once for each")
 	f.StringArrayVar(&j.env, "env", nil, "a variable of the job, once for each: NAME=VALUE, or NAME for its value here")
 	f.Float64Var(&j.job.CPUs, "cpus", 0, "processors that a Ray cluster reserves")
-	f.StringToStringVar(&j.resources, "resource", nil, "what else a Ray cluster reserves: NAME=NUMBER, such as TPU=4")
+	f.StringSliceVar(&j.resources, "resource", nil, "what else a Ray cluster reserves: NAME=NUMBER, such as TPU=4, or auto: the TPUs, or GPUs, of one of its nodes")
 	f.DurationVar(&j.job.Pending, "pending", 15*time.Minute, "stop a job that has not begun after this time; 0: never")
 	f.DurationVar(&j.job.Limit, "limit", 0, "stop a job after this time, by who waits for it, with status 124; 0: never")
 	f.BoolVar(&j.job.NoSync, "no-sync", false, "send no program: gdngen is on PATH there")
@@ -70,7 +71,7 @@ func (j *jobFlags) add(c *cobra.Command) {
 
 func onFlag(c *cobra.Command, at *string) {
 	forms, _ := remote.Docs()
-	c.Flags().StringVar(at, "on", os.Getenv(app.OnEnv), "place: "+strings.Join(forms, ", ")+", or a name (default: "+app.OnEnv+")")
+	c.Flags().StringVar(at, "on", os.Getenv(app.OnEnv), "place: "+strings.Join(forms, ", ")+", a name, or auto: "+app.OnEnv+", the machine that is held, or the only name (default: "+app.OnEnv+")")
 }
 
 // fill completes a job from the flags.
@@ -85,16 +86,21 @@ func (j *jobFlags) fill(kind string) error {
 
 // submit sends a job, and waits for it unless the user does not. What it prints goes to out.
 func (a CLI) submit(j *jobFlags, kind string, out io.Writer) error {
-	if j.job.Place == "" {
-		return app.Usage(errors.New("where? give --on PLACE, or set " + app.OnEnv))
-	}
-	p, full, err := remote.Parse(j.job.Place)
+	p, full, err := remote.Parse(cmp.Or(j.job.Place, remote.Auto))
 	if err != nil {
 		return err
 	}
 	j.job.Place = full
+	automatic := slices.Contains(j.resources, remote.Auto)
+	j.resources = slices.DeleteFunc(j.resources, func(text string) bool { return text == remote.Auto })
 	if err := j.fill(kind); err != nil {
 		return err
+	}
+	if automatic && len(j.job.Resources) == 0 {
+		if err := j.job.Reserve(a.Ctx, p); err != nil {
+			return err
+		}
+		a.Note("reserved: %v", j.job.Resources)
 	}
 	if j.dryRun {
 		return app.Emit(a.App, j.job, []any{j.job}, func(w io.Writer) {

@@ -34,6 +34,11 @@ The status is 7 where no machine could be had; with --policy best-effort COMMAND
 		Args: app.Args(cobra.MinimumNArgs(1)),
 		RunE: func(_ *cobra.Command, words []string) error {
 			h.Name = words[0]
+			for at, env := range map[*string]string{&h.Type: remote.TypeEnv, &zone: remote.ZoneEnv} {
+				if *at == "" || *at == remote.Auto {
+					*at = os.Getenv(env)
+				}
+			}
 			if zone != "" {
 				h.Zones = append([]string{zone}, fallback...)
 			}
@@ -61,9 +66,9 @@ The status is 7 where no machine could be had; with --policy best-effort COMMAND
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&h.Type, "type", "", "accelerator, such as v6e-8")
+	f.StringVar(&h.Type, "type", "", "accelerator, such as v6e-8; auto or none: tpu-type of the configuration")
 	f.StringVar(&h.Version, "runtime", "", "software of the machine, as gcloud names it (default: that of the type)")
-	f.StringVar(&zone, "zone", "", "zone that is tried first")
+	f.StringVar(&zone, "zone", "", "zone that is tried first; auto or none: tpu-zone of the configuration")
 	f.StringArrayVar(&fallback, "fallback", nil, "another zone, once for each")
 	f.StringVar(&h.Project, "project", "", "project (default: gcloud's)")
 	f.BoolVar(&h.Spot, "spot", false, "a machine that may be taken away at any time")

@@ -116,6 +116,16 @@ func TestStep(t *testing.T) {
 	require.Equal(t, 2, times["rule, layer forward"])
 	require.Equal(t, 2, times["rule, layer backward"])
 	require.Equal(t, 1, times["attention, norm, project in backward"])
+	require.Equal(t, 2, times["rule, AdamW"])
+	require.Equal(t, 1, times["attention, AdamW"])
+	var last []string // a step ends with its updates
+	for _, p := range r.Pieces[len(r.Pieces)-len(model.Optimiser(small)):] {
+		last = append(last, p.Name)
+	}
+	require.Contains(t, last, "rule, AdamW")
+	for _, p := range profile.Step(small, v, true).Modules {
+		require.NotContains(t, p.Name, "AdamW")
+	}
 	for i, whole := range r.Steps {
 		for _, p := range r.Pieces {
 			whole -= p.Steps[i]

@@ -52,11 +52,16 @@ func Kernel(s gdn.Spec, v gdn.Variant) (*Work, error) {
 	}}, nil
 }
 
-// Step is the work of a training step of a model, or of its forward pass alone. Weights and activations are small random numbers. Pieces run one after
-// another, each as often as the step has it.
+// Step is the work of a training step of a model: its layers forwards, the loss, its layers backwards, and the optimiser; or of its forward pass
+// alone. Weights and activations are small random numbers, the same in every step. Pieces run one after another, each as often as the step has it.
 func Step(c model.Config, v gdn.Variant, forward bool) *Work {
 	w := &Work{Spec: c.Spec(), Model: &c, Variant: v, Tokens: c.Batch * c.Tokens, Modules: mfu.Modules(c, forward),
 		arguments: func(m *ir.Module) ([]*array.Array, error) { return mfu.Arguments(m), nil }}
+	for _, p := range model.Optimiser(c) {
+		if !forward {
+			w.Modules = append(w.Modules, mfu.Module{Name: p.Kind + ", " + p.Name, Times: p.Layers, Build: func(v gdn.Variant) (*ir.Module, error) { return p.Build(v, false) }})
+		}
+	}
 	for _, p := range model.Parts(c) {
 		if p.Build == nil {
 			w.notes = append(w.notes, "the core of attention is not among the pieces, nor are its flops")

@@ -21,6 +21,8 @@ type where struct {
 	visits      int      // the most visits of packed sequences to blocks of tokens
 	packed      bool     // for gradients of packed sequences alone
 	beyond1     bool     // only for specs whose beta may be above 1
+	byHead      bool     // only for rules with a decay a head, or none
+	raw         bool     // only where the kernel makes g and beta
 	given       bool     // only where g and beta come as they are, and the kernel has not to make them
 	turned      bool     // only where initial states come [K, V], so that kernels of packed sequences turn them
 	untiled     bool     // only where heads fill no tiles of rows, so that a program has all of them
@@ -30,7 +32,8 @@ type where struct {
 // asks says whether a row is for a spec's gates and the largest beta that they may give.
 func (w where) asks(s Spec) bool {
 	given, turned := s.Gates == GatesGiven && s.Rule.kind() == allRules, s.Init && s.State == StateKV
-	return (given || !w.given) && (turned || !w.turned) && (s.Top() > 1 || !w.beyond1) && (s.Top() <= 1 || !w.upTo1) && (!s.tiled() || !w.untiled)
+	channels := s.Rule.kind() == channelRules
+	return (given || !w.given) && (s.Gates == GatesFused || !w.raw) && (!channels || !w.byHead) && (turned || !w.turned) && (s.Top() > 1 || !w.beyond1) && (s.Top() <= 1 || !w.upTo1) && (!s.tiled() || !w.untiled)
 }
 
 // ruleKind tells rules apart as far as other variants are best for them.
@@ -98,7 +101,7 @@ var Champions = []Champion{
 		where{mxu: 256, least: 3, most: 8, steps: 1, tokens: 512}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,fetch=copies,main=yes,tail_decay=v", "four chunks in lockstep hide the latency of matrix units of 256 rows, and steps enough outweigh the first and last; the kernel copies their blocks from main memory beside the work",
 		where{mxu: 256, most: 8, steps: 2}},
-	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,chunks=2,fetch=copies,main=yes,tail_decay=v", "as the last, of heads that fill no tiles of rows: all are in one program, which two chunks fill",
+	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,chunks=2,fetch=copies,main=yes,tail_decay=v", "heads that fill no tiles of rows are all in one program, which two chunks in lockstep fill; the kernel copies their blocks from main memory beside the work",
 		where{mxu: 256, least: 9, most: 16, steps: 2, untiled: true}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu-128,fetch=copies,tail_decay=v,chunks=2,decay_bf16=operands,head_group=2", "up to 1024 tokens the first fetch, which two chunks halve, weighs more than what four in lockstep save; what weighs rows is moved along lanes, which two chunks do not wait for",
 		where{mxu: 128, least: 8, most: 8, steps: 2, tokens: 1024}},
@@ -127,6 +130,9 @@ var Champions = []Champion{
 	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes,decay_bf16=operands,prologue_end=80,state_whole=yes", whyVisits + "; " + whyGiven + " from token to token in float32, and what meets the states is made beside their products", where{mxu: 256, given: true}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes", "tokens as they lie; " + whyVisits, where{}},
 
+	{HostTPU, AccuracyFast, jobDecode, "decode,main=yes", "one token a sequence, whose raw gates are work of a vector unit beside fast main memory: products with the state on the matrix unit leave it room",
+		where{vmem: 64, tokens: 1, raw: true}},
+	{HostTPU, AccuracyFast, jobDecode, "decode-f32,main=yes", "one token a sequence: main memory bounds the step, so that all of it in float32 costs nothing", where{tokens: 1, byHead: true}},
 	{HostTPU, AccuracyFast, jobDecode, "decode,main=yes", "a few tokens a sequence: each state is read once and written once, in place of work on chunks; states come from main memory beside the work", where{}},
 
 	{HostTPU, AccuracyFast, jobTraining, "tpu-train,out=separate,transpose_k=value,steps=1,head_group=4,bwd.steps=1,bwd.head_group=4,decay_bf16=none,bwd.decay_bf16=none,span=32", whyChannels + "; a chunk a step in three phases backwards, whose registers fit the stack; " + whyNoBF16,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gdngen/gdngen/internal/suggest"
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // Gates says which tensors carry the gates.
@@ -272,6 +273,18 @@ func (s Spec) StateType() ir.Type {
 		return ir.T(s.StateDType, s.States(), s.HeadsV, s.V, s.K)
 	}
 	return ir.T(s.StateDType, s.States(), s.HeadsV, s.K, s.V)
+}
+
+// Transposed says whether XLA holds states on a TPU with their last two axes swapped: the last axis is filled up to whole registers of lanes, and the one
+// before it to whole sublanes, so of [K, V] = [128, 96] it keeps 96 rows of 128, a quarter less than 128 rows of 96.
+func (s Spec) Transposed() bool {
+	shape := s.StateType().Shape
+	rows, lanes := shape[2], shape[3]
+	filled := func(rows, lanes int) int {
+		up := func(n, unit int) int { return (n + unit - 1) / unit * unit }
+		return up(rows, target.Sublanes) * up(lanes, target.Lanes)
+	}
+	return filled(lanes, rows) < filled(rows, lanes)
 }
 
 // NecessaryBytes is the main memory traffic that no implementation avoids: each input read once, each output written once.

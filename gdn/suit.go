@@ -131,11 +131,12 @@ func (s Spec) tiled() bool {
 	return whole(s.HeadsK) && whole(s.HeadsV)
 }
 
-// ofRows is v with heads side by side where rows are flat, so that nothing is moved before the kernel.
+// ofRows is v with heads side by side where rows are flat, so that nothing is moved before the kernel. Kernels cut lanes at whole registers alone, and
+// those of a few tokens take heads as an axis.
 func (v Variant) ofRows(s Spec) Variant {
 	w := v
 	w.Layout = LayoutBTLanes
-	if s.Rows == RowsHeads || v.Layout != LayoutBTHD && v.Layout != LayoutBHDT || w.Check(s) != nil {
+	if s.Rows == RowsHeads || v.Algo != AlgoChunk || v.Layout != LayoutBTHD || s.K%register != 0 || s.V%register != 0 || w.Check(s) != nil {
 		return v
 	}
 	return w.Canon()
@@ -144,7 +145,7 @@ func (v Variant) ofRows(s Spec) Variant {
 // forms gives those in which the row's variant suits s, if the row is for s and m; last is the variant of the last row of its job.
 func (c *Champion) forms(last Variant, s Spec, m Machine) ([]Variant, error) {
 	w := c.where
-	w.rules, w.given, w.upTo1, w.beyond1, w.untiled = allRules, false, false, false, false // championsFor has looked at them
+	w.rules, w.given, w.upTo1, w.beyond1, w.untiled, w.raw, w.byHead = allRules, false, false, false, false, false, false // championsFor has looked at them
 	if w.mxu != 0 && w.mxu != m.MXUSize || w.vmem != 0 && (m.VMEM == 0 || m.VMEM > w.vmem<<20) {
 		return nil, nil
 	}

@@ -86,7 +86,7 @@ func TestSuited(t *testing.T) {
 		{"bench,hk=30,hv=30,k=96,v=192", wide, ""},
 		{"bench,rows=flat", wide, "tpu-long,main=yes,layout=bt_hd"},
 		{"bench,rows=qkv", wide, "tpu-long,main=yes,layout=bt_hd"},
-		{"bench,k=64,v=64,rows=flat", wide, "tpu-long,main=yes,layout=bt_hd"},
+		{"bench,k=64,v=64,rows=flat", wide, "tpu-long,layout=bhdt,main=yes"}, // lanes are cut at whole registers
 		{"bench,l2norm", small, "tpu-128,state_delay=6,prologue_end=100"},
 		{"bench,b=4", wide, "tpu-long,row_chain=yes,main=yes"},
 		{"bench,b=8,t=128", wide, "tpu-long,batch=2,chunks=1,row_chain=yes,head_group=2,state_delay=3,main=yes"}, // rows in lockstep where chunks are few
@@ -220,7 +220,9 @@ func TestChoices(t *testing.T) {
 		{"train,t=256,seqs=2", "auto", 256, "tpu-train,pack=visits,fetch=copies,bwd.phases_before=0,bwd.head_group=4"},
 		{"train,seqs=9,hk=16,hv=16", "auto", 256, "tpu-train,pack=visits,fetch=copies,bwd.phases_before=0,bwd.head_group=4"},
 		{"train,seqs=9,rule=kda", "auto-fla", 256, "tpu-train,out=separate,transpose_k=value,steps=1,head_group=4,bwd.steps=1,bwd.phases_after=0,bwd.head_group=1,span=32,refine=yes,precapply=bf16x3,precgrad=bf16x3,pack=visits,fetch=copies,decay_bf16=rows,bwd.decay_bf16=rows"},
-		{"decode", "auto", 256, "decode,main=yes"},
+		{"decode", "auto", 256, "decode-f32,main=yes"}, // at the cost of bf16, to the cycle
+		{"contest-decode", "auto-fast", 128, "decode-f32,main=yes"},
+		{"decode,rule=kda", "auto", 256, "decode,main=yes"},
 		{"decode-pool,t=4", "auto-fast", 128, "decode,main=yes"},
 		{"decode", "auto-fla", 128, "decode-f32,main=yes"},
 		{"contest-prefill", "auto", 256, "tpu-packed,fetch=copies,main=yes"},
@@ -238,6 +240,9 @@ func TestChoices(t *testing.T) {
 		list := forms(t, c.auto, mustParse(t, c.spec), Machine{Cores: 1, MXUSize: c.size})
 		require.Equal(t, parseVariant(t, c.want).String(), list[0].String(), "%s %s", c.spec, c.auto)
 	}
+	fastMemory := Machine{Cores: 1, MXUSize: 256, VMEM: 64 << 20} // beside it raw gates in float32 cost a fifth
+	require.Equal(t, parseVariant(t, "decode,main=yes"), parseVariant(t, forms(t, "auto", mustParse(t, "contest-decode"), fastMemory)[0].String()))
+	require.Equal(t, parseVariant(t, "decode-f32,main=yes"), parseVariant(t, forms(t, "auto", mustParse(t, "decode"), fastMemory)[0].String()))
 	for spec, want := range map[string][3]string{
 		"bench": {"cpu", "cpu", "chunk=64,flow=split,form=uw"}, "bench,seqs=4": {"cpu-packed", "cpu", "chunk=64,flow=split,form=uw"},
 		"decode": {"cpu-decode", "token-inner", "token-inner"}, "decode,t=3": {"cpu-decode", "cpu", "chunk=64,flow=split,form=uw"},

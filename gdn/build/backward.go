@@ -37,7 +37,7 @@ func Training(s gdn.Spec, v gdn.Variant) (forward, backward *ir.Module, err erro
 	p := newPlan(s, v, b, plain.Inputs())
 	in := p.glueIn()
 	r, keep := p.forward(in, v.Training.Save != gdn.SaveNone, true)
-	results := p.asRowsOf(s.Results(), p.glueOut(in, r))
+	results := p.asTaken(s.Results(), p.glueOut(in, r))
 	var names []string
 	for _, o := range s.Results() {
 		names = append(names, o.Name)
@@ -70,7 +70,7 @@ func Training(s gdn.Spec, v gdn.Variant) (forward, backward *ir.Module, err erro
 	for _, g := range gdn.Gradients(s.Differentiable()) {
 		names = append(names, g.Name)
 	}
-	gradients := p.asRowsOf(gdn.Gradients(s.Differentiable()), p.backward(keep))
+	gradients := p.asTaken(gdn.Gradients(s.Differentiable()), p.backward(keep))
 	if err = b.Finish(backward, names, gradients); err == nil {
 		err = p.schedule(backward, v)
 	}

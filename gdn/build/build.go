@@ -48,7 +48,7 @@ func (base Base) build() (*plan, *ir.Module, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	results = p.asRowsOf(s.Outputs(), p.only(results, s))
+	results = p.asTaken(s.Outputs(), p.only(results, s))
 	names := make([]string, len(results))
 	for i, o := range s.Outputs() {
 		names[i] = o.Name
@@ -102,6 +102,7 @@ type plan struct {
 	caches []*ir.Value          // of the convolution, final_conv and convs, where the glue makes them
 
 	rowsOf gdn.Rows // how parameters and results lie
+	turned bool     // states have their last two axes the other way round in parameters and results
 
 	ordered  bool                // a schedule is to follow
 	reversed bool                // and one for the grid that walks down
@@ -117,7 +118,11 @@ func newPlan(s gdn.Spec, v gdn.Variant, b *ir.Builder, inputs []gdn.Param) *plan
 func (base Base) plan(b *ir.Builder, inputs []gdn.Param) *plan {
 	v := base.variant
 	s := v.Packing(base.spec).ByHeads()
-	p := &plan{s: s, rowsOf: base.spec.Rows, v: v, b: b, c: v.Chunk, nc: base.chunks, gb: min(v.Mapping.Heads, s.Groups()), args: map[string]*ir.Value{}, ordered: base.ordered, reversed: base.reversed, carriers: &[]schedule.Carrier{}}
+	turned := turns(s, v)
+	if turned {
+		s.State = gdn.StateKV + gdn.StateVK - s.State
+	}
+	p := &plan{s: s, rowsOf: base.spec.Rows, turned: turned, v: v, b: b, c: v.Chunk, nc: base.chunks, gb: min(v.Mapping.Heads, s.Groups()), args: map[string]*ir.Value{}, ordered: base.ordered, reversed: base.reversed, carriers: &[]schedule.Carrier{}}
 	p.kb = v.Mapping.Heads / p.gb
 	p.params(base.spec, inputs)
 	if v.Embeds(s) {

@@ -5,8 +5,15 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Flat rows (gdn.Rows) are parameters and results alone: the plan has heads as an axis, by reshapes that move nothing where plain ops are. On a TPU they
+// Parameters and results lie as callers have them, which the plan does not see. Flat rows (gdn.Rows) are parameters and results alone: the plan has heads as an axis, by reshapes that move nothing where plain ops are. On a TPU they
 // move everything, so with layout=bt_hd, whose windows have heads side by side, a kernel reads parameters and writes results as they are (lanes, tokensOut).
+
+// States of a decode step on a TPU are taken as XLA holds them (gdn.Spec.Transposed): with the last two axes swapped, which moves nothing there.
+
+// turns says whether the states of a spec are taken so: by the kernels that read states as they are, and that are for TPUs.
+func turns(s gdn.Spec, v gdn.Variant) bool {
+	return v.Native() && v.Unit == gdn.UnitLanes && s.Transposed()
+}
 
 // flat says whether kernels take flat rows as they are.
 func (p *plan) flat() bool { return p.rowsOf != gdn.RowsHeads && p.v.Layout == gdn.LayoutBTLanes }
@@ -19,6 +26,10 @@ func (p *plan) params(s gdn.Spec, inputs []gdn.Param) {
 	}
 	for _, in := range inputs {
 		x := p.b.Param(in.Name, in.Type)
+		if in.Name == "initial_state" && p.turned {
+			p.args[in.Name] = p.turn(x)
+			continue
+		}
 		if t, ok := byHeads[in.Name]; ok {
 			p.args[in.Name] = p.b.Reshape(x, t.Shape...)
 			continue
@@ -51,9 +62,16 @@ func (p *plan) reshape(x *ir.Value, shape ...int) *ir.Value {
 	return p.b.Reshape(x, shape...)
 }
 
-// asRowsOf gives results the rows of outputs.
-func (p *plan) asRowsOf(outputs []gdn.Param, results []*ir.Value) []*ir.Value {
+// turn swaps the last two axes of states.
+func (p *plan) turn(x *ir.Value) *ir.Value { return p.b.Transpose(x, 0, 1, 3, 2) }
+
+// asTaken brings results to the rows of outputs, and states to their order.
+func (p *plan) asTaken(outputs []gdn.Param, results []*ir.Value) []*ir.Value {
 	for i, o := range outputs {
+		if o.Name == "final_state" && p.turned {
+			results[i] = p.turn(results[i])
+			continue
+		}
 		if i < len(results) && results[i].Type.Size() == o.Type.Size() && results[i].Type.Rank() != o.Type.Rank() {
 			results[i] = p.reshape(results[i], o.Type.Shape...)
 		}

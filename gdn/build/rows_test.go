@@ -76,3 +76,36 @@ func TestFlatRowsAreNotMoved(t *testing.T) {
 		}
 	}
 }
+
+// A decode kernel takes states as XLA holds them: what it reads and writes has as many lanes as fill registers, turned from the parameter and for the result.
+func TestStatesAreTakenAsXLAHoldsThem(t *testing.T) {
+	for _, c := range []struct {
+		spec  string
+		lanes int // of what the kernel takes
+	}{
+		{"b=3,t=1,hk=1,hv=2,k=128,v=96,init,gates=fused,l2norm", 128},
+		{"b=3,t=1,hk=1,hv=2,k=192,v=64,init", 192},
+		{"b=3,t=2,hk=1,hv=2,k=64,v=128,init,state=vk", 128},
+		{"b=3,t=1,hk=1,hv=2,k=128,v=96,init,pool=7,inplace", 128},
+		{"b=3,t=2,hk=1,hv=2,k=128,v=96,init,pool=8,read,window", 128},
+		{"b=3,t=1,hk=1,hv=2,k=96,v=192,init", 192}, // as much either way
+		{"b=3,t=1,hk=1,hv=2,k=128,v=128,init", 128},
+	} {
+		for _, variant := range []string{"decode", "decode-f32,main=yes", "cpu-decode"} {
+			s, v := gdntest.MustParse(t, c.spec), gdntest.MustVariant(t, variant)
+			inputs := drawInputs(t, "random", s, 1)
+			m := build(t, s, v)
+			require.Less(t, worst(run(t, m, inputs), exact(t, s, inputs)), map[bool]float64{true: 2e-2, false: 2e-6}[variant == "decode"], "%s by %s", s, variant)
+			for _, in := range m.Body.Instrs {
+				if in.Op != ir.OpGrid || variant == "cpu-decode" {
+					continue
+				}
+				for _, x := range append(in.Args, in.Results...) {
+					if n := x.Type.Rank(); n >= 4 && x.Type.DType == ir.F32 && x.Type.Size()%(s.K*s.V) == 0 {
+						require.Equal(t, c.lanes, x.Type.Shape[n-1], "%s by %s: %s", s, variant, x.Type)
+					}
+				}
+			}
+		}
+	}
+}

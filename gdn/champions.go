@@ -14,13 +14,14 @@ type Champion struct {
 type where struct {
 	mxu         int      // rows and columns of a matrix unit
 	vmem        int      // the most MiB of vector memory of a core
-	least, most int      // states of a program: heads x batch rows, in tiles of a matrix unit
+	least, most int      // states of a program: heads x batch rows, in tiles of a matrix unit; of decode those of a call
 	steps       int      // the fewest grid steps that it pays from, since the first and last weigh
 	tokens      int      // the most tokens, where it is for short sequences or packs; any padding will do then, if no steps are named
 	rules       ruleKind // for rules of this kind alone
 	visits      int      // the most visits of packed sequences to blocks of tokens
 	packed      bool     // for gradients of packed sequences alone
 	beyond1     bool     // only for specs whose beta may be above 1
+	ordered     bool     // only where states lie in the order of the sequences, and in no pool
 	byHead      bool     // only for rules with a decay a head, or none
 	raw         bool     // only where the kernel makes g and beta
 	given       bool     // only where g and beta come as they are, and the kernel has not to make them
@@ -33,7 +34,7 @@ type where struct {
 func (w where) asks(s Spec) bool {
 	given, turned := s.Gates == GatesGiven && s.Rule.kind() == allRules, s.Init && s.State == StateKV
 	channels := s.Rule.kind() == channelRules
-	return (given || !w.given) && (s.Gates == GatesFused || !w.raw) && (!channels || !w.byHead) && (turned || !w.turned) && (s.Top() > 1 || !w.beyond1) && (s.Top() <= 1 || !w.upTo1) && (!s.tiled() || !w.untiled)
+	return (given || !w.given) && (s.Gates == GatesFused || !w.raw) && (!channels || !w.byHead) && (s.Pool == 0 || !w.ordered) && (turned || !w.turned) && (s.Top() > 1 || !w.beyond1) && (s.Top() <= 1 || !w.upTo1) && (!s.Tiled() || !w.untiled)
 }
 
 // ruleKind tells rules apart as far as other variants are best for them.
@@ -73,7 +74,7 @@ const (
 	whyOneVisit   = "blocks of tokens as they lie, visited for one of their sequences after another"
 	whyNewton     = "one pass, with nothing rounded into K and Q, and a step of Newton's iteration for the inverse"
 	whyParts      = "one pass and a step of Newton's iteration for the inverse, with what keys alike would sum in two bf16 parts; beta beyond 1 needs three passes"
-	whyX3Long     = "three bf16 passes where gradients need them; four chunks in lockstep hide the latency of matrix units of 256 rows in the forward kernel"
+	whyX3Long     = "three bf16 passes where gradients need them, one elsewhere: o errs as bf16 does, since no kernel as exact as float32 is known for training; four chunks in lockstep hide the latency of matrix units of 256 rows in the forward kernel"
 )
 
 // Champions is the table that auto chooses by. Rows of one host, accuracy and job stand together in the order in which they are asked.
@@ -132,7 +133,7 @@ var Champions = []Champion{
 
 	{HostTPU, AccuracyFast, jobDecode, "decode,main=yes", "one token a sequence, whose raw gates are work of a vector unit beside fast main memory: products with the state on the matrix unit leave it room",
 		where{vmem: 64, tokens: 1, raw: true}},
-	{HostTPU, AccuracyFast, jobDecode, "decode-f32,main=yes", "one token a sequence: main memory bounds the step, so that all of it in float32 costs nothing", where{tokens: 1, byHead: true}},
+	{HostTPU, AccuracyFast, jobDecode, "decode-f32,main=yes", "one token a sequence, of enough sequences for main memory to bound the step: all of it in float32 costs nothing", where{tokens: 1, byHead: true, ordered: true, least: 128}},
 	{HostTPU, AccuracyFast, jobDecode, "decode,main=yes", "a few tokens a sequence: each state is read once and written once, in place of work on chunks; states come from main memory beside the work", where{}},
 
 	{HostTPU, AccuracyFast, jobTraining, "tpu-train,out=separate,transpose_k=value,steps=1,head_group=4,bwd.steps=1,bwd.head_group=4,decay_bf16=none,bwd.decay_bf16=none,span=32", whyChannels + "; a chunk a step in three phases backwards, whose registers fit the stack; " + whyNoBF16,
@@ -185,9 +186,9 @@ var Champions = []Champion{
 		where{mxu: 256, least: 3, most: 8, steps: 2, beyond1: true}},
 	{HostTPU, AccuracyF32, jobTraining, "tpu-train-x3-long", whyX3Long,
 		where{mxu: 256, least: 3, most: 8, steps: 2}},
-	{HostTPU, AccuracyF32, jobTraining, "tpu-train-x3-long", "three bf16 passes where gradients need them; four visits of sequences to blocks in lockstep in the forward kernel",
+	{HostTPU, AccuracyF32, jobTraining, "tpu-train-x3-long", "three bf16 passes where gradients need them, one elsewhere: o errs as bf16 does, since no kernel as exact as float32 is known for training; four visits of sequences to blocks in lockstep in the forward kernel",
 		where{mxu: 256, packed: true, most: 8, steps: 2}},
-	{HostTPU, AccuracyF32, jobTraining, "tpu-train-x3", "three bf16 passes where gradients need them", where{}},
+	{HostTPU, AccuracyF32, jobTraining, "tpu-train-x3", "three bf16 passes where gradients need them, one elsewhere: o errs as bf16 does, since no kernel as exact as float32 is known for training", where{}},
 
 	{HostCPU, AccuracyF32, jobPrefill, "cpu", "a loop over short chunks: the fastest known on a CPU", where{}},
 	{HostCPU, AccuracyF32, jobPacked, "cpu-packed", "a stream of short chunks, of four sequences at once", where{}},

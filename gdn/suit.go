@@ -115,7 +115,7 @@ func (s Spec) headCounts(full int) []int {
 		}
 		list = []int{least}
 	}
-	if !s.tiled() && list[0] != s.HeadsV && s.HeadsV <= mostTogether {
+	if !s.Tiled() && list[0] != s.HeadsV && s.HeadsV <= mostTogether {
 		list = append([]int{s.HeadsV}, list...)
 	}
 	return list
@@ -124,9 +124,9 @@ func (s Spec) headCounts(full int) []int {
 // mostTogether bounds the heads that are in one program since they fill no tiles of rows.
 const mostTogether = 40
 
-// tiled says whether the heads of a token fill tiles of rows, of which XLA has such of 1, 2, 4 and 8. A program of a part of others has rows that XLA lays
+// Tiled says whether the heads of a token fill tiles of rows, of which XLA has such of 1, 2, 4 and 8. A program of a part of others has rows that XLA lays
 // out anew: ten heads, two a program, take 14.22 cycles on v6e, 9.6 of them so.
-func (s Spec) tiled() bool {
+func (s Spec) Tiled() bool {
 	whole := func(n int) bool { return n <= 2 || n == 4 || n%target.Sublanes == 0 }
 	return whole(s.HeadsK) && whole(s.HeadsV)
 }
@@ -145,7 +145,7 @@ func (v Variant) ofRows(s Spec) Variant {
 // forms gives those in which the row's variant suits s, if the row is for s and m; last is the variant of the last row of its job.
 func (c *Champion) forms(last Variant, s Spec, m Machine) ([]Variant, error) {
 	w := c.where
-	w.rules, w.given, w.upTo1, w.beyond1, w.untiled, w.raw, w.byHead = allRules, false, false, false, false, false, false // championsFor has looked at them
+	w.rules, w.given, w.upTo1, w.beyond1, w.untiled, w.raw, w.byHead, w.ordered = allRules, false, false, false, false, false, false, false // championsFor has looked at them
 	if w.mxu != 0 && w.mxu != m.MXUSize || w.vmem != 0 && (m.VMEM == 0 || m.VMEM > w.vmem<<20) {
 		return nil, nil
 	}
@@ -164,7 +164,7 @@ func (c *Champion) forms(last Variant, s Spec, m Machine) ([]Variant, error) {
 	case err != nil:
 		return nil, err
 	case c.Host != HostTPU || c.job == jobDecode:
-		if w.tokens > 0 && s.Tokens > w.tokens {
+		if w.tokens > 0 && s.Tokens > w.tokens || s.Batch*s.HeadsV < w.least {
 			return nil, nil
 		}
 		list := []Variant{v}

@@ -222,6 +222,9 @@ func TestChoices(t *testing.T) {
 		{"train,seqs=9,rule=kda", "auto-fla", 256, "tpu-train,out=separate,transpose_k=value,steps=1,head_group=4,bwd.steps=1,bwd.phases_after=0,bwd.head_group=1,span=32,refine=yes,precapply=bf16x3,precgrad=bf16x3,pack=visits,fetch=copies,decay_bf16=rows,bwd.decay_bf16=rows"},
 		{"decode", "auto", 256, "decode-f32,main=yes"}, // at the cost of bf16, to the cycle
 		{"contest-decode", "auto-fast", 128, "decode-f32,main=yes"},
+		{"decode,b=2", "auto", 256, "decode,main=yes"}, // 305 cycles in float32 for 222 on v6e: few steps hide nothing
+		{"decode,b=16", "auto", 256, "decode-f32,main=yes"},
+		{"decode-pool", "auto", 256, "decode,main=yes"}, // 74530 for 74047
 		{"decode,rule=kda", "auto", 256, "decode,main=yes"},
 		{"decode-pool,t=4", "auto-fast", 128, "decode,main=yes"},
 		{"decode", "auto-fla", 128, "decode-f32,main=yes"},

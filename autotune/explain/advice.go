@@ -10,6 +10,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/internal/terminal"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // Advice is a part of the cycles that a better program could win back.
@@ -54,8 +55,29 @@ var rules = []struct {
 		if len(p.Kernels()) > 0 {
 			cycles = e.Took() - p.InKernels(e.Report, e.Ruler)
 		}
-		return cycles, "ops of XLA around the kernels, and what passes between ops: let the kernel take arrays as they are"
+		return cycles, "ops of XLA around the kernels, and what passes between ops: let the kernel take arrays as they are" + e.arrays(cycles)
 	}},
+}
+
+// movedShare is the part of the whole from which on ops around the kernels are worth another form of its arrays.
+const movedShare = .2
+
+// arrays says how the arrays of a spec should come where ops around the kernels take more than a fifth of the whole; empty elsewhere.
+func (e *Explanation) arrays(glue int64) string {
+	s := e.module.Program.Spec
+	if s == nil || float64(glue) <= movedShare*float64(e.Took()) {
+		return ""
+	}
+	registers := s.K%target.Lanes == 0 && s.V%target.Lanes == 0
+	switch {
+	case s.Rows == gdn.RowsHeads && registers && !s.Tiled():
+		return fmt.Sprintf(". %d and %d heads fill no tiles of rows, so XLA lays out q, k, v and o anew: give them as projections do, [B, T, heads x width] (--spec ...,rows=flat)", s.HeadsK, s.HeadsV)
+	case !registers:
+		return fmt.Sprintf(". Widths of %d and %d fill no registers of %d lanes, and XLA pads or turns what has them: keep q, k, v and states padded to whole ones", s.K, s.V, target.Lanes)
+	case s.Rows != gdn.RowsHeads && s.Seqs > 0:
+		return ". Packed sequences are read with heads as an axis: leave out rows where heads are 8, 16 and so on"
+	}
+	return ""
 }
 
 // part is a rule that takes its cycles from the parts of the wall.

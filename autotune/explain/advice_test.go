@@ -57,6 +57,24 @@ func TestNext(t *testing.T) {
 	require.Empty(t, r.Next())
 }
 
+// Where ops around the kernels take more than a fifth, explain says how arrays should come.
+func TestArrays(t *testing.T) {
+	for text, want := range map[string]string{
+		"t=2048,hk=10,hv=10,k=128":           "[B, T, heads x width] (--spec ...,rows=flat)",
+		"t=2048,hk=2,hv=6,k=128":             "2 and 6 heads fill no tiles of rows",
+		"t=2048,hk=10,hv=10,k=128,rows=flat": "",
+		"t=2048,hk=8,hv=8,k=128":             "",
+		"t=2048,hk=8,hv=8,k=96,v=192":        "Widths of 96 and 192 fill no registers of 128 lanes",
+	} {
+		s, err := gdn.Parse(text)
+		require.NoError(t, err)
+		e := &Explanation{Report: adviceReport(), Ruler: measure.Wall, module: &Module{Program: &measure.Program{Spec: &s}}}
+		require.Contains(t, e.arrays(261), want, text)
+		require.Equal(t, want == "", e.arrays(261) == "", text)
+		require.Empty(t, e.arrays(260), "a fifth of 1300")
+	}
+}
+
 // The axes that advice names exist.
 func TestAdviceAxes(t *testing.T) {
 	for _, r := range rules {

@@ -92,13 +92,7 @@ func Variant(c model.Config, text string, t *codegen.Target) (gdn.Variant, error
 	if err != nil {
 		return gdn.Variant{}, err
 	}
-	v := f.Variant
-	if !strings.Contains(text, "layout=") {
-		if v, err = v.With("layout", "bt_hd"); err != nil {
-			return v, err
-		}
-	}
-	return v, v.Check(s)
+	return f.Variant, f.Variant.Check(s)
 }
 
 // Rows costs the parts and the pieces on a target, and sums them.

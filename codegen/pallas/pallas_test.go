@@ -75,6 +75,18 @@ func TestNamedVariants(t *testing.T) {
 	}
 }
 
+// A file of flat rows is that of heads as an axis, and says that its kernels read flat ones: a reshape beside it moves nothing.
+func TestFlatRows(t *testing.T) {
+	const says = "  rows: the kernels read [B, T, heads * width]; reshape such of a projection in the same\n    jit, which moves nothing\n"
+	flat := source(t, "bench,t=512,hk=3,hv=3,rows=flat", "tpu-long,layout=bt_hd")
+	require.Contains(t, flat, says)
+	plain := source(t, "bench,t=512,hk=3,hv=3", "tpu-long,layout=bt_hd")
+	require.Equal(t, plain, strings.Replace(strings.Replace(flat, says, "", 1), ",rows=flat", "", 1))
+	require.NotContains(t, source(t, "bench,t=512,hk=3,hv=3,rows=flat", "tpu-long"), says)
+	_, err := pallas.Source(spec(t, "bench,t=512,rows=qkv"), gdn.Variant{}, route.Modules, pallas.Provenance{Version: "v0"})
+	require.ErrorContains(t, err, "with rows=flat")
+}
+
 // Views of references, which no list holds, are not taken from their users into a loop of their own.
 func TestLoopsHaveBodies(t *testing.T) {
 	text := source(t, "hk=1,hv=2,k=128,v=128,dtype=bf16,t=150,seqs=7,init,empty=zero,packed", "tpu-packed,chunk=32,mergepairs=0")

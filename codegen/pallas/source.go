@@ -239,8 +239,8 @@ func newFile(s gdn.Spec, v gdn.Variant, build Build, p Provenance) (*file, error
 		return nil, fmt.Errorf("pallas: kernels of a gradient are for rule=gdn and for decays of channels, not for rule=%s: take direction=forward for its gradient in plain JAX", s.Rule)
 	case s.Direction == gdn.Backward:
 		return nil, fmt.Errorf("pallas: a file computes the forward pass and its gradient: take direction=forward for a gradient in plain JAX, direction=train for kernels of both")
-	case s.Rows != gdn.RowsHeads:
-		return nil, fmt.Errorf("pallas: rows=%s: files take q, k and v as [B, T, heads, width]: take the mosaic backend, or leave out rows", s.Rows)
+	case s.Rows == gdn.RowsQKV:
+		return nil, fmt.Errorf("pallas: rows=qkv: files take q, k and v apart: slice qkv before, with rows=flat, or take the mosaic backend")
 	case s.Pool > 0 || s.InPlace:
 		return nil, fmt.Errorf("pallas: states in a pool or in place are for servers: take the mosaic backend, or a spec without pool and inplace")
 	case s.Every > 0:
@@ -248,6 +248,7 @@ func newFile(s gdn.Spec, v gdn.Variant, build Build, p Provenance) (*file, error
 	case s.DType == ir.F16 || s.Out == ir.F16:
 		return nil, fmt.Errorf("pallas: TPU kernels have no f16: take bf16")
 	}
+	s = s.ByHeads() // a reshape of flat rows in the same jit moves nothing (describeAll)
 	f, err := anySize(s, v, build)
 	if err != nil {
 		return nil, err
@@ -384,6 +385,9 @@ func (f *file) describeAll(given, s gdn.Spec, p Provenance) string {
 	b.WriteString(pytext.WrapAt(";", fmt.Sprintf("Written by %s %s; generate it anew instead of editing it.", folder.Address, p.Version)) + "\n\n")
 	b.WriteString(pytext.WrapList("  spec: ", given.String()))
 	b.WriteString(pytext.WrapList("  variant: ", f.variant.String()))
+	if given.Rows == gdn.RowsFlat && f.variant.Layout == gdn.LayoutBTLanes {
+		b.WriteString("  rows: the kernels read [B, T, heads * width]; reshape such of a projection in the same\n    jit, which moves nothing\n")
+	}
 	if f.data.Decode {
 		fmt.Fprintf(&b, "  sizes: any; at most %d tokens\n", writtenTokens)
 	} else {

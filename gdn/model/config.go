@@ -159,7 +159,7 @@ func (c Config) Spec() gdn.Spec {
 	}
 	s.Batch, s.Tokens = c.Batch, c.Tokens
 	s.HeadsK, s.HeadsV, s.K, s.V = c.Rule.HeadsK, c.Rule.HeadsV, c.Rule.K, c.Rule.V
-	s.Final, s.NegEigval = false, c.Rule.NegEigval
+	s.Final, s.NegEigval, s.Rows = false, c.Rule.NegEigval, gdn.RowsFlat
 	if c.Rule.channels() {
 		s.Rule, s.Bound, s.GateDType = published.KDA, c.Rule.Bound, ir.BF16 // as wide as keys: they come as the projection gives them
 	}

@@ -127,7 +127,7 @@ func (c Config) inputs() []projected {
 	b, t, r := c.Batch, c.Tokens, c.Rule
 	return []projected{
 		{"mixed", 0, r.qkv(), []int{b, t, r.qkv()}}, {"z", r.GateRank, r.z(), []int{b, t, r.z()}},
-		{"a", r.DecayRank, r.decays(), []int{b, t, r.HeadsV, r.K}}, {"b", 0, r.HeadsV, []int{b, t, r.HeadsV}},
+		{"a", r.DecayRank, r.decays(), []int{b, t, r.decays()}}, {"b", 0, r.HeadsV, []int{b, t, r.HeadsV}},
 	}
 }
 
@@ -301,7 +301,7 @@ func (p *program) twiceSiluBack(h *ir.Value) *ir.Value {
 }
 
 // convolution is the causal depthwise convolution of mixed [B, T, qkv] with taps [W, qkv], the last tap on the token itself, then SiLU, split into
-// q, k [B, T, Hk, K] and v [B, T, Hv, V].
+// q, k [B, T, Hk K] and v [B, T, Hv V].
 func (p *program) convolution(c Config, backward bool) {
 	p.Stage("convolution")
 	r, n := c.Rule, c.Rule.Conv-1
@@ -326,13 +326,13 @@ func (p *program) convolution(c Config, backward bool) {
 			return []*ir.Value{y}, nil
 		})
 		for i, part := range parts {
-			p.give(part.name, p.Reshape(y[i], c.Batch, c.Tokens, part.h, part.d))
+			p.give(part.name, y[i])
 		}
 		return
 	}
 	var dy []*ir.Value
 	for _, part := range parts {
-		dy = append(dy, p.Reshape(p.param("d"+part.name, c.Batch, c.Tokens, part.h, part.d), c.Batch, c.Tokens, part.h*part.d))
+		dy = append(dy, p.param("d"+part.name, c.Batch, c.Tokens, part.h*part.d))
 	}
 	m.name, m.gives, m.sums = "convolution_back", []int{r.qkv()}, []int{r.Conv}
 	m.tokens[0].after = true
@@ -392,14 +392,14 @@ func (p *program) taps(xs []*ir.Value, w *ir.Value) *ir.Value {
 	return y
 }
 
-// gatedNorm is RMSNorm over each head of o [B, T, Hv, V] with one weight [V], times SiLU of z [B, T, Hv V], or the logistic function of it.
+// gatedNorm is RMSNorm over each head of o [B, T, Hv V] with one weight [V], times SiLU of z [B, T, Hv V], or the logistic function of it.
 //
 // With s the logistic function, SiLU is z s and its derivative s (1 + z - z s), so dy s is in both gradients. That of s is s (1 - s).
 func (p *program) gatedNorm(c Config, backward bool) {
 	p.Stage("gated-norm")
 	r := c.Rule
 	flat := func(x *ir.Value) tokens { return tokens{pieces: []*ir.Value{p.Reshape(x, c.Batch, c.Tokens, r.z())}} }
-	o, z := p.param("o", c.Batch, c.Tokens, r.HeadsV, r.V), p.param("z", c.Batch, c.Tokens, r.z())
+	o, z := p.param("o", c.Batch, c.Tokens, r.z()), p.param("z", c.Batch, c.Tokens, r.z())
 	w := p.Reshape(p.param("weight", r.V), 1, r.V)
 	m := tokenMap{name: "gated_norm", batch: c.Batch, lanes: r.V, tokens: []tokens{flat(o), flat(z)}, weights: []*ir.Value{w}, gives: []int{r.z()}}
 	// over repeats the weight [N, 1, V] over tokens.
@@ -440,7 +440,7 @@ func (p *program) gatedNorm(c Config, backward bool) {
 		}
 		return []*ir.Value{p.unitBack(scale, u, p.Mul(dn, w), product, 1), dz}, []*ir.Value{p.rooted(p.overTokensOf(p.Mul(dn, u)), r.V)}
 	})
-	p.give("do", p.Reshape(g[0], c.Batch, c.Tokens, r.HeadsV, r.V))
+	p.give("do", g[0])
 	p.give("dz", g[1])
 	p.giveWide("dweight", p.Reshape(g[2], r.V))
 }

@@ -61,7 +61,7 @@ the backward pass twice the forward. The core of attention is a public kernel's 
 	}
 	c.Flags().StringVar(&name, "model", "130m", "preset, or file in JSON, such as the config.json of a published model; - is standard input")
 	app.Complete(c, "model", model.Presets())
-	c.Flags().StringVar(&variant, "variant", gdn.Auto, "how the rule is computed, auto being that of the table alone; with layout=bt_hd, as heads lie inside a layer, unless it says otherwise (see gdngen help variant)")
+	c.Flags().StringVar(&variant, "variant", gdn.Auto, "how the rule is computed, auto being that of the table alone, for rows as projections give them (see gdngen help variant)")
 	app.TargetFlag(c, &target)
 	c.Flags().BoolVar(&forward, "forward", false, "the forward pass of a training step alone, with what it keeps for the other and the gradient of the loss")
 	return c

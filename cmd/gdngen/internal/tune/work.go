@@ -69,7 +69,7 @@ next:
 // Spec is what the work asks of one layer of a model: gates computed from what the projections give in bf16, and q and k normalised, as layers
 // of Qwen3-Next want it.
 func (w *Work) Spec(c model.Config, given Sizes) (gdn.Spec, error) {
-	s := c.Spec()
+	s := c.Spec().ByHeads()
 	s.GateDType, s.Final = ir.BF16, true
 	z := w.usual
 	for _, f := range []struct{ to, from *int }{{&z.Tokens, &given.Tokens}, {&z.Batch, &given.Batch}, {&z.Seqs, &given.Seqs}} {

@@ -46,6 +46,18 @@ def check_vmap(run, x):
             assert np.abs(y - w).max() <= limit * np.abs(w).max(), f"{n} of row {i} under vmap"
 
 
+def check_nothing(function, axes, x):
+    """No rows, or no tokens, give empty outputs and the states as they came."""
+    for letter in "BT" if "cu_seqlens" not in x else "":
+        part = {n: tuple(slice(0 if a == letter else None) for a in axes[n]) for n in x.keys() & axes.keys() - {"o", "final_state"}}
+        none = {n: x[n][at] for n, at in part.items()}
+        y = named(function(**none))
+        assert y["o"].shape == none["v"].shape, f"no {letter}"
+        if "final_state" in y:
+            assert y["final_state"].shape[0] == none["v"].shape[0], f"no {letter}"
+            np.testing.assert_array_equal(y["final_state"], none.get("initial_state", 0 * y["final_state"]))
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__)
     p.add_argument("file")
@@ -68,6 +80,7 @@ def main():
         for name, y in run(**x).items():
             y = np.asarray(y)
             out[f"{case}/{name}"] = y.astype("f4") if y.dtype == ml_dtypes.bfloat16 else y
+    check_nothing(function, module["AXES"], next(iter(cases.values())))
     if a.vmap:
         check_vmap(run, next(iter(cases.values())))
     write_tensors(a.out, out)

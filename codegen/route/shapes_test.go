@@ -57,7 +57,7 @@ func TestRowsAreEmitted(t *testing.T) {
 			for _, name := range []string{"v5e", "v6e"} {
 				target, err := codegen.LookupTarget(name)
 				require.NoError(t, err)
-				f, err := route.Suit(s, "auto", target)
+				f, err := route.Resolve(s, "auto", target, nil)
 				require.NoError(t, err, s)
 				kernels, err := f.Kernels()
 				require.NoError(t, err, s)

@@ -143,9 +143,12 @@ const wholeChunk, leastGrain = 10000, 24
 
 func ticks(at float64) int { return int(math.Round(at * wholeChunk)) }
 
+// waits says whether the text gives way for other phases.
+func (p *printer) waits() bool { return p.yields && !p.quiet && !p.m.trace }
+
 // pause gives way until at, where that is worth it.
 func (p *printer) pause(at float64) []statement {
-	if !p.yields || p.quiet {
+	if !p.waits() {
 		return nil
 	}
 	return p.wait(min(ticks(at), p.until) - p.clock)
@@ -166,7 +169,7 @@ func yielding(time int) statement { return statement{wait: time} }
 func (p *printer) rounds(n *loops.Node) (before, body, pause []statement) {
 	l, until, quiet := n.Loop, p.until, p.quiet
 	defer func() { p.until, p.quiet = until, quiet }()
-	if !p.yields || quiet || !l.Count.IsConst() {
+	if !p.waits() || !l.Count.IsConst() {
 		before, p.quiet = p.pause(n.At), true
 		return before, p.nodes(l.Body), nil
 	}

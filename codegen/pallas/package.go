@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/codegen/pallas/folder"
+	"github.com/gdngen/gdngen/codegen/pallas/helpers"
 	"github.com/gdngen/gdngen/codegen/pallas/orders"
 	"github.com/gdngen/gdngen/codegen/pallas/pytext"
 	"github.com/gdngen/gdngen/codegen/pallas/share"
@@ -104,12 +105,19 @@ func Package(name string, parts []Part, build Build, p Provenance) ([]File, erro
 	for i, part := range all {
 		used := append(share.Names(left[i]), given[i]...)
 		own := ofRule(name, left[i])
+		if p.Trace && slices.Contains(used, "_interleave") {
+			own += pytext.ImportFrom(name+".pipeline", []string{"_interleave"})
+		}
 		for _, module := range slices.Sorted(maps.Keys(taken[i])) {
 			from := slices.DeleteFunc(taken[i][module], func(n string) bool { return !slices.Contains(used, n) })
 			own += pytext.ImportFrom(name+"."+module, from)
 		}
 		text := fmt.Sprintf("\"\"\"%s\"\"\"\n\n%s\n%s\n%s\n\n\n%s\n", docs[i], imports(left[i]), own, exported(given[i]), left[i])
 		files = append(files, File{Path: "src/" + name + "/" + part.Module(first) + ".py", Text: pytext.Format(text)})
+	}
+	if p.Trace {
+		text := "\"\"\"Orders the phases of kernels while JAX traces them.\"\"\"\n\n" + imports(helpers.Pipeline) + "\nRef = jax.Ref\n\n" + helpers.Pipeline
+		files = append(files, File{Path: "src/" + name + "/pipeline.py", Text: pytext.Format(text)})
 	}
 	api.data.Name, api.data.Limit = name, strconv.FormatFloat(loosest, 'g', 2, 64)
 	api.data.Short, api.data.Train, api.data.Orders = has("short"), has("train"), orders.Of(all, api.data.VMEM)

@@ -60,6 +60,7 @@ func (m *module) phase(k *kernel, i int, names map[*loops.Item]string, yields bo
 		segs[s.Line] = append(segs[s.Line], s)
 		out.state = out.state || s.Stage == "state" && s.Multiplies()
 	}
+	spans := m.spans(k)
 	straight := func(line int) error {
 		for _, s := range segs[line] {
 			f, err := w.stage(s, false)
@@ -67,7 +68,11 @@ func (m *module) phase(k *kernel, i int, names map[*loops.Item]string, yields bo
 				return err
 			}
 			out.add(f)
-			out.calls = append(out.calls, w.statement(f))
+			call := []string{w.statement(f)}
+			if name := pythonName(s.Stage); slices.ContainsFunc(spans, func(x due) bool { return x.of == name }) {
+				call = []string{"with jax.named_scope(\"" + name + "\"):", "    " + call[0]}
+			}
+			out.calls = append(out.calls, call...)
 		}
 		return nil
 	}
@@ -80,7 +85,14 @@ func (m *module) phase(k *kernel, i int, names map[*loops.Item]string, yields bo
 	if err := straight(plan.LineFirst); err != nil {
 		return nil, err
 	}
-	if len(segs[plan.LineBeside]) > 0 {
+	if m.trace {
+		if err := straight(plan.LineMain); err != nil {
+			return nil, err
+		}
+		if err := straight(plan.LineBeside); err != nil {
+			return nil, err
+		}
+	} else if len(segs[plan.LineBeside]) > 0 {
 		begin, end := w.clock, w.clock
 		var sides, results, rest []string
 		for _, line := range []int{plan.LineMain, plan.LineBeside} {

@@ -286,7 +286,7 @@ func (p *printer) eliminate(n *loops.Node) []statement {
 		args = append(args[:4], fmt.Sprintf("%d - %s", rows-1, v), n.Note+"=True")
 	}
 	s := statement{lines: []string{fmt.Sprintf("for %s in range(%d):", v, rows-1), "    " + call("_eliminate", args...).s}}
-	if pairs := rows * rows / 4; p.yields && !p.quiet { // of columns and words
+	if pairs := rows * rows / 4; p.waits() { // of columns and words
 		if each := (min(ticks(n.Until), p.until) - p.clock) / pairs; each > 0 {
 			s.lines = append(s.lines, fmt.Sprintf("    yield %d * (%d - (%s + 1) // 2)", each, rows/2, v))
 			p.clock += each * pairs
@@ -316,16 +316,22 @@ func (p *printer) merge(n *loops.Node) []statement {
 		x = p.name(n.Defs[0])
 	}
 	wait := 0
-	if p.yields && !p.quiet {
+	if p.waits() {
 		wait = max(0, (min(ticks(n.Until), p.until)-p.clock)/rounds)
 	}
 	p.clock += wait * rounds
-	args := []string{x, nested(n.Args[half:]), strconv.Itoa(wait)}
+	args := []string{x, nested(n.Args[half:])}
+	if !p.m.trace {
+		args = append(args, strconv.Itoa(wait))
+	}
 	args = append(args, p.m.note(n.Note)...)
 	if n.Ints[2].C > 0 {
 		args = append(args, "up=True")
 	}
-	if !p.yields || p.quiet {
+	if p.m.trace {
+		return append(out, statement{value: call("_merge", args...).s})
+	}
+	if !p.waits() {
 		return append(out, statement{lines: []string{"for _ in " + call("_merge", args...).s + ":", "    pass"}})
 	}
 	return append(out, statement{value: "yield from " + call("_merge", args...).s})

@@ -12,6 +12,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/pallas/extent"
 	"github.com/gdngen/gdngen/codegen/pallas/family"
 	"github.com/gdngen/gdngen/codegen/pallas/folder"
+	"github.com/gdngen/gdngen/codegen/pallas/helpers"
 	"github.com/gdngen/gdngen/codegen/pallas/lint"
 	"github.com/gdngen/gdngen/codegen/pallas/lists"
 	"github.com/gdngen/gdngen/codegen/pallas/orders"
@@ -39,6 +40,7 @@ type Provenance struct {
 	Costs    []Cost // empty: not counted
 	Libtpu   string // the compiler that they were counted with
 	Unasked  bool   // nobody asked for costs
+	Trace    bool   // its phases are ordered while JAX traces them, not by its text
 }
 
 // Spec is what a file for s computes: an initial state is always taken, as zeros by default.
@@ -249,7 +251,7 @@ func newFile(s gdn.Spec, v gdn.Variant, build Build, p Provenance) (*file, error
 		return nil, fmt.Errorf("pallas: TPU kernels have no f16: take bf16")
 	}
 	s = s.ByHeads() // a reshape of flat rows in the same jit moves nothing (describeAll)
-	f, err := anySize(s, v, build)
+	f, err := anySize(s, v, build, p.Trace)
 	if err != nil {
 		return nil, err
 	}
@@ -430,7 +432,11 @@ func (f *file) source(part bool) string {
 	if err := templates.ExecuteTemplate(&b, "rule", f.data); err != nil {
 		panic(err) // newFile has executed it
 	}
-	return f.preamble() + "\n\n" + f.body() + "\n\n\n" + strings.TrimSpace(pytext.Spaced(b.String()))
+	pre := f.preamble()
+	if f.helpers["pipeline"] && f.helpers["interleave"] && !part {
+		pre += "\n\n" + helpers.Pipeline
+	}
+	return pre + "\n\n" + f.body() + "\n\n\n" + strings.TrimSpace(pytext.Spaced(b.String()))
 }
 
 // functions are those that a file is for.

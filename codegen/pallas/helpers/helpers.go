@@ -3,12 +3,18 @@ package helpers
 
 import (
 	_ "embed"
+	"maps"
 	"regexp"
 	"strings"
 )
 
 //go:embed helpers.py
 var texts string
+
+// Pipeline orders the phases of kernels while JAX traces them. It is a module of its own in a package.
+//
+//go:embed pipeline.py
+var Pipeline string
 
 var optional = regexp.MustCompile(`.*  #\? \w+\n`)
 
@@ -31,6 +37,11 @@ func Need(all map[string]bool, name string) {
 // there where that is one of them.
 func Text(names map[string]bool) string {
 	constants, functions := "", ""
+	if names["pipeline"] { // nothing gives way
+		names = maps.Clone(names)
+		delete(names, "Work")
+		delete(names, "interleave")
+	}
 	for _, part := range strings.Split(texts, "#: ")[1:] {
 		head, text, _ := strings.Cut(part, "\n")
 		name, kind, _ := strings.Cut(head, " ")

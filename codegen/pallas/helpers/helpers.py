@@ -182,8 +182,10 @@ def _eliminate(
 
 #: merge
 def _merge(
-    x: list[Tiles], a: list[Tiles], wait: int, bits: int | None = None, up: bool = False
-) -> Work[None]:
+    x: list[Tiles], a: list[Tiles], wait: int, bits: int | None = None, up: bool = False  #? Work
+) -> Work[None]:  #? Work
+    x: list[Tiles], a: list[Tiles], bits: int | None = None, up: bool = False  #? pipeline
+) -> None:  #? pipeline
     """Merges the inverses x of blocks on the diagonal of unit triangles, in place.
 
     Neighbours [B0, 0; -A, B1] have the inverse [X0, 0; X1 A X0, X1] of twice as many
@@ -192,13 +194,16 @@ def _merge(
     """
     n = 1
     while n < len(x[0]):
-        yield from _merge_level(x, a, n, wait, bits, up)
+        yield from _merge_level(x, a, n, wait, bits, up)  #? Work
+        _merge_level(x, a, n, bits, up)  #? pipeline
         n *= 2
 
 
 def _merge_level(
-    x: list[Tiles], a: list[Tiles], n: int, wait: int, bits: int | None, up: bool
-) -> Work[None]:
+    x: list[Tiles], a: list[Tiles], n: int, wait: int, bits: int | None, up: bool  #? Work
+) -> Work[None]:  #? Work
+    x: list[Tiles], a: list[Tiles], n: int, bits: int | None, up: bool  #? pipeline
+) -> None:  #? pipeline
     """Merges neighbouring blocks of n rows of x.
 
     A product takes few rows from the left, so that blocks with lanes of their own are
@@ -242,14 +247,14 @@ def _merge_level(
         between = [masked(t) for t in a[h]]
         left, right = (x[h], between) if up else (between, x[h])
         products.append(product([packed(t) for t in left], right, 0))
-        yield wait
+        yield wait  #? Work
     for i, h in enumerate(pairs):
         half = parts(products[i], True)
         left, right = half, x[h]
         if not up:
             left, right = [packed(t) for t in x[h]], [spread(t) for t in half]
         products[i] = product(left, right, 1)
-        yield wait
+        yield wait  #? Work
     for i, h in enumerate(pairs):
         for t, z in zip(x[h], parts(products[i], 2 * n < blocks), strict=True):
             for j, y in spread(z).items():

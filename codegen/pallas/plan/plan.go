@@ -34,7 +34,7 @@ type step struct {
 
 // slotWork is what one phase does in one time slot of a step.
 type slotWork struct {
-	Phase, time, chunk int
+	Phase, Time, chunk int
 	instrs             []*ir.Instr
 	At                 float64                 // when its first instruction is due, in time slots
 	Args               map[*loops.Variable]int // values of the phase's variables
@@ -108,7 +108,7 @@ func (k *Plan) split(s *step) {
 		key := [2]int{t.Time, t.Phase}
 		w := at[key]
 		if w == nil {
-			w = &slotWork{Phase: t.Phase, time: t.Time, chunk: t.Chunk, At: float64(t.Time) + t.At, Args: map[*loops.Variable]int{}}
+			w = &slotWork{Phase: t.Phase, Time: t.Time, chunk: t.Chunk, At: float64(t.Time) + t.At, Args: map[*loops.Variable]int{}}
 			at[key] = w
 			s.Slots = append(s.Slots, w)
 		}

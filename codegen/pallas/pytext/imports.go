@@ -10,7 +10,7 @@ var libraries = [][]struct{ name, line string }{
 	{{"dataclasses", ""}, {"functools", ""}, {"heapq", ""}, {"math", ""}, {"Callable", "collections.abc"}, {"Generator", "collections.abc"},
 		{"Any", "typing"}, {"NamedTuple", "typing"}, {"TypeVar", "typing"}},
 	{{"jax", "import jax"}, {"jnp", "import jax.numpy as jnp"}, {"np", "import numpy as np"}, {"lax", "from jax import lax"},
-		{"pl", "from jax.experimental import pallas as pl"}, {"pltpu", "from jax.experimental.pallas import tpu as pltpu"}},
+		{"pl", "from jax.experimental import pallas as pl"}, {"pltpu", "from jax.experimental.pallas import tpu as pltpu"}, {"core", "from jax.extend import core"}},
 }
 
 // Imports are those that code needs.

@@ -86,7 +86,7 @@ func resolveFile(s gdn.Spec, variant, target string) (*route.Form, error) {
 }
 
 // genPallas writes the Python of a spec: a file, or a package into a new folder.
-func (a CLI) genPallas(s gdn.Spec, variant, targets, file, pack string) error {
+func (a CLI) genPallas(s gdn.Spec, variant, targets, file, pack string, trace bool) error {
 	if pack != "" {
 		if file != "" {
 			return app.Usage(errors.New("give --out for a file or --package for a folder, not both"))
@@ -114,7 +114,7 @@ func (a CLI) genPallas(s gdn.Spec, variant, targets, file, pack string) error {
 		}
 	}
 	if pack != "" {
-		return genPackage(a, s, variant, orders, targets, pack)
+		return genPackage(a, s, variant, orders, targets, pack, trace)
 	}
 	auto := orders[0]
 	f, chosen, err := pallasForm(s, variant, auto)
@@ -124,7 +124,7 @@ func (a CLI) genPallas(s gdn.Spec, variant, targets, file, pack string) error {
 	a.Say(chosen)
 	v := f.Variant
 	s = f.Spec
-	p := pallas.Provenance{Unasked: targets == "none"}
+	p := pallas.Provenance{Unasked: targets == "none", Trace: trace}
 	p.Version, _ = app.Version()
 	if targets != "none" {
 		if file != "" && file != "-" {
@@ -145,8 +145,8 @@ func (a CLI) genPallas(s gdn.Spec, variant, targets, file, pack string) error {
 
 // genPackage writes a package of kernels for training and inference, in the orders of some targets, the first of which have no other name. A
 // variant is for whole sequences; for a few tokens and for packed sequences it is auto.
-func genPackage(a CLI, s gdn.Spec, variant string, orders []string, targets, pack string) error {
-	p := pallas.Provenance{Unasked: targets == "none"}
+func genPackage(a CLI, s gdn.Spec, variant string, orders []string, targets, pack string, trace bool) error {
+	p := pallas.Provenance{Unasked: targets == "none", Trace: trace}
 	p.Version, p.Revision = app.Version()
 	var parts []pallas.Part
 	for _, order := range orders {
@@ -176,6 +176,9 @@ func genPackage(a CLI, s gdn.Spec, variant string, orders []string, targets, pac
 		}
 	}
 	p.Command = packageCommand(s, variant, orders, pack)
+	if trace {
+		p.Command += " --order trace"
+	}
 	files, err := pallas.Package(filepath.Base(pack), parts, route.Modules, p)
 	if err != nil {
 		return app.Failed(app.ExitRejected, "%w", err)

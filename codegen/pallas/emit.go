@@ -3,6 +3,7 @@ package pallas
 import (
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -76,7 +77,11 @@ func write(programs ...program) (*code, error) {
 	}
 	mod.single, mod.scale, mod.rows = kernels == 1, programs[0].scale, programs[0].rows
 	mod.trace = programs[0].trace
-	mod.helpers["pipeline"] = mod.trace
+	if mod.helpers["pipeline"] = mod.trace; mod.trace {
+		for _, m := range pipelineNames.FindAllStringSubmatch(helpers.Pipeline, -1) {
+			mod.taken[m[1]] = true
+		}
+	}
 	for _, p := range programs {
 		if err := mod.program(p); err != nil {
 			return nil, err
@@ -84,6 +89,9 @@ func write(programs ...program) (*code, error) {
 	}
 	return &code{mod}, nil
 }
+
+// pipelineNames are the names that a file has with helpers.Pipeline.
+var pipelineNames = regexp.MustCompile(`(?m)^(?:def )?(_\w+)\b`)
 
 func (mod *module) program(prog program) error {
 	m, tasks, scheds, err := schedule(prog.Module)

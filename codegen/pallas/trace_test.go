@@ -14,6 +14,7 @@ import (
 
 var (
 	issued = regexp.MustCompile(`\(\s*\d+,\s*"(\w+)",\s*lambda refs:`)
+	defs   = regexp.MustCompile(`(?m)^(?:def|class) (\w+)`)
 	spans  = regexp.MustCompile(`(?m)^_\w*SPANS \|?= (.*)$`)
 	waits  = regexp.MustCompile(`\byield\b|\bWork\b|\bwaits\b`)
 )
@@ -36,6 +37,11 @@ func TestTrace(t *testing.T) {
 		_, code, _ := strings.Cut(text, "import dataclasses")
 		require.Empty(t, waits.FindString(code), "%s by %s", x.spec, x.variant)
 		require.Equal(t, 1, strings.Count(text, "\ndef _interleave("))
+		names := map[string]bool{}
+		for _, m := range defs.FindAllStringSubmatch(text, -1) {
+			require.False(t, names[m[1]], "%s by %s: %s is defined twice", x.spec, x.variant, m[1])
+			names[m[1]] = true
+		}
 		var own []string
 		for _, m := range spans.FindAllStringSubmatch(text, -1) {
 			own = append(own, m[1])

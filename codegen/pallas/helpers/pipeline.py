@@ -38,9 +38,10 @@ def _weight(eqn: core.JaxprEqn) -> float:
     return _registers(eqn.outvars[0].aval) / (1 if name in _UNITS else 4)
 
 
-def _copies(eqn: core.JaxprEqn) -> bool:
+def _moves_blocks(eqn: core.JaxprEqn) -> bool:
     """Whether an equation begins or awaits copies under a condition."""
-    return any(e.primitive.name.startswith("dma") or _copies(e) for e in _inside(eqn))
+    inside = _inside(eqn)
+    return any(e.primitive.name.startswith("dma") or _moves_blocks(e) for e in inside)
 
 
 def _times(
@@ -67,7 +68,8 @@ def _times(
         loads = eqn.primitive.name == "get"
         needs = [made.get(x, 0.0) for x in args]
         needs += [read.get(x, 0.0) for x in args if not loads]
-        times.append(max(begin + (end - begin) * share, float(_copies(eqn)), *needs))
+        last = float(_moves_blocks(eqn))
+        times.append(max(begin + (end - begin) * share, last, *needs))
         made.update(dict.fromkeys(eqn.outvars, times[-1]))
         held = {x: times[-1] for x in args if _is_ref(x)}
         (read if loads else made).update(held)

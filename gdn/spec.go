@@ -1,6 +1,7 @@
 package gdn
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -103,6 +104,7 @@ type Spec struct {
 	Rows       Rows // how q, k, v and o lie
 	Conv       int  // taps of a short causal convolution of each channel of q, k and v, with SiLU, before the rule, to the type of the inputs; 0: none
 	ConvBias   bool // the convolution has a bias for each channel
+	ConvRows   int  // inputs of a token that a cache of the convolution holds, at least Conv-1; 0: Conv-1
 	ConvState  bool // what a convolution needs of the tokens before goes with the state: initial_conv where there is initial_state, final_conv where there is final_state
 }
 
@@ -203,10 +205,13 @@ func (s Spec) convParams() []Param {
 // ConvChannels is the number of channels that are convolved: those of q, then of k, then of v.
 func (s Spec) ConvChannels() int { return 2*s.HeadsK*s.K + s.HeadsV*s.V }
 
-// ConvStateType is the type of all caches of the convolution of one input or output, [states, W-1, channels]: the last inputs of each sequence
+// CacheRows is the number of inputs that a cache of the convolution holds: ConvRows, or those that the taps need, W-1.
+func (s Spec) CacheRows() int { return cmp.Or(s.ConvRows, s.Conv-1) }
+
+// ConvStateType is the type of all caches of the convolution of one input or output, [states, rows, channels]: the last inputs of each sequence
 // before the convolution, the oldest first, zeros for those before its first token.
 func (s Spec) ConvStateType() ir.Type {
-	return ir.T(s.DType, s.States(), s.Conv-1, s.ConvChannels())
+	return ir.T(s.DType, s.States(), s.CacheRows(), s.ConvChannels())
 }
 
 // Outputs lists the outputs in their fixed order: o, then final_state, states, final_conv and convs where the spec has them; then, or instead, the gradients

@@ -184,7 +184,7 @@ var fields = []field{
 		}
 		return nil
 	}),
-	boolField("convstate", "conv_state", "the last inputs of the convolution go with the states, [states, conv-1, channels of q, k and v]: initial_conv with init, final_conv with final, convs with every, by the names of a pool's states", func(s *Spec) *bool { return &s.ConvState }, func(s *Spec) error {
+	boolField("convstate", "conv_state", "the last inputs of the convolution go with the states, [states, convrows, channels of q, k and v]: initial_conv with init, final_conv with final, convs with every, by the names of a pool's states", func(s *Spec) *bool { return &s.ConvState }, func(s *Spec) error {
 		switch {
 		case s.ConvState && s.Conv == 0:
 			return fmt.Errorf("there is no convolution that it could be of: set conv")
@@ -193,6 +193,20 @@ var fields = []field{
 		}
 		return nil
 	}),
+	{key: "convrows", name: "conv_rows", values: fmt.Sprintf("0 or conv-1 to %d", maxConv), doc: "with convstate: how many inputs a cache holds; 0: conv-1. A TPU keeps 4 rows of bf16 side by side, and 3 of all states apart, which a kernel can not take as they lie",
+		get: func(s *Spec) string { return strconv.Itoa(s.ConvRows) },
+		set: func(s *Spec, v string) error { return setInt(&s.ConvRows, v, 0, maxConv) },
+		check: func(s *Spec) error {
+			switch {
+			case s.ConvRows == 0:
+				return nil
+			case !s.ConvState:
+				return fmt.Errorf("there is no cache that could hold %d inputs: add convstate", s.ConvRows)
+			case s.ConvRows < s.Conv-1 || s.ConvRows > maxConv:
+				return fmt.Errorf("%d inputs are too few or too many: %d taps need %d, and %d are the most", s.ConvRows, s.Conv, s.Conv-1, maxConv)
+			}
+			return nil
+		}},
 	{key: "bound", name: "bound", values: fmt.Sprintf("%d to 0", lowestBound), doc: "with a decay a channel: no log decay is lower (Kimi's safe gate: -5); gates=fused are sigmoids times it; 0: no bound",
 		get: func(s *Spec) string { return strconv.FormatFloat(s.Bound, 'g', -1, 64) },
 		set: func(s *Spec, v string) error {

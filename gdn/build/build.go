@@ -248,6 +248,7 @@ type operands struct {
 	t, u, w, p *operand // from an earlier grid: T, U, W and P of internal/chunkwise
 
 	state    *operand
+	cache    *operand     // of a pool: caches of the convolution that the kernel reads and leaves
 	slotting *packs.Slots // of packed sequences that are gathered
 	single   *single      // of such by visits
 
@@ -278,7 +279,7 @@ func (o *operands) values() []*operand { return given(o.v, o.write) }
 func (o *operands) taps() (list []*operand) {
 	for _, x := range given(o.q, o.k, o.v) {
 		if x.conv != nil {
-			list = append(list, x.conv.operand)
+			list = append(append(list, x.conv.operand), given(x.conv.bias)...)
 		}
 	}
 	return list
@@ -293,6 +294,7 @@ func given(l ...*operand) []*operand {
 type gridResult struct {
 	outputs []*operand
 	state   *ir.Value
+	cache   *ir.Value // caches of the convolution, where the grid has them
 }
 
 // grid emits one grid over batch rows, heads and chunks that reads the used operands. With a state its chunks are
@@ -318,6 +320,9 @@ func (p *plan) grid(name string, in *operands, used []*operand, state *operand, 
 	var r gridResult
 	if n := len(firsts(x.outs)); state != nil && len(rs) > n { // carried or an array of its own, states are the result after the outputs
 		r.state = rs[n]
+		if in.cache != nil {
+			r.cache = rs[n+1]
+		}
 	}
 	// Pooled sequences were seen apart (spaced): their outputs are brought back to one dimension.
 	for i, o := range firsts(x.outs) {
@@ -480,6 +485,14 @@ func (x *gridding) ofSequence(o *operand, table, j int) ir.Window {
 	return w
 }
 
+// sequencesOf is how many sequences of a step have a window of their own on what a pool has; none where it has nothing.
+func (x *gridding) sequencesOf(o *operand) int {
+	if o == nil {
+		return 0
+	}
+	return x.v.Mapping.Batch
+}
+
 // arguments are tables, operands and the state, whose windows it gives to the grid.
 //
 // A state has one of three forms. Of a pool it is an input window for each sequence of a step, by table. Where a step has the whole of its sequences (once)
@@ -511,6 +524,10 @@ func (x *gridding) arguments() (args []*ir.Value) {
 		for j := range x.v.Mapping.Batch {
 			g.In = append(g.In, x.ofSequence(x.state, g.Tables-1, j))
 			args = append(args, x.state.value)
+		}
+		for j := range x.sequencesOf(x.in.cache) {
+			g.In = append(g.In, x.ofSequence(x.in.cache, g.Tables-1, j))
+			args = append(args, x.in.cache.value)
 		}
 	case x.once && x.s.Init, x.visiting() && x.state != nil && !x.state.zeros:
 		for _, y := range x.perVisit(x.state, false) {
@@ -558,7 +575,8 @@ func (x *gridding) body(b *ir.Builder, blocks, carried []*ir.Value, body func(*t
 		}
 		e.state = e.enters(0, nil)
 	case x.once && s.Init:
-		e.state = asTile(b.Concat(0, blocks[len(x.used):]...))
+		end := len(blocks) - x.sequencesOf(x.in.cache)
+		e.state, e.caches = asTile(b.Concat(0, blocks[len(x.used):end]...)), blocks[end:]
 	case x.once:
 		e.state = asTile(b.Const(ir.T(state.dtype, state.block...), 0))
 	case state != nil:
@@ -610,6 +628,15 @@ func (x *gridding) body(b *ir.Builder, blocks, carried []*ir.Value, body func(*t
 	if x.copying() {
 		for i := range g.Out {
 			g.Into = append(g.Into, min(i, array))
+		}
+	}
+	if cache := x.in.cache; cache != nil {
+		g.Alias = append(g.Alias, [2]int{array + 1, len(x.used) + len(finals)})
+		group := *cache
+		group.block = join([]int{s.Checkpoints()}, cache.block[1:])
+		for j, left := range e.leftCaches() {
+			ys, g.Out, g.Outs = append(ys, left), append(g.Out, x.ofSequence(&group, pool.TableWritten, j)), append(g.Outs, ir.T(cache.dtype, cache.shape...))
+			g.Into = append(g.Into, array+1)
 		}
 	}
 	return ys, nil

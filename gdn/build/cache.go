@@ -5,7 +5,7 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// The convolution of the glue, for all tokens at once, and its caches (Spec.ConvState). A cache has the last W-1 inputs of a sequence as they came, the
+// The convolution of the glue, for all tokens at once, and its caches (Spec.ConvState). A cache has the last inputs of a sequence, W-1 or more, as they came, the
 // oldest first: a sequence goes on from them as from its state, by the same names of a pool.
 //
 // Batch rows are preceded by their caches along the tokens, and each tap is a slice of the whole. W 4, three tokens:
@@ -22,7 +22,7 @@ type inputConvolution struct {
 	*plan
 	name   string
 	rows   *ir.Value // [B, T, H, D], or of packed sequences [T, H, D]
-	before *ir.Value // [N, W-1, H, D]; nil: zeros
+	before *ir.Value // [N, R, H, D]; nil: zeros
 	packed *packedTokens
 }
 
@@ -35,7 +35,7 @@ type packedTokens struct {
 // convolve puts convolved q, k and v in place of the inputs, and makes the caches that the spec wants: final_conv and convs.
 func (p *plan) convolve() {
 	s, b := p.s, p.b
-	if s.Conv == 0 || convolving(p) {
+	if s.Conv == 0 || convolving(p) || stepping(p) {
 		return
 	}
 	b.Stage("glue")
@@ -59,7 +59,7 @@ func (p *plan) convolve() {
 			x.rows = b.Reshape(p.args[name], s.Batch, s.Tokens, h, d)
 		}
 		if before != nil {
-			x.before = b.Reshape(b.SliceAxis(before, 2, first, first+h*d), before.Type.Shape[0], s.Conv-1, h, d)
+			x.before = b.Reshape(b.SliceAxis(before, 2, first, first+h*d), before.Type.Shape[0], s.CacheRows(), h, d)
 		}
 		first += h * d
 		parts = append(parts, x)
@@ -90,7 +90,7 @@ func (x *inputConvolution) convolved() *ir.Value {
 	half := b.Scale(b.Convert(w, ir.F32), .5)
 	taps, last := w.Type.Shape[1], t.Rank()-1
 	over := func(own *ir.Value) *ir.Value { return b.Broadcast(own, t.Shape, last-1, last) }
-	shifted := x.shifts(taps)
+	shifted := x.shifts()
 	terms := taps
 	if x.s.ConvBias {
 		terms++
@@ -105,11 +105,12 @@ func (x *inputConvolution) convolved() *ir.Value {
 }
 
 // shifts gives the rows so many tokens before each, in float32.
-func (x *inputConvolution) shifts(taps int) func(back int) *ir.Value {
+func (x *inputConvolution) shifts() func(back int) *ir.Value {
 	b, t := x.b, x.rows.Type
 	if x.packed == nil {
 		rows := b.Convert(x.lying(), ir.F32)
-		return func(back int) *ir.Value { return b.SliceAxis(rows, 1, taps-1-back, taps-1-back+t.Shape[1]) }
+		first := x.s.CacheRows()
+		return func(back int) *ir.Value { return b.SliceAxis(rows, 1, first-back, first-back+t.Shape[1]) }
 	}
 	return func(back int) *ir.Value {
 		if back == 0 {
@@ -133,25 +134,25 @@ func (x *inputConvolution) cached(seq, place, without *ir.Value) *ir.Value {
 	return b.GatherRows(b.Reshape(x.before, s[0]*s[1], s[2], s[3]), at, 0)
 }
 
-// lying are the rows of batch rows, [B, W-1 + T, H, D], behind those of their caches.
+// lying are the rows of batch rows, [B, R + T, H, D], behind those of their caches.
 func (x *inputConvolution) lying() *ir.Value {
 	b, t := x.b, x.rows.Type
 	if x.before != nil {
 		return b.Concat(1, x.before, x.rows)
 	}
-	return b.Pad(x.rows, 0, []int{0, x.s.Conv - 1, 0, 0}, make([]int, t.Rank()))
+	return b.Pad(x.rows, 0, []int{0, x.s.CacheRows(), 0, 0}, make([]int, t.Rank()))
 }
 
-// after are the caches of batch rows after so many tokens, [B, 1, W-1, H D].
+// after are the caches of batch rows after so many tokens, [B, 1, R, H D].
 func (x *inputConvolution) after(tokens int) *ir.Value {
-	y := x.b.SliceAxis(x.lying(), 1, tokens, tokens+x.s.Conv-1)
+	y := x.b.SliceAxis(x.lying(), 1, tokens, tokens+x.s.CacheRows())
 	s := y.Type.Shape
 	return x.b.Reshape(y, s[0], 1, s[1], s[2]*s[3])
 }
 
-// ends are the caches of packed sequences, [N, 1, W-1, H D].
+// ends are the caches of packed sequences, [N, 1, R, H D].
 func (x *inputConvolution) ends() *ir.Value {
-	b, t, w := x.b, x.rows.Type, x.s.Conv-1
+	b, t, w := x.b, x.rows.Type, x.s.CacheRows()
 	n := x.packed.end.Type.Shape[0]
 	table := []int{n, w}
 	flat := func(y *ir.Value) *ir.Value { return b.Reshape(y, n*w) }
@@ -167,7 +168,7 @@ func (x *inputConvolution) ends() *ir.Value {
 	return b.Reshape(b.Select(b.Broadcast(inside, own.Type.Shape, 0), own, earlier), n, 1, w, t.Shape[1]*t.Shape[2])
 }
 
-// eachCache has n caches of each sequence side by side, [N, n, W-1, channels].
+// eachCache has n caches of each sequence side by side, [N, n, R, channels].
 func eachCache(parts []*inputConvolution, n int, of func(x *inputConvolution, i int) *ir.Value) *ir.Value {
 	b := parts[0].b
 	var all []*ir.Value

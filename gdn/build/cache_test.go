@@ -16,15 +16,15 @@ import (
 // cachedSpecs have caches of the convolution in all that a spec may say of them.
 var cachedSpecs = []string{
 	"b=3,t=1,hk=1,hv=2,k=16,v=16,gates=fused,l2norm,init,conv=4,convstate,convbias",
-	"b=2,t=37,hk=1,hv=2,k=16,v=8,l2norm,init,conv=4,convstate",
+	"b=2,t=37,hk=1,hv=2,k=16,v=8,l2norm,init,conv=4,convrows=5,convstate",
 	"b=2,t=5,hk=1,k=16,l2norm,conv=9,convbias,convstate",                   // fresh, more taps than tokens
 	"t=40,hk=1,hv=2,k=16,v=8,l2norm,init,conv=2,convstate,packed,every=16", // a cache after every so many tokens
-	"b=5,t=1,hk=1,hv=2,k=16,gates=fused,l2norm,init,pool=7,inplace,conv=4,convstate,rows=qkv",
+	"b=5,t=1,hk=1,hv=2,k=16,gates=fused,l2norm,init,pool=7,inplace,conv=4,convrows=4,convstate,rows=qkv",
 	"b=5,t=3,hk=1,hv=2,k=16,gates=fused,l2norm,init,pool=21,inplace,read,window,conv=4,convstate,convbias",
-	"b=4,t=3,hk=1,k=16,gates=fused,l2norm,init,pool=15,read,window,conv=4,convstate,rule=kda,bound=-5,dtype=bf16,state=vk",
+	"b=4,t=3,hk=1,k=16,gates=fused,l2norm,init,pool=15,read,window,conv=4,convrows=4,convstate,rule=kda,bound=-5,dtype=bf16,state=vk",
 	"t=45,hk=1,hv=2,k=16,gates=fused,l2norm,seqs=5,packed,conv=4,convbias",
 	"t=45,hk=1,hv=2,k=16,gates=fused,l2norm,seqs=5,packed,init,conv=4,convstate,empty=zero,rows=flat",
-	"t=45,hk=1,hv=2,k=16,gates=fused,l2norm,seqs=5,packed,init,pool=9,inplace,read,conv=4,convstate,convbias",
+	"t=45,hk=1,hv=2,k=16,gates=fused,l2norm,seqs=5,packed,init,pool=9,inplace,read,conv=4,convrows=6,convstate,convbias",
 	"t=45,hk=1,k=16,gates=fused,l2norm,seqs=5,init,pool=5,conv=3,convstate,rule=kda,bound=-5",
 	"t=30,hk=1,k=16,l2norm,seqs=1,packed,init,conv=4,convstate,rule=gla",
 }
@@ -118,6 +118,33 @@ func TestCachesContain(t *testing.T) {
 					}
 					require.Equal(t, w[slot*each:][:each], g[slot*each:][:each], "%s of slot %d of %s by %s", out, slot, s, name)
 				}
+			}
+		}
+	}
+}
+
+// Stored cases, made by tests/fixtures/operator/make.py from what the operator means, are what the reference and all legitimate variants give.
+func TestStoredCaches(t *testing.T) {
+	cases, err := truth.ReadCases(storedCases + "/operator")
+	require.NoError(t, err)
+	require.Len(t, cases, 3)
+	for _, c := range cases {
+		inputs, expected, err := c.Load()
+		require.NoError(t, err)
+		judge := func(by, precision string, got map[string]*array.Array) {
+			file, err := c.FileOutputs(got)
+			require.NoError(t, err)
+			verdicts, err := c.Judge(expected, file.Tensors, precision)
+			require.NoError(t, err)
+			require.Len(t, verdicts, 3)
+			for _, d := range verdicts {
+				require.True(t, d.Pass, "%s by %s: %+v", c.Name, by, d)
+			}
+		}
+		judge("the reference", "f32", exact(t, c.Spec, inputs))
+		for _, n := range gdn.Variants {
+			if v := gdntest.MustVariant(t, n.Text); !n.Negative && v.Check(c.Spec) == nil {
+				judge(n.Name, v.Precision().String(), interpret(t, c.Spec, v, inputs))
 			}
 		}
 	}

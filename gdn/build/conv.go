@@ -1,6 +1,9 @@
 package build
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build/internal/gate"
 	"github.com/gdngen/gdngen/ir"
@@ -23,6 +26,8 @@ type convolution struct {
 	*operand
 	taps  int
 	stage string
+	bias  *operand // nil: none
+	first int      // the first of its channels in a cache
 }
 
 // convolving says whether the kernel convolves what it loads: sequences that begin with zeros, each a batch row.
@@ -38,6 +43,11 @@ const (
 	stageValues = "taps"
 )
 
+// stepping says whether the kernel of the token recurrence convolves what it loads behind caches of a pool, which it reads and leaves as it does states.
+func stepping(p *plan) bool {
+	return p.s.ConvState && p.pooled() && p.v.Fuse == gdn.PlaceKernel && p.s.Every == 0 && p.s.Conv <= target.Sublanes
+}
+
 // strip is how many rows a kernel convolves at a time: values of all rows of a chunk would not stay in registers.
 const strip = 32
 
@@ -49,11 +59,15 @@ func tapsOf(p *plan, name, stage string, block []int, at []axis) *convolution {
 	if len(block) > 1 {
 		heads = []int{t[0] / p.s.Groups(), p.s.Groups()}
 	}
-	return &convolution{taps: t[1], stage: stage, operand: &operand{
+	c := &convolution{taps: t[1], stage: stage, operand: &operand{
 		value: p.b.Reshape(w, join(heads, t[1:])...),
 		axes:  join(at, []axis{axisNone, axisNone}),
 		block: join(block, t[1:]),
 	}}
+	if x := p.args["bias_"+strings.TrimPrefix(name, "conv_")]; x != nil {
+		c.bias = &operand{value: p.b.Reshape(x, join(heads, t[2:])...), axes: join(at, []axis{axisNone}), block: join(block, t[2:])}
+	}
+	return c
 }
 
 // onePass says whether products of a variant take one pass of bf16. Then values, which are subtracted from in float32, are not rounded before, and squares of
@@ -64,6 +78,9 @@ func onePass(v gdn.Variant) bool {
 
 // convolved are rows [N, C, D] of the chunks in flight behind the convolution, in the type of the inputs, or values of one pass in float32.
 func (e *tiles) convolved(x *ir.Value, o *convolution) *ir.Value {
+	if len(e.caches) > 0 {
+		return e.convolvedBehind(x, o)
+	}
 	b := e.b.Stage(o.stage)
 	t, n, d := x.Type, e.v.Mapping.Chunks, x.Type.Shape[2]
 	heads := t.Shape[0] / n
@@ -107,4 +124,71 @@ func siluOfTaps(b *ir.Builder, taps int, term func(j int) *ir.Value) *ir.Value {
 		h = b.Add(h, term(j))
 	}
 	return b.Add(h, b.Mul(h, b.Unary(ir.OpTanh, h)))
+}
+
+// convolvedBehind are rows [N, C, D] of the sequences of a step behind their caches. What a sequence leaves is the end of the same rows (leftCaches).
+//
+// Of a decode step C is 1, and the taps of a head are the rows of one register: the cache, and the token behind it. So the sum is one over rows.
+func (e *tiles) convolvedBehind(x *ir.Value, o *convolution) *ir.Value {
+	b := e.b.Stage(o.stage)
+	s := x.Type.Shape
+	heads, w := s[0]/e.v.Mapping.Batch, e.s.CacheRows()
+	var before []*ir.Value
+	for _, cache := range e.caches {
+		for from := o.first; from < o.first+heads*s[2]; from += s[2] {
+			y := b.SliceAxis(b.Reshape(cache, w, e.s.ConvChannels()), 1, from, from+s[2])
+			before = append(before, b.Reshape(b.Convert(y, ir.F32), 1, w, s[2]))
+		}
+	}
+	rows := b.Concat(1, b.Concat(0, before...), b.Convert(x, ir.F32))
+	e.lying[o] = rows
+	rows = b.SliceAxis(rows, 1, w+1-o.taps, w+s[1])
+	of := func(y *ir.Value) *ir.Value { // of heads [heads, ...] for all sequences
+		return b.Concat(0, slices.Repeat([]*ir.Value{y}, e.v.Mapping.Batch)...)
+	}
+	half := of(b.Scale(b.Convert(b.Reshape(e.blocks[o.operand], heads, o.taps, s[2]), ir.F32), .5))
+	var sum *ir.Value
+	if s[1] == 1 {
+		sum = b.Reshape(b.Sum(b.Mul(rows, half), 1), s...)
+	} else {
+		for j := range o.taps {
+			term := b.Mul(b.SliceAxis(rows, 1, j, j+s[1]), b.Broadcast(b.Reshape(b.SliceAxis(half, 1, j, j+1), s[0], s[2]), s, 0, 2))
+			if sum == nil {
+				sum = term
+			} else {
+				sum = b.Add(sum, term)
+			}
+		}
+	}
+	if o.bias != nil {
+		own := of(b.Scale(b.Convert(b.Reshape(e.blocks[o.bias], heads, s[2]), ir.F32), .5))
+		sum = b.Add(sum, b.Broadcast(own, s, 0, 2))
+	}
+	return b.Convert(b.Add(sum, b.Mul(sum, b.Unary(ir.OpTanh, sum))), x.Type.DType)
+}
+
+// leftCaches are the blocks of the caches that the sequences of a step leave, [1, rows, channels], or after each token of a window as many side by side.
+func (e *tiles) leftCaches() (left []*ir.Value) {
+	b, w := e.b.Stage("convolution"), e.s.CacheRows()
+	first := 0
+	if !e.s.Window {
+		first = e.s.Tokens - 1
+	}
+	for j := range e.v.Mapping.Batch {
+		var after []*ir.Value
+		for t := first; t < e.s.Tokens; t++ {
+			var channels []*ir.Value
+			for _, o := range []*operand{e.in.q, e.in.k, e.in.v} {
+				rows := e.lying[o.conv]
+				heads := rows.Type.Shape[0] / e.v.Mapping.Batch
+				for h := j * heads; h < (j+1)*heads; h++ {
+					y := b.SliceAxis(b.SliceAxis(rows, 0, h, h+1), 1, t+1, t+1+w)
+					channels = append(channels, b.Reshape(y, w, y.Type.Shape[2]))
+				}
+			}
+			after = append(after, b.Reshape(b.Convert(b.Concat(1, channels...), e.s.DType), 1, w, e.s.ConvChannels()))
+		}
+		left = append(left, b.Concat(0, after...))
+	}
+	return left
 }

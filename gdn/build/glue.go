@@ -69,10 +69,11 @@ func (p *plan) glueIn() *operands {
 	if v != nil {
 		in.v = p.rows(token(p.lanes(v), 0), p.valueHeads(), p.headBlock(), p.headAxes())
 	}
-	if convolving(p) {
+	if convolving(p) || stepping(p) {
 		in.q.conv = tapsOf(p, "conv_q", stageKeys, []int{p.kb}, []axis{axisHead})
 		in.k.conv = tapsOf(p, "conv_k", stageKeys, []int{p.kb}, []axis{axisHead})
 		in.v.conv = tapsOf(p, "conv_v", stageValues, p.headBlock(), p.headAxes())
+		in.k.conv.first, in.v.conv.first = s.HeadsK*s.K, 2*s.HeadsK*s.K
 	}
 	switch {
 	case s.Gates == gdn.GatesFused && p.v.Fuse == gdn.PlaceKernel:
@@ -102,6 +103,11 @@ func (p *plan) glueIn() *operands {
 	}
 	if p.pooled() { // which sequences have a state at all: their outputs are zeros else
 		in.held = whole(b.Reshape(p.args["state_indices"], 1, 1, s.Batch))
+	}
+	if stepping(p) {
+		x := p.args["initial_conv"]
+		t := x.Type.Shape
+		in.cache = &operand{value: x, axes: []axis{axisBatch, axisNone, axisNone}, block: join([]int{1}, t[1:]), shape: t, dtype: x.Type.DType}
 	}
 	if !p.aligned() { // which describes states for itself (specStates)
 		in.state = p.stateOperand(p.args["initial_state"])
@@ -375,6 +381,9 @@ func (p *plan) stateOperand(x *ir.Value) *operand {
 // glueOut brings the output of the scan and its final states into the order of the spec, and the states after every so many tokens where it wants such.
 func (p *plan) glueOut(in *operands, r gridResult) []*ir.Value {
 	p.b.Stage("glue")
+	if r.cache != nil {
+		p.caches = append(p.caches, r.cache)
+	}
 	o := p.tokensOut(in, r.outputs[0], p.s.HeadsV)
 	if p.s.Pool > 0 && !p.pooled() {
 		o = p.skip(o, in)

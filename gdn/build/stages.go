@@ -32,8 +32,10 @@ type tiles struct {
 	in     *operands
 	step   int // the grid's dimension of steps
 	blocks map[*operand]*ir.Value
-	state  *ir.Value   // [batch x heads, K, V] f32; nil where the grid has none
-	after  []*ir.Value // the states after each token of the recurrence, or after each chunk in flight
+	state  *ir.Value                  // [batch x heads, K, V] f32; nil where the grid has none
+	caches []*ir.Value                // of the convolution, of each sequence of the step, [1, rows, channels]; none where the kernel has none
+	lying  map[*convolution]*ir.Value // q, k and v behind their caches, [N, rows + C, D], as they were loaded
+	after  []*ir.Value                // the states after each token of the recurrence, or after each chunk in flight
 
 	// Of packed sequences by visits: the blocks of an operand where a step has several visits, the state before a later one of them, and what
 	// visits of a block have joined. visit and before are of tiles of one visit (ofOne): which it is, and what the one before it joined.
@@ -46,7 +48,7 @@ type tiles struct {
 
 // newTiles begins a body. Blocks and state are put in by whoever makes the grid; a loop of plain ops, which has no windows, puts slices in their place.
 func newTiles(p *plan, b *ir.Builder, in *operands) *tiles {
-	return &tiles{plan: p, Body: tile.New(b, p.v, p.c), b: b, in: in, blocks: map[*operand]*ir.Value{}, slots: map[*operand][]*ir.Value{}}
+	return &tiles{plan: p, Body: tile.New(b, p.v, p.c), b: b, in: in, blocks: map[*operand]*ir.Value{}, slots: map[*operand][]*ir.Value{}, lying: map[*convolution]*ir.Value{}}
 }
 
 // rule is the rule of the spec, in this body.

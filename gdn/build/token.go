@@ -94,7 +94,7 @@ func (e *tokenwise) tokenKey(o *operand, together bool) *ir.Value {
 	if !together || !e.channelwise() {
 		return e.loadKey(o)
 	}
-	x := e.together(e.loadRows(o))
+	x := e.together(e.loadTokens(o))
 	if e.s.L2Norm && e.v.Fuse == gdn.PlaceKernel {
 		x = gate.NormRows(e.b, x)
 	}

@@ -24,7 +24,7 @@ func (x *channels) weighed(c, tap int) float64 {
 //
 //	x[t] <- silu(bias + sum over j of w[j] x[t - (W-1) + j])
 //
-// Before its first token a sequence has what the cache that it starts from holds, the oldest first, or zeros. It leaves its last W-1 inputs as they came.
+// Before its first token a sequence has what the cache that it starts from holds, the oldest first, or zeros. It leaves its last inputs as they came.
 // What the rule takes is of the type of the inputs, as a layer hands it over.
 func (r *recurrence) convolve(inputs map[string]*array.Array) {
 	s := r.s
@@ -62,11 +62,12 @@ func (r *recurrence) convolve(inputs map[string]*array.Array) {
 	}
 }
 
-// convolveSequence is convolve for one sequence. Its window has the last inputs of all channels, [W-1, channels], as a cache has them.
+// convolveSequence is convolve for one sequence. Its window has the last inputs of all channels, [rows, channels], as a cache has them.
 func (r *recurrence) convolveSequence(n int, parts []*channels, initial []float64) {
 	s, begin, end := r.s, r.bounds[n], r.bounds[n+1]
 	all := s.ConvChannels()
-	window := make([]float64, (s.Conv-1)*all)
+	rows := s.CacheRows()
+	window := make([]float64, rows*all)
 	if initial != nil && r.reads[n] >= 0 && (begin < end || s.Empty == gdn.EmptyKeep) {
 		copy(window, initial[r.reads[n]*len(window):])
 	}
@@ -85,7 +86,7 @@ func (r *recurrence) convolveSequence(n int, parts []*channels, initial []float6
 			for c := range x.n {
 				sum := x.weighed(c, s.Conv-1) * token[first+c]
 				for j := range s.Conv - 1 {
-					sum += x.weighed(c, j) * window[j*all+first+c]
+					sum += x.weighed(c, j) * window[(rows-s.Conv+1+j)*all+first+c]
 				}
 				if x.bias != nil {
 					sum += x.bias[c]

@@ -13,7 +13,7 @@ import (
 
 // A sequence that is cut anywhere goes on from its state and its cache as if it were whole.
 func TestConvolutionGoesOn(t *testing.T) {
-	whole := gdntest.MustParse(t, "t=9,hk=1,hv=2,k=8,v=6,l2norm,init,conv=4,convstate,convbias")
+	whole := gdntest.MustParse(t, "t=9,hk=1,hv=2,k=8,v=6,l2norm,init,conv=4,convrows=4,convstate,convbias")
 	inputs := generate(t, "random", whole, 1)
 	want := reference(t, whole, inputs)
 	for cut := 1; cut < whole.Tokens; cut++ {

@@ -18,6 +18,7 @@ import (
 // named are specs whose sequences start from states that are named.
 var named = []string{
 	"b=7,t=1,hk=2,hv=4,k=64,v=64,dtype=bf16,init,pool=9,state=vk,inplace,read",
+	"b=8,t=1,hk=2,hv=4,k=128,v=128,dtype=bf16,init,pool=11,inplace,read", // two steps, whose copies take turns as rows of two chunks do
 	"b=7,t=3,hk=2,hv=4,k=64,v=64,dtype=bf16,init,pool=27,inplace,read,window",
 	"b=4,t=2,hk=2,hv=2,k=64,v=64,dtype=bf16,init,pool=12,state=vk,inplace,read,window,rule=kda",
 	"b=7,t=1,hk=2,hv=4,k=64,v=64,dtype=bf16,gates=fused,gatedtype=bf16,l2norm,init,pool=9,inplace,read,conv=4,convrows=4,convstate",

@@ -193,8 +193,9 @@ func (l *pipeline) earliest(i int, deps []int, stages map[string]int, recurring 
 		}
 	}
 	// Left in the body its condition would cut the straight line of every step in two (2.21 for
-	// 2.12 cycles on v6e). So it stands in front of the first body alone (start).
-	l.first[i] = in.Op == ir.OpWhen && (l.atFirst(in.Args[0]) && l.still(in) || l.rows.begin(in.Args[0], l.seq))
+	// 2.12 cycles on v6e). So it stands in front of the first body alone (start). What copies blocks sets no state: in a kernel whose
+	// buffers have two halves its condition is that of rows of two chunks: an even number.
+	l.first[i] = in.Op == ir.OpWhen && !copies(in) && (l.atFirst(in.Args[0]) && l.still(in) || l.rows.begin(in.Args[0], l.seq))
 }
 
 // waits says whether an instruction is better done where it is needed: loads and cheap work on

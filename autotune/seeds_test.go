@@ -140,7 +140,7 @@ func TestSeedsByText(t *testing.T) {
 	seeds, reserve, err := c.seeds("bf16x1", []string{"v5e", "v6e"}, nil)
 	require.NoError(t, err)
 	var want []string
-	for _, text := range []string{"naive", "decode,main=yes", "decode,head_group=2"} {
+	for _, text := range []string{"naive", "decode-f32,main=yes", "decode,head_group=2"} {
 		v, err := gdn.ParseVariant(text)
 		require.NoError(t, err)
 		want = append(want, v.String())

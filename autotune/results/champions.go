@@ -168,7 +168,7 @@ type trial struct {
 func newTrial(s gdn.Spec, c Candidate, t *codegen.Target) (*trial, error) {
 	f, err := route.Resolve(s, c.Variant, t, nil)
 	if err != nil {
-		return nil, fmt.Errorf("candidate %q: %w", c.Name, err)
+		return nil, err
 	}
 	return &trial{c, f}, nil
 }
@@ -188,7 +188,8 @@ func (w *work) champion(ctx context.Context, row *Row, candidates []Candidate, t
 		}
 		try, err := newTrial(row.spec, c, t)
 		if err != nil {
-			return nil, err
+			best.Rejected = append(best.Rejected, c.Name+": "+err.Error())
+			continue
 		}
 		cost, err := w.forms.Cost(ctx, w.Instrument, try.Form, t)
 		if err != nil {

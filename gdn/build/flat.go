@@ -30,7 +30,7 @@ func (p *plan) params(s gdn.Spec, inputs []gdn.Param) {
 			p.args[in.Name] = p.turn(x)
 			continue
 		}
-		if t, ok := byHeads[in.Name]; ok {
+		if t, ok := byHeads[in.Name]; ok && p.rowsOf != gdn.RowsHeads {
 			p.args[in.Name] = p.b.Reshape(x, t.Shape...)
 			continue
 		}

@@ -65,7 +65,7 @@ def main():
     p.add_argument("--out", required=True)
     p.add_argument("--vmap", action="store_true")
     a = p.parse_args()
-    faulthandler.dump_traceback_later(170)  # where it hangs
+    faulthandler.dump_traceback_later(350)  # where it hangs
     module = runpy.run_path(a.file, run_name="__main__")
     function = module[module["__all__"][0]]
     cases = {}

@@ -322,7 +322,7 @@ func callWhereOthersDo(t *testing.T, py string, files []pallas.File) {
 }
 
 // longestJAX is much longer than any program of these tests takes.
-const longestJAX = 3 * time.Minute
+const longestJAX = 6 * time.Minute
 
 // runJAX runs a program and gives what it prints. XLA can wait for itself forever for all that (once in some hundred programs, on two cores): a
 // program that does is run once more.

@@ -35,7 +35,7 @@ func Stub(t testing.TB) string {
 	dir := t.TempDir()
 	from, to := filepath.Join(dir, "stub.c"), filepath.Join(dir, "stub.so")
 	require.NoError(t, os.WriteFile(from, source, 0o644))
-	headers := filepath.Join(strings.TrimSpace(string(module)), "pkg", "pjrt")
+	headers := filepath.Join(strings.TrimSpace(string(module)), "pjrt")
 	said, err := exec.Command("gcc", "-Wall", "-Werror", "-shared", "-fPIC", "-I"+headers, "-o", to, from, "-ldl").CombinedOutput()
 	require.NoError(t, err, "%s", said)
 	return to

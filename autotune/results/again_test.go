@@ -1,6 +1,7 @@
 package results
 
 import (
+	"flag"
 	"math"
 	"os"
 	"path/filepath"
@@ -28,7 +29,7 @@ func TestMain(m *testing.M) {
 
 // published are the lines of docs/results.md and its champions.
 func published(t *testing.T) (p *Plan, lines []string, list []entry) {
-	text, err := os.ReadFile(filepath.Join("..", "docs", "results.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "results.md"))
 	require.NoError(t, err)
 	p, err = Default()
 	require.NoError(t, err)
@@ -54,6 +55,8 @@ func TestErrorsOfPage(t *testing.T) {
 	}
 }
 
+var updateCycles = flag.Bool("update", false, "write the cycles of rows of few tokens into docs/results.md")
+
 // The cycles of docs/results.md are those of its kernels, in a row of few tokens, which compile in seconds, that rotates by commit. Of a
 // form that auto does not stand for any more there is nothing to compare.
 func TestCyclesOfPage(t *testing.T) {
@@ -63,7 +66,11 @@ func TestCyclesOfPage(t *testing.T) {
 	tpu, err := plugins.TPU(t.Context(), plugins.Options{})
 	require.NoError(t, err)
 	w := &work{Maker: &Maker{Instrument: &measure.Instrument{Compiler: compiler, Libtpu: tpu.Name + " " + tpu.Version, Scratch: t.TempDir()}}}
-	for _, e := range rotate.Sample(22, list, 1) {
+	drawn := rotate.Sample(22, list, 1)
+	if *updateCycles {
+		drawn = list
+	}
+	for _, e := range drawn {
 		try, err := e.trial(p)
 		require.NoError(t, err)
 		target, err := codegen.LookupTarget(e.target)
@@ -73,7 +80,15 @@ func TestCyclesOfPage(t *testing.T) {
 		took, refused := cost.By(measure.Wall, e.target)
 		require.Empty(t, refused)
 		n := float64(e.row.spec.Work())
-		require.Equal(t, cellsOf(lines[e.line])[3], figure("%.3f", measure.Wall.On(e.target), float64(took)/n, float64(cost.Cycles)/n), "%s on %s", e.row.Title, e.target)
+		now, had := figure("%.3f", measure.Wall.On(e.target), float64(took)/n, float64(cost.Cycles)/n), cellsOf(lines[e.line])[3]
+		if *updateCycles {
+			lines[e.line] = strings.Replace(lines[e.line], "| "+had+" |", "| "+now+" |", 1)
+			continue
+		}
+		require.Equal(t, had, now, "%s on %s: go test ./autotune/results -run TestCyclesOfPage -update", e.row.Title, e.target)
+	}
+	if *updateCycles {
+		require.NoError(t, os.WriteFile(filepath.Join("../..", "docs", "results.md"), []byte(strings.Join(lines, "\n")), 0o644))
 	}
 }
 

@@ -10,9 +10,10 @@ import (
 
 // States of a decode step on a TPU are taken as XLA holds them (gdn.Spec.Transposed): with the last two axes swapped, which moves nothing there.
 
-// turns says whether the states of a spec are taken so: by the kernels that read states as they are, and that are for TPUs.
+// turns says whether the states of a spec are taken so: by the kernels that read states as they are, and that are for TPUs. States after
+// every so many tokens are not.
 func turns(s gdn.Spec, v gdn.Variant) bool {
-	return v.Native() && v.Unit == gdn.UnitLanes && s.Transposed()
+	return v.Native() && v.Unit == gdn.UnitLanes && s.Transposed() && s.Every == 0
 }
 
 // flat says whether kernels take flat rows as they are.

@@ -53,5 +53,5 @@ func TestSummarize(t *testing.T) {
 func TestSplitError(t *testing.T) {
 	code, message := splitError(&CompileError{Message: "PJRT error (code=3): line one\nline two"})
 	require.Equal(t, 3, code)
-	require.Equal(t, "line one\nline two", message)
+	require.Equal(t, "line one line two", message, "an error is one line")
 }

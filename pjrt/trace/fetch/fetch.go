@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -201,7 +202,9 @@ func (p *Plan) copy(ctx context.Context, f File, to string) error {
 	if err := errors.Join(part.Close(), os.Chmod(part.Name(), 0o644)); err != nil {
 		return err
 	}
-	if err := p.from.get(ctx, f, part.Name()); err != nil {
+	if err := p.from.get(ctx, f, part.Name()); errors.Is(err, fs.ErrNotExist) { // the client of the hub leaves no file of a connection that was cut
+		return fmt.Errorf("its %d bytes did not all come: try again", f.Size)
+	} else if err != nil {
 		return err
 	}
 	if err := f.check(part.Name()); err != nil {

@@ -155,7 +155,7 @@ func TestHubFaults(t *testing.T) {
 	dir := t.TempDir()
 	h.cut.Store(1)
 	_, err := run(t, "hf-dataset:lab/runs/a", Options{}, dir)
-	require.ErrorContains(t, err, "x.trace.json.gz: 5 bytes of 11 came")
+	require.ErrorContains(t, err, "x.trace.json.gz: its 11 bytes did not all come: try again")
 	h.wrong.Store(1)
 	_, err = run(t, "hf-dataset:lab/runs/a", Options{}, dir)
 	require.ErrorContains(t, err, "it came damaged")

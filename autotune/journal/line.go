@@ -2,19 +2,12 @@ package journal
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-)
 
-const (
-	sumOpen  = `,"sum":"`
-	sumClose = "\"}\n"
-	sumSize  = len(sumOpen) + 2*sha256.Size + len(sumClose)
+	"github.com/gdngen/gdngen/autotune/store"
 )
 
 // CorruptError says that a line is not what was written.
@@ -34,27 +27,21 @@ func (e *CorruptError) Error() string {
 
 // encode gives the line of a record, its end included, and its checksum.
 func encode(r Record) (line []byte, sum string, err error) {
-	line, err = json.Marshal(r)
+	object, err := json.Marshal(r)
 	if err != nil {
 		return nil, "", err
 	}
-	digest := sha256.Sum256(line)
-	sum = hex.EncodeToString(digest[:])
-	return append(line[:len(line)-1], sumOpen+sum+sumClose...), sum, nil
+	line, sum = store.Seal(object)
+	return line, sum, nil
 }
 
 // decode reads a line, its end included, and verifies its own checksum.
 func decode(line []byte) (r Record, sum string, err error) {
-	at := len(line) - sumSize
-	if at < 1 || !bytes.HasPrefix(line[at:], []byte(sumOpen)) || !bytes.HasSuffix(line, []byte(sumClose)) {
-		return r, "", errors.New("it does not end in a checksum")
+	object, sum, err := store.Unseal(line)
+	if err != nil {
+		return r, "", err
 	}
-	sum = string(line[at+len(sumOpen):][:2*sha256.Size])
-	body := append(bytes.Clone(line[:at]), '}')
-	if digest := sha256.Sum256(body); hex.EncodeToString(digest[:]) != sum {
-		return r, "", errors.New("its checksum does not match its content")
-	}
-	d := json.NewDecoder(bytes.NewReader(body))
+	d := json.NewDecoder(bytes.NewReader(object))
 	d.DisallowUnknownFields()
 	return r, sum, d.Decode(&r)
 }
@@ -67,12 +54,14 @@ func scan(f *os.File, each func(Record) error) (good, torn int64, last string, s
 		return 0, 0, "", 0, err
 	}
 	for rest := data; len(rest) > 0; {
-		end := bytes.IndexByte(rest, '\n') + 1
-		if end == 0 {
-			return good, int64(len(rest)), last, seq, nil
-		}
 		fail := func(format string, args ...any) (int64, int64, string, int, error) {
 			return 0, 0, "", 0, &CorruptError{Path: f.Name(), Line: seq + 1, Why: fmt.Sprintf(format, args...)}
+		}
+		end := bytes.IndexByte(rest, '\n') + 1
+		if end == 0 && !store.Torn(rest) {
+			return fail("its end is another byte")
+		} else if end == 0 {
+			return good, int64(len(rest)), last, seq, nil
 		}
 		r, sum, err := decode(rest[:end])
 		switch {

@@ -1,33 +1,41 @@
 package store
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 )
 
-// AppendLine appends a value as a line of JSON, and waits until it is on the disk. What a kill left of a line is dropped.
+// AppendLine adds a value to a file of lines, as one of a chain, and waits until it is on the disk. A last line that a kill cut is dropped
+// before; a file that is damaged is left as it is.
 func AppendLine(path string, v any) error {
-	line, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
 	had, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	if whole := bytes.LastIndexByte(had, '\n') + 1; whole < len(had) {
+	whole, last, old, err := ReadChain(had, func([]byte) error { return nil })
+	if err != nil {
+		return fmt.Errorf("%s is damaged at %w", path, err)
+	}
+	if whole < len(had) {
 		if err := os.Truncate(path, int64(whole)); err != nil {
 			return fmt.Errorf("dropping a line that was cut: %w", err)
 		}
+	}
+	line, _, err := Link(last, v)
+	if old && whole > 0 {
+		line, err = json.Marshal(v)
+		line = append(line, '\n')
+	}
+	if err != nil {
+		return err
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(append(line, '\n'))
+	_, err = f.Write(line)
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
@@ -41,15 +49,14 @@ func ReadLines[T any](path, cure string) (l []T, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for line := range bytes.Lines(text) {
-		if !bytes.HasSuffix(line, []byte("\n")) {
-			break
-		}
+	_, _, _, err = ReadChain(text, func(record []byte) error {
 		var x T
-		if err := json.Unmarshal(line, &x); err != nil {
-			return nil, fmt.Errorf("%s is damaged at line %d: %w; %s", path, len(l)+1, err, cure)
-		}
+		err := json.Unmarshal(record, &x)
 		l = append(l, x)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s is damaged at %w; %s", path, err, cure)
 	}
 	return l, nil
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
@@ -33,7 +34,9 @@ func (s *store) capture(ctx context.Context, tree, base, message string, most in
 		return nil, err
 	}
 	for _, step := range [][]string{{"read-tree", base}, {"add", "-A", "--", ".", ":(exclude,top)" + PlanName}} {
-		if _, err := s.on(ctx, tree, step...); err != nil {
+		if _, err := s.on(ctx, tree, step...); err != nil && step[0] == "add" && !ofMachine(err) {
+			return nil, &boundsError{tree, "git refuses what it left: " + clip(gitWords(err), 300)}
+		} else if err != nil {
 			return nil, err
 		}
 	}
@@ -67,6 +70,24 @@ func (s *store) capture(ctx context.Context, tree, base, message string, most in
 		}
 	}
 	return a, err
+}
+
+// machineFaults are words of git for faults that no change makes.
+var machineFaults = regexp.MustCompile(`(?i)no space left|disk quota|input/output error|out of memory|cannot allocate|too many open files|index\.lock|read-only file system|signal: killed`)
+
+// ofMachine tells whether an error of git is one of the machine, and not of what it was given.
+func ofMachine(err error) bool {
+	return errors.Is(err, context.Canceled) || machineFaults.MatchString(err.Error())
+}
+
+// gitWords is an error of git without the command.
+func gitWords(err error) string {
+	text := err.Error()
+	if i := strings.Index(text, "exit status "); i >= 0 {
+		text = text[i+len("exit status "):]
+		return strings.TrimLeft(text, "0123456789: ")
+	}
+	return text
 }
 
 // sizes refuses a file that would make the repository large, before it is read. What git ignores may be large.

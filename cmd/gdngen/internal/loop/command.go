@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -34,6 +35,16 @@ type outcome struct {
 	fault string // why it is no success
 	late  bool   // it was ended for its time or silence
 	left  int    // processes that it left behind
+
+	secret bool // it saw the hold-out, which its words could tell the next agent
+}
+
+// words are the last line, as agents may read it.
+func (o *outcome) words() string {
+	if o.secret && o.last != "" {
+		return "its words are in the log alone, since it saw the hold-out"
+	}
+	return o.last
 }
 
 const (
@@ -48,8 +59,12 @@ func (c *command) run(ctx context.Context) (o outcome, err error) {
 		return o, err
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
-	keeper := exec.Command("/proc/self/exe", c.box.wrap(c.dir, c.text)...)
-	keeper.Dir, keeper.Env = c.dir, append(append([]string{}, c.env...), keeperVariable+"=1")
+	words, more, err := c.box.wrap(c.dir, c.text)
+	if err != nil {
+		return o, err
+	}
+	keeper := exec.Command("/proc/self/exe", words...)
+	keeper.Dir, keeper.Env = c.dir, append(append(slices.Clone(c.env), more...), keeperVariable+"=1")
 	keeper.Stdin = strings.NewReader(c.stdin)
 	keeper.SysProcAttr = keeperAttributes()
 	out, outW, err := os.Pipe()

@@ -60,7 +60,12 @@ type Config struct {
 
 	IncludeDirty bool `json:"include_dirty,omitempty"` // agents see what the user has not committed; the branch does not get it
 
-	Sandbox  string   `json:"sandbox"`       // of Sandboxes
+	Sandbox      string   `json:"sandbox"`                 // of Sandboxes
+	Show         []string `json:"show,omitempty"`          // files and folders of homes, /tmp and /run that agent and checks may read
+	AgentNetwork bool     `json:"agent_network,omitempty"` // agents reach the network
+	CheckNetwork bool     `json:"check_network,omitempty"` // checks do; with On they do in any case
+	Unwatched    bool     `json:"unattended,omitempty"`    // nobody reads a warning: no sandbox is an error, unless Sandbox is none
+
 	Env      []string `json:"env,omitempty"` // names of variables that agent and checks see beside the usual ones
 	On       string   `json:"on,omitempty"`  // place of gdngen remote, for the agent and the checks
 	SyncBase string   `json:"sync_base"`     // of Syncs
@@ -68,7 +73,9 @@ type Config struct {
 	ShowFileUpdates bool              `json:"-"`
 	Judge           string            `json:"-"` // program that is gdngen for agent and checks; empty: none
 	JudgeEnv        []string          `json:"-"` // for the checks, such as where plugins are
+	Readable        []string          `json:"-"` // shown to agent and checks beside Show, such as the folder of plugins
 	Note            func(string)      `json:"-"`
+	Warn            func(string)      `json:"-"`
 	Ended           func(Record)      `json:"-"` // called for each iteration that is over
 	Step            func(name string) `json:"-"` // called before each step, for tests
 }
@@ -158,8 +165,16 @@ func (c *Config) Validate() (err error) {
 			return fmt.Errorf("--holdout: %w", err)
 		}
 	}
+	for i, p := range c.Show {
+		if c.Show[i], err = shown(p); err != nil {
+			return fmt.Errorf("--show: %w", err)
+		}
+	}
 	if c.Note == nil {
 		c.Note = func(string) {}
+	}
+	if c.Warn == nil {
+		c.Warn = func(text string) { c.Note("warning: " + text) }
 	}
 	if c.Ended == nil {
 		c.Ended = func(Record) {}
@@ -168,6 +183,21 @@ func (c *Config) Validate() (err error) {
 		c.Step = func(string) {}
 	}
 	return nil
+}
+
+// shown is the absolute path of a file or folder that is shown in a sandbox.
+func shown(path string) (string, error) {
+	if rest, ok := strings.CutPrefix(path, "~/"); ok {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", err
+		}
+		path = filepath.Join(home, rest)
+	}
+	if _, err := os.Stat(path); err != nil {
+		return "", err
+	}
+	return filepath.Abs(path)
 }
 
 // configName is the file of the configuration in the folder of a run.

@@ -16,9 +16,13 @@ var author = []string{"GIT_AUTHOR_NAME=gdngen loop", "GIT_AUTHOR_EMAIL=loop@gdng
 
 // git runs git in a folder without hooks, without the configuration of user and system, and without prompts.
 func git(ctx context.Context, dir string, args ...string) (string, error) {
-	c := exec.CommandContext(ctx, "git", append([]string{"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.attributesFile=/dev/null", "-c", "commit.gpgsign=false",
+	exe, err := program("git")
+	if err != nil {
+		return "", err
+	}
+	c := exec.CommandContext(ctx, exe, append([]string{"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.attributesFile=/dev/null", "-c", "commit.gpgsign=false",
 		"-c", "gc.auto=0", "-c", "maintenance.auto=false", "--no-optional-locks", "-C", dir}, args...)...)
-	c.Env = append(append([]string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "GIT_TERMINAL_PROMPT=0", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "LC_ALL=C"}, author...), indexEnv(args)...)
+	c.Env = append(append([]string{"PATH=" + filepath.Dir(exe) + ":/usr/bin:/bin", "HOME=/nonexistent", "GIT_TERMINAL_PROMPT=0", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "LC_ALL=C"}, author...), indexEnv(args)...)
 	var e bytes.Buffer
 	c.Stderr = &e
 	out, err := c.Output()
@@ -48,7 +52,7 @@ type repository struct {
 }
 
 func openRepository(ctx context.Context, dir string) (*repository, error) {
-	if _, err := exec.LookPath("git"); err != nil {
+	if _, err := program("git"); err != nil {
 		return nil, errors.New("a loop needs git on PATH")
 	}
 	common, err := git(ctx, dir, "rev-parse", "--path-format=absolute", "--git-common-dir")

@@ -69,7 +69,8 @@ func (l *Loop) iterate(ctx context.Context, n int) (r Record, err error) {
 			return r, err
 		}
 	}
-	if bounds := (*boundsError)(nil); errors.As(err, &bounds) {
+	bounds := (*boundsError)(nil)
+	if errors.As(err, &bounds) {
 		return l.verdict(r, OutOfBounds, bounds.subject, "%s", bounds.reason), nil
 	} else if err != nil {
 		return r, err
@@ -90,7 +91,9 @@ func (l *Loop) iterate(ctx context.Context, n int) (r Record, err error) {
 	if err := l.book.add(Record{Kind: KindCapture, Iteration: n, Base: r.Base, Commit: r.Commit, Plan: r.Plan}); err != nil {
 		return r, err
 	}
-	if err := l.judge(ctx, &r); err != nil {
+	if err := l.judge(ctx, &r); errors.As(err, &bounds) {
+		return l.verdict(r, OutOfBounds, bounds.subject, "%s", bounds.reason), nil
+	} else if err != nil {
 		return r, err
 	}
 	l.Step("decide")
@@ -128,8 +131,11 @@ func (l *Loop) runAgent(ctx context.Context, n int, tree, start string, r *Recor
 			name = fmt.Sprintf("agent-%d.log", attempt+1)
 		}
 		screen := &screen{show: l.ShowFileUpdates, out: l.Note}
-		c := command{text: l.Agent, dir: tree, stdin: prompt, log: filepath.Join(l.folder(n), name), box: l.box, limit: l.AgentTimeout, silence: l.AgentIdle, show: screen.line,
+		c := command{text: l.Agent, dir: tree, stdin: prompt, log: filepath.Join(l.folder(n), name), box: l.box.only(l.path("work"), l.path("work", "home"), l.AgentNetwork, append(l.references(), file, l.path(LogName))...), limit: l.AgentTimeout, silence: l.AgentIdle, show: screen.line,
 			env: l.environment(l.path("work", "home"), l.path("work", "tmp"), "GDNGEN_PROMPT="+file, "GDNGEN_ITERATION="+fmt.Sprint(n), "GDNGEN_PLAN="+filepath.Join(tree, PlanName))}
+		if !l.box.none() {
+			c.env = append(c.env, l.JudgeEnv...) // where plugins are: the agent's home has none
+		}
 		l.Step("agent")
 		o, err := c.run(ctx)
 		if err != nil {
@@ -147,11 +153,21 @@ func (l *Loop) runAgent(ctx context.Context, n int, tree, start string, r *Recor
 	return fault, nil
 }
 
+// references are the files and folders of Config.References, to be shown.
+func (l *Loop) references() (files []string) {
+	for _, r := range l.References {
+		if p, err := shown(r); err == nil {
+			files = append(files, p)
+		}
+	}
+	return files
+}
+
 func (l *Loop) environment(home, tmp string, more ...string) []string {
 	if l.On != "" {
 		more = append(more, "GDNGEN_ON="+l.On)
 	}
-	env := environment(l.Env, home, tmp, more...)
+	env := environment(l.Env, home, tmp, append(more, l.goEnv...)...)
 	if l.tools != "" {
 		env = append(env, "PATH="+l.tools+string(os.PathListSeparator)+os.Getenv("PATH"))
 	}
@@ -178,6 +194,9 @@ func (l *Loop) bounds(ctx context.Context, was map[string]string, made *attempt,
 		}
 		return refuse(journalName, "the loop's journal was changed; it is restored")
 	}
+	if broken := (*boundsError)(nil); errors.As(l.unbroken(), &broken) {
+		return refuse(broken.subject, "%s", broken.reason)
+	}
 	is, err := l.repo.treeState(ctx)
 	if err != nil {
 		return false, err
@@ -186,7 +205,7 @@ func (l *Loop) bounds(ctx context.Context, was map[string]string, made *attempt,
 	if in, err := filepath.Rel(l.repo.tree, l.Dir); err == nil && !strings.HasPrefix(in, "..") {
 		own = in + "/" // the folder of the run may lie in the work tree
 	}
-	if l.box.name == "none" { // in a sandbox it can only have been the user
+	if l.box.Name == "none" { // in a sandbox it can only have been the user
 		if file := differs(was, is, own); file != "" {
 			return refuse(file, "%s of the user's tree changed while the agent ran; without a sandbox nobody can tell by whom", plain(file))
 		}

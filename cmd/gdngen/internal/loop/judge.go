@@ -42,7 +42,7 @@ func (l *Loop) judge(ctx context.Context, r *Record) error {
 				break
 			}
 			if attempt == l.CheckRetries {
-				*r = l.verdict(*r, CheckFailed, check, "%s: %s; %s", check, o.fault, o.last)
+				*r = l.verdict(*r, CheckFailed, check, "%s: %s; %s", check, o.fault, o.words())
 				return nil
 			}
 		}
@@ -91,11 +91,13 @@ func (l *Loop) spotsAfter(ctx context.Context, run judgeRun, r *Record, after ro
 		return err
 	}
 	if o.fault != "" {
-		r.Notes = append(r.Notes, fmt.Sprintf("hot spots after: %s; %s", o.fault, clip(o.last, 200)))
+		r.Notes = append(r.Notes, fmt.Sprintf("hot spots after: %s; %s", o.fault, clip(o.words(), 200)))
 		return nil
 	}
 	all, err := os.ReadFile(filepath.Join(l.folder(r.Iteration), "hotspots-after.log"))
-	r.HotAfter = plainLines(string(all), 20)
+	if !o.secret {
+		r.HotAfter = plainLines(string(all), 20)
+	}
 	return err
 }
 
@@ -163,7 +165,7 @@ func (l *Loop) sameEffect(ctx context.Context, r *Record, before, after room) (b
 			return false, fmt.Errorf("%s fails on the base: %s", l.Effect, o.fault)
 		}
 		if o.fault != "" {
-			*r = l.verdict(*r, CheckFailed, l.Effect, "%s: %s; %s", l.Effect, o.fault, o.last)
+			*r = l.verdict(*r, CheckFailed, l.Effect, "%s: %s; %s", l.Effect, o.fault, o.words())
 			return true, nil
 		}
 		text, err := os.ReadFile(filepath.Join(l.folder(r.Iteration), name+".log"))
@@ -206,11 +208,11 @@ func (l *Loop) compare(ctx context.Context, run judgeRun, name, text string, bef
 func figure(ctx context.Context, run judgeRun, name, text string, in room) (x float64, bad string, err error) {
 	o, err := run(ctx, name, text, in)
 	if err != nil || o.fault != "" {
-		return 0, strings.TrimSuffix(fmt.Sprintf("%s: %s; %s", text, o.fault, o.last), "; "), err
+		return 0, strings.TrimSuffix(fmt.Sprintf("%s: %s; %s", text, o.fault, o.words()), "; "), err
 	}
 	x, fault := strconv.ParseFloat(o.last, 64)
 	if fault != nil || !(x > 0) || math.IsInf(x, 0) {
-		return 0, fmt.Sprintf("%s: its last line is %q, and a positive number was expected", text, clip(o.last, 80)), nil
+		return 0, fmt.Sprintf("%s: its last line is %q, and a positive number was expected", text, clip(o.words(), 80)), nil
 	}
 	return x, "", nil
 }
@@ -221,7 +223,9 @@ func (l *Loop) output(ctx context.Context, n int, name, text, commit string) (st
 	if err != nil {
 		return "", err
 	}
-	o, err := l.judgeRun(n, "1")(ctx, name, text, in)
+	blind := *l // it is code of changes that were kept, and its words go to the next agent
+	blind.Holdout = ""
+	o, err := blind.judgeRun(n, "1")(ctx, name, text, in)
 	if err != nil {
 		return "", err
 	}

@@ -2,6 +2,7 @@ package loop
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 )
 
@@ -25,10 +26,35 @@ type status struct {
 // RunKeeperIfAsked makes this process a keeper, if that is what it was started for. main calls it first.
 func RunKeeperIfAsked() {
 	if os.Getenv(keeperVariable) == "" {
+		runBoxedIfAsked()
 		return
 	}
 	os.Unsetenv(keeperVariable)
 	out := os.NewFile(statusFD, "status")
 	json.NewEncoder(out).Encode(keep(os.NewFile(lifeFD, "life"), os.Args[1:]))
 	os.Exit(0)
+}
+
+// noBox is the exit status where a sandbox could not be made.
+const noBox = 125
+
+func runBoxedIfAsked() {
+	text := os.Getenv(boxVariable)
+	if text == "" {
+		return
+	}
+	if os.Getpid() == 1 { // the one outside hands it on
+		os.Unsetenv(boxVariable)
+	}
+	var b boxed
+	err := json.Unmarshal([]byte(text), &b)
+	code := noBox
+	if err == nil {
+		code, err = b.start()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "sandbox:", err)
+		code = noBox
+	}
+	os.Exit(code)
 }

@@ -31,7 +31,7 @@ func keep(life *os.File, words []string) (s status) {
 	}
 	c := exec.Command(words[0], words[1:]...)
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // the user's terminal is out of reach
 	if err := c.Start(); err != nil {
 		return status{Exit: -1, Fault: err.Error()}
 	}

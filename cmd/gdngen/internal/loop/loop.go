@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,6 +27,11 @@ type Loop struct {
 	noted []Noted // by commands on the change
 	start time.Time
 	tools string // folder with gdngen, ahead of PATH
+
+	seals   []seal
+	holdout string   // the run's copy
+	baseSum string   // of the tracked files of the base, as its last command left them
+	goEnv   []string // where modules are, in a sandbox
 }
 
 // ConfigError says what of a configuration no loop can be made of.
@@ -69,9 +76,12 @@ func (l *Loop) folder(n int) string { return l.path(fmt.Sprintf("iter-%03d", n))
 
 // Folders of a run that an agent may write, and the one with the rooms of the judge.
 var (
-	agentFolders = []string{"work", "work/home", "work/tmp"}
+	agentFolders = []string{"root", "work", "work/home", "work/tmp"}
 	judgeFolders = []string{"judge"}
 )
+
+// stageName is the folder of a run over which a sandbox makes its root.
+var stageName = "root"
 
 // Ref is where the attempt of an iteration lies in the user's repository.
 func Ref(dir string, n int) string {
@@ -137,51 +147,86 @@ func (l *Loop) prepare(ctx context.Context) (err error) {
 	if err := l.save(); err != nil {
 		return err
 	}
-	if err := l.installJudge(); err != nil {
+	if err := l.sealAll(holdoutSum(l.records())); err != nil {
 		return err
 	}
-	readonly := []string{l.repo.common, l.Dir}
-	if l.repo.tree != "" {
-		readonly = append(readonly, l.repo.tree)
-	}
-	if home, err := os.UserHomeDir(); err == nil {
-		readonly = append(readonly, home)
-	}
-	if l.box, err = newBox(l.Sandbox, []string{l.path("work")}, readonly, l.Holdout); err != nil {
+	if err := l.chooseBox(ctx); err != nil {
 		return &ConfigError{err}
-	}
-	if l.box.name == "none" && l.Holdout != "" {
-		l.Note("without a sandbox the agent can read " + l.Holdout)
 	}
 	if err := l.recover(ctx); err != nil {
 		return err
 	}
-	return l.book.add(Record{Kind: KindSession, Process: os.Getpid(), Sandbox: l.box.name})
+	r := Record{Kind: KindSession, Process: os.Getpid(), Sandbox: l.box.Name, Network: l.network()}
+	for _, s := range l.seals {
+		if s.path == l.holdout {
+			r.Holdout = s.sum
+		}
+	}
+	return l.book.add(r)
 }
 
-// installJudge copies the program that judges, so that one built anew meanwhile does not take its place.
-func (l *Loop) installJudge() error {
-	if l.Judge == "" {
-		return nil
-	}
-	text, err := os.ReadFile(l.Judge)
+// chooseBox chooses the sandbox of a session. It is tried, since a machine can have the programs and refuse their use.
+func (l *Loop) chooseBox(ctx context.Context) error {
+	home, err := os.UserHomeDir()
 	if err != nil {
-		return fmt.Errorf("--judge: %w", err)
+		home = ""
 	}
-	l.tools = l.path("bin")
-	if err := os.MkdirAll(l.tools, 0o755); err != nil {
+	folders, env := goFolders(ctx)
+	base := box{Stage: l.path(stageName), Hidden: append(hidden(home), l.Dir), Writable: []string{l.path("work")}, Home: home, Own: l.path("work", "home"), Run: l.Dir,
+		Shown: slices.Concat(l.Show, l.Readable, folders, resolver(), []string{l.tools})}
+	if l.Holdout != "" {
+		base.Masked = []string{l.Holdout}
+	}
+	var why error
+	if l.box, why, err = newBox(l.Sandbox, base); err != nil {
 		return err
 	}
-	part := filepath.Join(l.tools, ".part")
-	if err := os.WriteFile(part, text, 0o755); err != nil {
-		return err
+	if !l.box.none() {
+		l.goEnv = env
 	}
-	return os.Rename(part, filepath.Join(l.tools, "gdngen"))
+	if why != nil && l.Unwatched && l.box.none() {
+		return fmt.Errorf("no sandbox can be had here (%s), and nobody watches: --sandbox none says that agents may change all that you may", clip(why.Error(), 300))
+	}
+	if why != nil && l.box.none() {
+		l.Warn("NO SANDBOX can be had here (" + clip(why.Error(), 300) + "): the agent and what it leaves may read and change all that you may, the judge too; --sandbox none says that this is meant")
+	}
+	if l.box.none() && l.Holdout != "" {
+		l.Note("without a sandbox the agent can read " + l.Holdout)
+	}
+	return nil
+}
+
+// network says who reaches the network of the machine, in words.
+func (l *Loop) network() string {
+	switch agent, checks := l.AgentNetwork, l.CheckNetwork || l.On != ""; {
+	case l.box.none() || agent && checks:
+		return "open"
+	case agent:
+		return "open to the agent"
+	case checks:
+		return "open to checks"
+	}
+	return "closed"
+}
+
+// goFolders are the folders of Go and of its modules, to be shown in a sandbox, and the variable that names the modules.
+func goFolders(ctx context.Context) (folders, env []string) {
+	exe, err := program("go")
+	if err != nil {
+		return nil, nil
+	}
+	c := exec.CommandContext(ctx, exe, "env", "GOMODCACHE", "GOROOT")
+	c.Dir = "/"
+	out, err := c.Output()
+	if lines := strings.Split(strings.TrimSpace(string(out)), "\n"); err == nil && len(lines) == 2 {
+		return lines, []string{"GOMODCACHE=" + lines[0]}
+	}
+	return nil, nil
 }
 
 // clean removes clones; what is worth keeping lies in the folders of iterations and on refs.
 func (l *Loop) clean() error {
-	return errors.Join(remove(l.path("work")), remove(l.path("judge")))
+	return errors.Join(remove(l.path("work")), remove(l.path("judge")), remove(l.path("root")))
 }
 
 // recover ends an iteration that was killed. A decision that was made is carried out.

@@ -72,6 +72,7 @@ type misbehaviour struct {
 	change      func(*Config)
 	alone       bool // in the sandbox it comes to nothing, and keeps
 	boxed       bool // tried in the sandbox too
+	onlyBoxed   bool // and there alone
 }
 
 // Each agent, and what becomes of it. None but the first leaves the branch anywhere else than at the base.
@@ -128,7 +129,19 @@ var agents = []misbehaviour{
 		c.Checks = nil
 	}},
 	{name: "leaves what can not be written", agent: `echo 70 > cost; mkdir -p $HOME/mod; touch $HOME/mod/x; chmod 555 $HOME/mod`, verdict: Keep},
-	{name: "takes the lock", boxed: true, agent: `flock -n ../../lock true || echo 70 > cost`, verdict: Keep},
+	{name: "takes the lock", boxed: true, agent: `flock -n ../../lock true && test -e ../../loop.jsonl || echo 70 > cost`, verdict: Keep},
+	{name: "a FIFO as a plan", agent: `mkfifo iteration.json; echo 70 > cost`, verdict: Keep},
+	{name: "4 MB as a plan", agent: `head -c 4000000 /dev/zero | tr '\0' 1 > iteration.json; echo 70 > cost`, verdict: Keep},
+	{name: "70 MB without a newline", agent: `head -c 70000000 /dev/zero | tr '\0' a; echo 70 > cost`, verdict: Keep},
+	{name: "ignores SIGTERM", boxed: true, agent: `trap '' TERM INT HUP; echo 70 > cost; while true; do sleep .1; done`, verdict: AgentFailed, reason: "silent for 500ms", change: func(c *Config) { c.AgentIdle = 500 * time.Millisecond }},
+	{name: "a thousand files", agent: `mkdir many; cd many; seq 1000 | xargs touch; cd ..; echo 70 > cost`, verdict: Keep},
+	{name: "an infinite figure", agent: `echo inf > cost`, verdict: NoFigure, reason: "a positive number", change: func(c *Config) { c.Checks = nil }},
+	{name: "a figure of no size", agent: `echo 1e-400 > cost`, verdict: NoFigure, reason: "a positive number", change: func(c *Config) { c.Checks = nil }},
+	{name: "a folder that git forbids", boxed: true, agent: `mkdir git~1; echo x > git~1/x; echo 70 > cost`, verdict: OutOfBounds, reason: "git refuses what it left: error: invalid path 'git~1/x'"},
+	{name: "a link of modules", agent: `ln -s cost .gitmodules; echo 70 > cost`, verdict: OutOfBounds, reason: ".gitmodules"},
+	{name: "an encoding that files do not have", boxed: true, agent: `printf '* text working-tree-encoding=UTF-16\n*.txt filter=x ident\n' > .gitattributes; echo 70 > cost`, verdict: OutOfBounds, reason: "UTF-16"},
+	{name: "undoes mounts", boxed: true, agent: `umount -l / /tmp $REPO; mount -o remount,rw / ; mount -o remount,bind,rw /; unshare -Urm sh -c 'umount -l /tmp; mount -o remount,bind,rw /; echo x > '$REPO'/scratch.txt'
+		mount --bind / /mnt; echo x > $REPO/.git/hooks/x; echo 70 > cost; true`, verdict: Keep, onlyBoxed: true},
 }
 
 func one(t *testing.T, m misbehaviour, sandbox string) {
@@ -193,15 +206,11 @@ func must[T any](v T, err error) T {
 
 // What agents do, and what becomes of it, with and without a sandbox. Afterwards none of their processes is left.
 func TestAgents(t *testing.T) {
-	sandboxes := []string{"none", "namespace"}
-	if b, err := newBox("auto", nil, nil, ""); err != nil || b.name == "none" {
-		t.Log("unshare makes no namespaces here: sandboxed agents are not tried")
-		sandboxes = sandboxes[:1]
-	}
+	sandboxes := append([]string{"none"}, available(t)...)
 	t.Run("all", func(t *testing.T) {
 		for _, s := range sandboxes {
 			for _, m := range agents {
-				if s != "none" && !m.alone && !m.boxed {
+				if s != "none" && !m.alone && !m.boxed || s == "none" && m.onlyBoxed {
 					continue
 				}
 				t.Run(s+"/"+m.name, func(t *testing.T) {
@@ -212,6 +221,18 @@ func TestAgents(t *testing.T) {
 		}
 	})
 	require.Empty(t, running("313131"), "processes are left")
+}
+
+// available are the sandboxes that can be had here.
+func available(t *testing.T) (l []string) {
+	for _, name := range []string{"namespace", "bubblewrap"} {
+		if _, _, err := newBox(name, box{Stage: t.TempDir(), Hidden: hidden("")}); err != nil {
+			t.Log(err)
+		} else {
+			l = append(l, name)
+		}
+	}
+	return l
 }
 
 // running are the processes with a word among their arguments.

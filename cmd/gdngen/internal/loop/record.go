@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	chain "github.com/gdngen/gdngen/autotune/store"
 )
 
 // Kind says what a record tells.
@@ -49,6 +51,8 @@ type Record struct {
 	Seconds   float64   `json:"seconds,omitempty"`
 	Process   int       `json:"process,omitempty"` // the loop's own, of a session
 	Sandbox   string    `json:"sandbox,omitempty"`
+	Network   string    `json:"network,omitempty"` // who reaches it, of a session
+	Holdout   string    `json:"holdout,omitempty"` // SHA-256 of the hold-out, of a session
 }
 
 // Checked is what became of a check.
@@ -104,6 +108,8 @@ type book struct {
 	path    string
 	content []byte
 	records []Record
+	last    string // sum of the last line
+	old     bool   // lines of an earlier release, without sums
 }
 
 // ReadRecords reads the records of a run. A last line that was cut while it was written is left out.
@@ -121,17 +127,17 @@ func (b *book) load() error {
 	if err != nil {
 		return err
 	}
-	for line := range bytes.Lines(text) {
-		if !bytes.HasSuffix(line, []byte("\n")) {
-			break
-		}
+	var whole int
+	whole, b.last, b.old, err = chain.ReadChain(text, func(record []byte) error {
 		var r Record
-		if err := json.Unmarshal(line, &r); err != nil {
-			return fmt.Errorf("%s is damaged at line %d: %w; restore the file, or begin a new run", b.path, len(b.records)+1, err)
-		}
+		err := json.Unmarshal(record, &r)
 		b.records = append(b.records, r)
-		b.content = append(b.content, line...)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%s is damaged at %w; restore the file, or begin a new run", b.path, err)
 	}
+	b.content = text[:whole:whole]
 	return nil
 }
 
@@ -156,11 +162,14 @@ func (b *book) intact() bool {
 // add appends a record and waits until it is on the disk.
 func (b *book) add(r Record) error {
 	r.At = time.Now().UTC().Truncate(time.Millisecond)
-	line, err := json.Marshal(r)
+	line, sum, err := chain.Link(b.last, r)
+	if b.old && len(b.content) > 0 {
+		line, err = json.Marshal(r)
+		line = append(line, '\n')
+	}
 	if err != nil {
 		return err
 	}
-	line = append(line, '\n')
 	f, err := os.OpenFile(b.path, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		return err
@@ -169,7 +178,7 @@ func (b *book) add(r Record) error {
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return errors.Join(err, b.restore())
 	}
-	b.content, b.records = append(b.content, line...), append(b.records, r)
+	b.content, b.records, b.last = append(b.content, line...), append(b.records, r), sum
 	return nil
 }
 

@@ -14,7 +14,10 @@ import (
 // room is where commands of the judge work: a clone, and beside it a home and a scratch folder of its own. In a sandbox a command can write
 // into its own room alone. So what runs code of the change, such as a test, leaves nothing for who measures: no cache of figures, no program
 // in a home, no script in the clone.
-type room struct{ dir string }
+type room struct {
+	dir    string
+	commit string // of the base; empty for others
+}
 
 // The rooms of a judgement.
 const (
@@ -60,13 +63,24 @@ func remove(dir string) error {
 // enter makes a room with a commit. It is empty before, but for the home of the base where the agent could not reach it: what the base was
 // found to cost need not be found again.
 func (l *Loop) enter(ctx context.Context, name, commit string) (r room, err error) {
-	r = room{l.path("judge", name)}
-	if name != baseRoom || l.box.name == "none" {
+	r = room{dir: l.path("judge", name)}
+	if name == baseRoom {
+		r.commit, l.baseSum = commit, ""
+	}
+	if name != baseRoom || l.box.Name == "none" {
 		if err := errors.Join(remove(r.dir), r.empty()); err != nil {
 			return r, err
 		}
 	}
-	return r, errors.Join(os.MkdirAll(r.home(), 0o755), l.store.clone(ctx, r.clone(), l.Branch, commit))
+	if err := os.MkdirAll(r.home(), 0o755); err != nil {
+		return r, err
+	}
+	if err := l.store.clone(ctx, r.clone(), l.Branch, commit); err != nil && name != baseRoom && !ofMachine(err) {
+		return r, &boundsError{commit, "git can not check it out: " + clip(err.Error(), 300)}
+	} else if err != nil {
+		return r, err
+	}
+	return r, nil
 }
 
 // built is a room whose commit was built. Whatever the build of a change did beside, its figures find tracked files as they were committed, and
@@ -80,13 +94,13 @@ func (l *Loop) built(ctx context.Context, run judgeRun, name, commit string) (r 
 		return r, "", err
 	}
 	if o.fault != "" {
-		return r, o.fault + ": " + o.last, nil
-	}
-	if name != figuresRoom {
-		return r, "", nil
+		return r, o.fault + ": " + o.words(), nil
 	}
 	if info, err := os.Lstat(r.clone()); err != nil || !info.IsDir() { // a link would lead git to other files
 		return r, "its folder is gone, or is no folder any more", nil
+	}
+	if name != figuresRoom {
+		return r, "", nil
 	}
 	for _, step := range [][]string{{"read-tree", commit}, {"checkout-index", "-q", "-f", "-a"}} {
 		if _, err := l.store.on(ctx, r.clone(), step...); err != nil {
@@ -101,23 +115,39 @@ type judgeRun func(ctx context.Context, name, text string, in room) (outcome, er
 
 func (l *Loop) judgeRun(n int, seed string) judgeRun {
 	more := append(slices.Clone(l.JudgeEnv), "GDNGEN_HOLDOUT_SEED="+seed)
+	shown := []string{l.tools}
 	if l.Holdout != "" {
-		more = append(more, "GDNGEN_HOLDOUT="+l.Holdout)
+		more, shown = append(more, "GDNGEN_HOLDOUT="+l.holdout), append(shown, l.holdout)
 	}
-	return func(ctx context.Context, name, text string, in room) (outcome, error) {
+	open := l.CheckNetwork || l.On != ""
+	if !open && !l.box.none() {
+		more = append(more, "GOPROXY=off")
+	}
+	return func(ctx context.Context, name, text string, in room) (o outcome, err error) {
+		if err := l.unbroken(); err != nil {
+			return o, err
+		}
+		if info, err := os.Lstat(in.tmp()); err == nil && !info.IsDir() { // a link would lead outside
+			os.Remove(in.tmp())
+		}
 		if err := os.MkdirAll(in.tmp(), 0o755); err != nil {
-			return outcome{}, err
+			return o, err
 		}
 		more := append(slices.Clone(more), journal.NoteEnv+"="+notesFile(in))
-		c := command{text: text, dir: in.clone(), log: filepath.Join(l.folder(n), name+".log"), env: l.environment(in.home(), in.tmp(), more...), box: l.box.only(in.dir), limit: l.CheckTimeout}
-		o, err := c.run(ctx)
-		if err != nil {
+		c := command{text: text, dir: in.clone(), log: filepath.Join(l.folder(n), name+".log"), env: l.environment(in.home(), in.tmp(), more...), box: l.box.only(in.dir, in.home(), open, shown...), limit: l.CheckTimeout}
+		if o, err = l.based(ctx, in, func() (outcome, error) { return c.run(ctx) }); err != nil {
 			return o, err
 		}
 		noted, err := takeNotes(in, name)
-		if filepath.Base(in.dir) != baseRoom { // the base's are those of an iteration before
+		for i := range noted {
+			if l.Holdout != "" { // numbers alone: words could be of the hold-out
+				noted[i].Job, noted[i].Trace, noted[i].Text = "", "", ""
+			}
+		}
+		if in.commit == "" { // the base's are those of an iteration before
 			l.noted = append(l.noted, noted...)
 		}
+		o.secret = l.Holdout != ""
 		return o, err
 	}
 }

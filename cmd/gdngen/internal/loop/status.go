@@ -19,7 +19,8 @@ type Summary struct {
 	Branch     string          `json:"branch"`
 	State      string          `json:"state"` // running, killed, or why the last session ended
 	Sandbox    string          `json:"sandbox"`
-	Wanted     int             `json:"wanted"` // iterations
+	Network    string          `json:"network,omitempty"` // who reaches it
+	Wanted     int             `json:"wanted"`            // iterations
 	Verdicts   map[Verdict]int `json:"verdicts"`
 	First      float64         `json:"first,omitempty"` // figures
 	Now        float64         `json:"now,omitempty"`
@@ -42,7 +43,7 @@ func Status(dir string) (*Summary, error) {
 	for _, r := range records {
 		switch r.Kind {
 		case KindSession:
-			s.Sandbox, s.State = r.Sandbox, "killed: gdngen loop resume --run "+dir
+			s.Sandbox, s.Network, s.State = r.Sandbox, r.Network, "killed: gdngen loop resume --run "+dir
 		case KindStop:
 			s.State = r.Reason
 		case KindFinal:
@@ -74,6 +75,9 @@ func Status(dir string) (*Summary, error) {
 func (s *Summary) Text(w io.Writer) {
 	fmt.Fprintf(w, "%s on branch %s: %s\n", s.Dir, s.Branch, s.State)
 	fmt.Fprintf(w, "%d of %d iterations, sandbox %s", len(s.Iterations)-s.Verdicts[Interrupted], s.Wanted, s.Sandbox)
+	if s.Sandbox != "none" && s.Network != "" {
+		fmt.Fprintf(w, " (network %s)", s.Network)
+	}
 	for _, m := range Meanings {
 		if n := s.Verdicts[m.Verdict]; n > 0 {
 			fmt.Fprintf(w, ", %d %s", n, m.Verdict)

@@ -52,8 +52,8 @@ line of --measure is the figure, less is better. gdngen loop prompt prints the t
 Verdicts:
 ` + verdicts.String() + `
 Status 0: the loop ended by itself; 7: the machinery failed, the same command goes on; 8: --max-failures iterations in a row kept nothing.`,
-		Example: `  gdngen loop --run runs/loop --agent "codex exec --ephemeral -" --check "go test ./gdn/..." --measure "sh cost.sh" --iterations 10
-  gdngen loop --run runs/night --agent "claude -p" --measure "sh cost.sh" --directive-preset dataflow --budget 8h --resilient
+		Example: `  gdngen loop --run runs/loop --agent "codex exec --ephemeral -" --agent-network --env OPENAI_API_KEY --check "go test ./gdn/..." --measure "sh cost.sh" --iterations 10
+  gdngen loop --run runs/night --agent "claude -p" --agent-network --show ~/.claude --measure "sh cost.sh" --budget 8h --resilient --unattended
   gdngen loop status --run runs/loop`,
 		GroupID: "work",
 		RunE: func(cmd *cobra.Command, words []string) error {
@@ -120,7 +120,11 @@ func (s *loopFlags) add(cmd *cobra.Command) {
 	f.IntVar(&c.AgentRetries, "agent-retries", c.AgentRetries, "further tries of an agent that fails, each in a fresh clone")
 	f.Var((*app.Limit)(&c.MaxFailures), "max-failures", "end with status 8 after so many iterations in a row that kept nothing; never (0, -1): go on")
 	f.BoolVar(&s.resilient, "resilient", false, "for nights: no limit of failures, two further tries of agent and checks, and failures of the machinery are tried again after a while")
-	f.StringVar(&c.Sandbox, "sandbox", c.Sandbox, strings.Join(loop.Sandboxes, ", ")+": namespaces by unshare make repository, home and the run read-only")
+	f.StringVar(&c.Sandbox, "sandbox", c.Sandbox, strings.Join(loop.Sandboxes, ", ")+": all but the clone is read-only, homes, /tmp and /run are empty; auto warns where none can be had")
+	f.StringSliceVar(&c.Show, "show", nil, "files and folders of homes, /tmp or /run that agent and checks may read in the sandbox, such as ~/.config/agent")
+	f.BoolVar(&c.AgentNetwork, "agent-network", false, "let the agent reach the network from the sandbox, as agents that ask a model must")
+	f.BoolVar(&c.CheckNetwork, "check-network", false, "let builds, checks and figures reach the network from the sandbox; --on does")
+	f.BoolVar(&c.Unwatched, "unattended", false, "nobody watches: end where no sandbox can be had, unless --sandbox none is given")
 	f.StringSliceVar(&c.Env, "env", nil, "names of variables that agent and checks see, beside PATH and the language's")
 	f.StringVar(&c.On, "on", os.Getenv(app.OnEnv), "place of gdngen remote, named in the prompt and in "+app.OnEnv)
 	f.StringVar(&c.SyncBase, "sync-base", c.SyncBase, strings.Join(loop.Syncs, ", ")+": put the branch onto its upstream, or onto HEAD, before iterations")
@@ -223,6 +227,10 @@ func (a CLI) loop(c loop.Config) error {
 		a.Warn("%q names another place than --on %s", check, c.On)
 	}
 	c.Note = func(text string) { a.Note("%s", text) }
+	c.Warn = func(text string) { a.Warn("%s", text) }
+	if dir, err := plugins.CacheDir(); err == nil {
+		c.Readable = append(c.Readable, filepath.Join(dir, "plugins"))
+	}
 	c.Ended = func(r loop.Record) {
 		a.Note("iteration %d: %s, %s (%v)", r.Iteration, r.Verdict, r.Reason, time.Duration(r.Seconds*1e9).Round(100*time.Millisecond))
 	}

@@ -1,0 +1,25 @@
+package loop
+
+import (
+	"os/exec"
+	"path/filepath"
+	"sync"
+)
+
+var programs sync.Map // name: absolute path
+
+// program is the absolute path of a program. It is looked up once: what an agent puts into a folder of PATH later is not run.
+func program(name string) (string, error) {
+	if path, ok := programs.Load(name); ok {
+		return path.(string), nil
+	}
+	path, err := exec.LookPath(name)
+	if err == nil {
+		path, err = filepath.Abs(path)
+	}
+	if err != nil {
+		return "", err
+	}
+	first, _ := programs.LoadOrStore(name, path)
+	return first.(string), nil
+}

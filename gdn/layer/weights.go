@@ -26,13 +26,15 @@ const (
 	Qwen3Next Format = "qwen3-next"
 	// Qwen35 has in_proj_qkv, in_proj_z, in_proj_b and in_proj_a, rows in the order of this package.
 	Qwen35 Format = "qwen3.5"
+	// OlmoHybrid has q_proj, k_proj and v_proj, a convolution of each, and a_proj, b_proj and g_proj, the output gate.
+	OlmoHybrid Format = "olmo-hybrid"
 	// KimiLinear, of rule kda, has q_proj, k_proj and v_proj, a convolution of each, and pairs of projections for decay (f_a_proj, f_b_proj)
 	// and output gate (g_a_proj, g_b_proj); f_proj or g_proj where there is no rank between two.
 	KimiLinear Format = "kimi-linear"
 )
 
 // Formats lists the formats.
-var Formats = []Format{Qwen3Next, Qwen35, KimiLinear}
+var Formats = []Format{Qwen3Next, Qwen35, OlmoHybrid, KimiLinear}
 
 // formats has a row for each format: the rule of its layers, a tensor by which it is known, and all tensors, as torch has them: matrices are
 // [out, in].
@@ -43,6 +45,7 @@ var formats = map[Format]struct {
 }{
 	Qwen3Next:  {gdn.Rule{}, "in_proj_qkvz.weight", Config.qwen3Next},
 	Qwen35:     {gdn.Rule{}, "in_proj_qkv.weight", Config.qwen35},
+	OlmoHybrid: {gdn.Rule{}, "a_proj.weight", Config.olmoHybrid},
 	KimiLinear: {kda, "q_conv1d.weight", Config.kimiLinear},
 }
 
@@ -125,7 +128,8 @@ func (c Config) qwen() []stored {
 	}
 }
 
-func (c Config) kimiLinear() []stored {
+// apart are queries, keys and values each by itself, with their convolutions.
+func (c Config) apart() []stored {
 	var list []stored
 	for i, name := range []string{"q", "k", "v"} {
 		first, width := i*c.KeyWidth(), c.KeyWidth()
@@ -134,6 +138,23 @@ func (c Config) kimiLinear() []stored {
 		}
 		list = append(list, whole(name+"_proj.weight", VarQKV, first, width, c.Hidden), whole(name+"_conv1d.weight", VarConv, first, width, 1, c.ConvWidth))
 	}
+	return list
+}
+
+func (c Config) olmoHybrid() []stored {
+	return append(c.apart(),
+		whole("g_proj.weight", VarZ, 0, c.ValueWidth(), c.Hidden),
+		whole("b_proj.weight", VarB, 0, c.HeadsV, c.Hidden),
+		whole("a_proj.weight", VarA, 0, c.HeadsV, c.Hidden),
+		whole("dt_bias", VarDtBias, 0, c.HeadsV),
+		whole("A_log", VarALog, 0, c.HeadsV),
+		whole("o_norm.weight", VarNorm, 0, c.ValueDim),
+		whole("o_proj.weight", VarOut, 0, c.Hidden, c.ValueWidth()),
+	)
+}
+
+func (c Config) kimiLinear() []stored {
+	list := c.apart()
 	for _, g := range []struct {
 		name, down, variable string
 		rank, width          int

@@ -64,8 +64,9 @@ func TestFormats(t *testing.T) {
 				return []*Node{layer.New(scope, in[0]).With(c).Done()}
 			}, x)[0])
 		}
-		require.Len(t, outputs, 3)
+		require.Len(t, outputs, 4)
 		require.Equal(t, outputs[0].Float32s(), outputs[1].Float32s(), d.ir)
+		require.Equal(t, outputs[0].Float32s(), outputs[2].Float32s(), d.ir)
 	}
 }
 
@@ -231,7 +232,7 @@ func TestReadConfig(t *testing.T) {
 	}
 	olmo, err := of(`{"model_type": "olmo_hybrid", "hidden_size": 3840, "num_attention_heads": 30, "linear_num_key_heads": null}`)
 	require.NoError(t, err)
-	require.Equal(t, layer.Config{Hidden: 3840, HeadsK: 30, HeadsV: 30, KeyDim: 96, ValueDim: 192, ConvWidth: 4, NormEps: 1e-6, NegEigval: true}, olmo)
+	require.Equal(t, layer.Config{Hidden: 3840, HeadsK: 30, HeadsV: 30, KeyDim: 96, ValueDim: 192, ConvWidth: 4, NormEps: 1e-5, NegEigval: true}, olmo)
 	next, err := of(`{"model_type": "qwen3_next", "output_gate_type": "sigmoid", ` + fields + `}`)
 	require.NoError(t, err)
 	require.Equal(t, "sigmoid", next.OutputGate)

@@ -1,5 +1,5 @@
-// Package lm is whole language models in GoMLX, of layers of Gated DeltaNet and of gated attention: Qwen3.5 (dense) and Qwen3-Next without
-// experts, by the config.json and the safetensors files of their folders.
+// Package lm is whole language models in GoMLX, of layers of Gated DeltaNet or Kimi Delta Attention and of attention: Qwen3-Next, Qwen3.5,
+// OLMo-hybrid and Kimi Linear, by the config.json and the safetensors files of their folders.
 //
 //	m, err := lm.Open(backend, "qwen3.5-0.8b", dtypes.Float32)
 //	s := m.Session()

@@ -7,12 +7,13 @@ import (
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/model/initializer"
 
 	"github.com/gdngen/gdngen/gdn/layer"
 )
 
 // The graph of a model. Caches are two nodes a layer: of the rule its convolution and state, of attention its keys and values,
-// [batch, key heads, capacity, head width].
+// [batch, key heads, capacity, head width], or latents and shared keys.
 
 type builder struct {
 	c     Config
@@ -20,75 +21,171 @@ type builder struct {
 	begin *Node // int32 scalar: tokens before the first of this call
 }
 
-func (b *builder) weight(scope *model.Scope, name string, g *Graph) *Node {
-	return scope.GetVariable(name).NodeValue(g)
+// Logits are those of a model for each of the tokens, int32 [batch, tokens]: the graph to be trained. Variables that are not in the scope are
+// made there.
+func Logits(scope *model.Scope, c Config, tokens *Node) *Node {
+	b := &builder{c: c, scope: scope, begin: ScalarZero(tokens.Graph(), dtypes.Int32)}
+	x, _ := b.features(tokens, nil)
+	return b.logits(x)
 }
 
-// logits are those of each token: tokens int32 [batch, tokens].
-func (b *builder) logits(tokens *Node, caches []*Node) (logits *Node, next []*Node) {
-	g := tokens.Graph()
-	embedding := b.weight(b.scope, "embed_tokens", g)
-	x := ConvertDType(Gather(embedding, InsertAxes(tokens, -1)), dtypes.Float32)
-	for i, attention := range b.c.Attention {
-		s := b.scope.At("layer_%d", i)
-		n := b.norm(x, s, "input_layernorm")
-		var y *Node
-		if attention {
-			var k, v *Node
-			y, k, v = b.attention(s, n, caches[2*i], caches[2*i+1])
-			next = append(next, k, v)
-		} else {
-			var cache *layer.Cache
-			y, cache = layer.New(s.At("gdn"), n).With(b.c.Layer).Cache(&layer.Cache{Conv: caches[2*i], State: caches[2*i+1]}).DoneWithCache()
-			next = append(next, cache.Conv, cache.State)
-		}
-		x = Add(x, y)
-		n = b.norm(x, s, "post_attention_layernorm")
-		gate, up := b.linear(s, "gate_proj", n), b.linear(s, "up_proj", n)
-		x = Add(x, b.linear(s, "down_proj", Mul(Mul(gate, Sigmoid(gate)), up)))
+// weight is a variable, made here where a model is trained from nothing: matrices are drawn, what scales begins where it scales by one.
+func (b *builder) weight(scope *model.Scope, name string, g *Graph, shape ...int) *Node {
+	if v := scope.GetVariable(name); v != nil {
+		return v.NodeValue(g)
 	}
-	x = b.norm(x, b.scope, "norm")
-	head := "lm_head"
-	if b.c.Tied {
-		head = "embed_tokens"
+	init := initializer.One
+	switch {
+	case len(shape) > 1:
+		init = initializer.RandomNormalFn(scope, .02)
+	case b.c.offset == 1:
+		init = initializer.Zero
 	}
-	return b.linear(b.scope, head, x), next
+	return scope.WithInitializer(init).VariableWithShape(name, shapes.Make(dtypes.Float32, shape...)).NodeValue(g)
 }
+
+// features are what the head multiplies, [batch, tokens, hidden], of tokens int32 [batch, tokens]. Without caches none come back.
+func (b *builder) features(tokens *Node, caches []*Node) (x *Node, next []*Node) {
+	g, c := tokens.Graph(), b.c
+	embedding := b.weight(b.scope, "embed_tokens", g, c.Vocabulary, c.Hidden)
+	x = ConvertDType(Gather(embedding, InsertAxes(tokens, -1)), dtypes.Float32)
+	for i, attention := range c.Attention {
+		s := in(b.scope, i)
+		var kept []*Node
+		if caches != nil {
+			kept = caches[2*i : 2*i+2]
+		}
+		mix := func(x *Node) *Node {
+			var y *Node
+			switch {
+			case attention && c.Latent.Rank > 0:
+				y, kept = b.latent(s, x, kept)
+			case attention:
+				y, kept = b.attention(s, x, kept)
+			case kept == nil:
+				return layer.New(s.In("gdn"), x).With(c.Layer).Done()
+			default:
+				var cache *layer.Cache
+				y, cache = layer.New(s.At("gdn"), x).With(c.Layer).Cache(&layer.Cache{Conv: kept[0], State: kept[1]}).DoneWithCache()
+				kept = []*Node{cache.Conv, cache.State}
+			}
+			return y
+		}
+		mlp := func(x *Node) *Node {
+			if c.Sparse[i] {
+				return b.experts(s, x)
+			}
+			return b.mlp(s, x, "", c.Width)
+		}
+		if attention && c.postNorm {
+			x = Add(x, b.norm(mix(x), s, "post_attention_layernorm"))
+			x = Add(x, b.norm(mlp(x), s, "post_feedforward_layernorm"))
+		} else {
+			x = Add(x, mix(b.norm(x, s, "input_layernorm")))
+			x = Add(x, mlp(b.norm(x, s, "post_attention_layernorm")))
+		}
+		next = append(next, kept...)
+	}
+	return b.norm(x, b.scope, "norm"), next
+}
+
+// logits are those of features.
+func (b *builder) logits(x *Node) *Node {
+	if b.c.Tied {
+		return b.linear(b.scope, "embed_tokens", x, b.c.Vocabulary)
+	}
+	return b.linear(b.scope, "lm_head", x, b.c.Vocabulary)
+}
+
+// mlp is SwiGLU.
+func (b *builder) mlp(s *model.Scope, x *Node, prefix string, width int) *Node {
+	gate, up := b.linear(s, prefix+"gate_proj", x, width), b.linear(s, prefix+"up_proj", x, width)
+	return b.linear(s, prefix+"down_proj", Mul(silu(gate), up), x.Shape().Dim(-1))
+}
+
+func silu(x *Node) *Node { return Mul(x, Sigmoid(x)) }
 
 // linear multiplies the features of x by a matrix [out, in].
-func (b *builder) linear(s *model.Scope, name string, x *Node) *Node {
-	return DotGeneral(x, []int{x.Rank() - 1}, nil, ConvertDType(b.weight(s, name, x.Graph()), dtypes.Float32), []int{1}, nil)
+func (b *builder) linear(s *model.Scope, name string, x *Node, out int) *Node {
+	in := x.Shape().Dim(-1)
+	return DotGeneral(x, []int{x.Rank() - 1}, nil, ConvertDType(b.weight(s, name, x.Graph(), out, in), dtypes.Float32), []int{1}, nil)
 }
 
-// norm divides the last axis by its root mean square and scales it by one and a weight.
+// norm divides the last axis by its root mean square and scales it by a weight, to which the offset of the family comes.
 func (b *builder) norm(x *Node, s *model.Scope, name string) *Node {
-	y := Div(x, Sqrt(AddScalar(ReduceAndKeep(Square(x), ReduceMean, -1), b.c.Eps)))
-	w := AddScalar(ConvertDType(b.weight(s, name, x.Graph()), dtypes.Float32), 1)
+	return b.normed(x, s, name, b.c.Eps)
+}
+
+func (b *builder) normed(x *Node, s *model.Scope, name string, eps float64) *Node {
+	y := Div(x, Sqrt(AddScalar(ReduceAndKeep(Square(x), ReduceMean, -1), eps)))
+	w := AddScalar(ConvertDType(b.weight(s, name, x.Graph(), x.Shape().Dim(-1)), dtypes.Float32), b.c.offset)
 	return Mul(y, ExpandLeftToRank(w, y.Rank()))
 }
 
-// attention is gated attention of x over the tokens in its cache and itself.
-func (b *builder) attention(s *model.Scope, x, keys, values *Node) (y, nextKeys, nextValues *Node) {
-	c, g := b.c, x.Graph()
+// attention is that of x over the tokens in its caches and itself, with a gate where the family has one.
+func (b *builder) attention(s *model.Scope, x *Node, kept []*Node) (y *Node, next []*Node) {
+	c := b.c
 	batch, tokens := x.Shape().Dim(0), x.Shape().Dim(1)
-	both := Reshape(b.linear(s, "q_proj", x), batch, tokens, c.Heads, 2*c.HeadDim) // of each head: query | gate
-	q, gate := SliceAxis(both, -1, AxisRange(0, c.HeadDim)), SliceAxis(both, -1, AxisRangeToEnd(c.HeadDim))
-	k := Reshape(b.linear(s, "k_proj", x), batch, tokens, c.KVHeads, c.HeadDim)
-	v := Reshape(b.linear(s, "v_proj", x), batch, tokens, c.KVHeads, c.HeadDim)
-	q, k = b.rope(b.norm(q, s, "q_norm")), b.rope(b.norm(k, s, "k_norm"))
-	keys, values = b.put(keys, k), b.put(values, v)
+	queries, keys := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
+	width := queries
+	if c.gate {
+		width *= 2 // of each head: query | gate
+	}
+	q, k, v := b.linear(s, "q_proj", x, width), b.linear(s, "k_proj", x, keys), b.linear(s, "v_proj", x, keys)
+	if c.postNorm {
+		q, k = b.norm(q, s, "q_norm"), b.norm(k, s, "k_norm")
+	}
+	q, k = Reshape(q, batch, tokens, c.Heads, -1), Reshape(k, batch, tokens, c.KVHeads, c.HeadDim)
+	v = Reshape(v, batch, tokens, c.KVHeads, c.HeadDim)
+	var gate *Node
+	if c.gate {
+		q, gate = SliceAxis(q, -1, AxisRange(0, c.HeadDim)), SliceAxis(q, -1, AxisRangeToEnd(c.HeadDim))
+	}
+	if !c.postNorm {
+		q, k = b.norm(q, s, "q_norm"), b.norm(k, s, "k_norm")
+	}
+	if c.Rotary > 0 {
+		q, k = b.rope(q), b.rope(k)
+	}
+	next = b.put(kept, k, v)
+	y = Reshape(b.attend(q, next[0], next[1]), batch, tokens, queries)
+	if gate != nil {
+		y = Mul(y, Sigmoid(Reshape(gate, batch, tokens, queries)))
+	}
+	return b.linear(s, "o_proj", y, c.Hidden), next
+}
 
-	group := c.Heads / c.KVHeads
-	q = Reshape(q, batch, tokens, c.KVHeads, group, c.HeadDim)
+// latent is attention over latents of keys and values (MLA). The projection from latents to keys moves to the queries, and the one to values
+// behind the sum, so that the caches are of latents: [batch, 1, capacity, rank] and the keys that all heads share.
+func (b *builder) latent(s *model.Scope, x *Node, kept []*Node) (y *Node, next []*Node) {
+	c, l, g := b.c, b.c.Latent, x.Graph()
+	batch, tokens := x.Shape().Dim(0), x.Shape().Dim(1)
+	q := Reshape(b.linear(s, "q_proj", x, c.Heads*c.HeadDim), batch, tokens, c.Heads, c.HeadDim)
+	both := b.linear(s, "kv_a_proj", x, l.Rank+l.Whole)
+	latents := b.normed(SliceAxis(both, -1, AxisRange(0, l.Rank)), s, "kv_a_norm", 1e-6)
+	next = b.put(kept, InsertAxes(latents, 2), InsertAxes(SliceAxis(both, -1, AxisRangeToEnd(l.Rank)), 2))
+	w := Reshape(ConvertDType(b.weight(s, "kv_b_proj", g, c.Heads*(l.Key+l.Value), l.Rank), dtypes.Float32), c.Heads, l.Key+l.Value, l.Rank)
+	toKeys, toValues := SliceAxis(w, 1, AxisRange(0, l.Key)), SliceAxis(w, 1, AxisRangeToEnd(l.Key))
+	byLatent := DotGeneral(SliceAxis(q, -1, AxisRange(0, l.Key)), []int{3}, []int{2}, toKeys, []int{1}, []int{0}) // [heads, batch, tokens, rank]
+	q = Concatenate([]*Node{TransposeAllAxes(byLatent, 1, 2, 0, 3), SliceAxis(q, -1, AxisRangeToEnd(l.Key))}, -1)
+	sum := b.attend(q, Concatenate([]*Node{next[0], next[1]}, -1), next[0])                             // [batch, tokens, heads, rank]
+	y = TransposeAllAxes(DotGeneral(sum, []int{3}, []int{2}, toValues, []int{2}, []int{0}), 1, 2, 0, 3) // [heads, batch, tokens, value] before
+	return b.linear(s, "o_proj", Reshape(y, batch, tokens, c.Heads*l.Value), c.Hidden), next
+}
+
+// attend sums the values of the tokens up to each, weighted by their keys: q is [batch, tokens, heads, width], keys and values
+// [batch, key heads, capacity, width]. It gives [batch, tokens, heads, width of values].
+func (b *builder) attend(q, keys, values *Node) *Node {
+	g := q.Graph()
+	batch, tokens, heads, few := q.Shape().Dim(0), q.Shape().Dim(1), q.Shape().Dim(2), keys.Shape().Dim(1)
+	q = Reshape(q, batch, tokens, few, heads/few, -1)
 	score := DotGeneral(q, []int{4}, []int{0, 2}, keys, []int{3}, []int{0, 1}) // [batch, key heads, tokens, group, capacity]
-	score = MulScalar(score, 1/math.Sqrt(float64(c.HeadDim)))
+	score = MulScalar(score, 1/math.Sqrt(float64(b.c.HeadDim)))
 	place := shapes.Make(dtypes.Int32, score.Shape().Dimensions...)
 	seen := LessOrEqual(Iota(g, place, 4), Add(Iota(g, place, 2), BroadcastToDims(b.begin, place.Dimensions...)))
 	score = Where(seen, score, FillScalar(g, score.Shape(), -1e30))
-	y = DotGeneral(Softmax(score, -1), []int{4}, []int{0, 1}, values, []int{2}, []int{0, 1}) // [batch, key heads, tokens, group, width]
-	y = Reshape(TransposeAllAxes(y, 0, 2, 1, 3, 4), batch, tokens, c.Heads*c.HeadDim)
-	y = Mul(y, Sigmoid(Reshape(gate, batch, tokens, c.Heads*c.HeadDim)))
-	return b.linear(s, "o_proj", y), keys, values
+	y := DotGeneral(Softmax(score, -1), []int{4}, []int{0, 1}, values, []int{2}, []int{0, 1}) // [batch, key heads, tokens, group, width]
+	return Reshape(TransposeAllAxes(y, 0, 2, 1, 3, 4), batch, tokens, heads, -1)
 }
 
 // rope turns the first channels of each head, [batch, tokens, heads, width], by the place of its token.
@@ -112,16 +209,32 @@ func (b *builder) rope(x *Node) *Node {
 	return Concatenate(parts, -1)
 }
 
-// put writes x, [batch, tokens, heads, width], into a cache at the first token of this call. Not every backend writes at run time, so each row
-// of the cache is selected: by a product with ones and zeros, which is exact.
-func (b *builder) put(cache, x *Node) *Node {
-	g, capacity, tokens := x.Graph(), cache.Shape().Dim(2), x.Shape().Dim(1)
-	grid := shapes.Make(dtypes.Int32, capacity, tokens)
-	hit := Equal(Iota(g, grid, 0), Add(Iota(g, grid, 1), BroadcastToDims(b.begin, capacity, tokens)))
-	pick := ConvertDType(hit, x.DType())
-	spread := TransposeAllAxes(DotGeneral(pick, []int{1}, nil, x, []int{1}, nil), 1, 2, 0, 3)
+// put writes keys and values, [batch, tokens, heads, width], into their caches at the first token of this call. Without caches they are the
+// tokens themselves.
+func (b *builder) put(kept []*Node, keys, values *Node) []*Node {
+	var next []*Node
+	for i, x := range []*Node{keys, values} {
+		x = TransposeAllAxes(x, 0, 2, 1, 3)
+		if kept != nil {
+			x = b.write(kept[i], x)
+		}
+		next = append(next, x)
+	}
+	return next
+}
+
+// write puts x, [batch, heads, tokens, width], into a cache. Not every backend writes at run time, so each row of the cache is selected: by a
+// product with ones and zeros, which is exact.
+func (b *builder) write(cache, x *Node) *Node {
+	g, capacity, tokens := x.Graph(), cache.Shape().Dim(2), x.Shape().Dim(2)
+	if tokens > 1 {
+		grid := shapes.Make(dtypes.Int32, capacity, tokens)
+		hit := Equal(Iota(g, grid, 0), Add(Iota(g, grid, 1), BroadcastToDims(b.begin, capacity, tokens)))
+		x = TransposeAllAxes(DotGeneral(ConvertDType(hit, x.DType()), []int{1}, nil, x, []int{2}, nil), 1, 2, 0, 3)
+	} else {
+		x = BroadcastToDims(x, cache.Shape().Dimensions...)
+	}
 	row := Iota(g, shapes.Make(dtypes.Int32, cache.Shape().Dimensions...), 2)
 	first := BroadcastToDims(b.begin, cache.Shape().Dimensions...)
-	written := LogicalAnd(GreaterOrEqual(row, first), LessThan(row, AddScalar(first, tokens)))
-	return Where(written, spread, cache)
+	return Where(LogicalAnd(GreaterOrEqual(row, first), LessThan(row, AddScalar(first, tokens))), x, cache)
 }

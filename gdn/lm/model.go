@@ -3,9 +3,9 @@ package lm
 import (
 	"errors"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
@@ -15,14 +15,12 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"github.com/gdngen/gdngen/gdn/layer"
-	"github.com/gdngen/gdngen/gdn/layer/device"
-	"github.com/gdngen/gdngen/ir"
 )
 
 // Model is a model with its weights on a backend.
 type Model struct {
 	Config
-	exec *model.Exec
+	all, last *model.Exec // logits of all tokens of a call, or of the last
 }
 
 // Open loads the model in a folder, and holds its weights in a type: Float32 or BFloat16. It computes in float32.
@@ -40,87 +38,40 @@ func Open(b compute.Backend, folder string, d dtypes.DType) (*Model, error) {
 	}
 	defer w.Close()
 	store := model.NewStore()
-	if err := c.load(store.RootScope(), w, d); err != nil {
+	if err := c.load(b, store.RootScope(), w, d); err != nil {
 		return nil, fmt.Errorf("lm: %s: %w", folder, err)
 	}
+	return New(b, store.RootScope(), c)
+}
+
+// New is the model whose weights are in a scope: those that Open loads there, or that a graph of Logits made.
+func New(b compute.Backend, scope *model.Scope, c Config) (*Model, error) {
 	m := &Model{Config: c}
-	m.exec, err = model.NewExec(b, store, func(scope *model.Scope, in []*Node) []*Node {
-		g := &builder{c: c, scope: scope, begin: in[1]}
-		logits, caches := g.logits(in[0], in[2:])
-		return append([]*Node{logits}, caches...)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("lm: %w", err)
+	program := func(all bool) (*model.Exec, error) {
+		exec, err := model.NewExec(b, scope.Store(), func(_ *model.Scope, in []*Node) []*Node {
+			g := &builder{c: c, scope: scope, begin: in[1]}
+			x, caches := g.features(in[0], in[2:])
+			if !all {
+				x = SliceAxis(x, 1, AxisElem(-1))
+			}
+			return append([]*Node{g.logits(x)}, caches...)
+		})
+		if err != nil {
+			return nil, fmt.Errorf("lm: %w", err)
+		}
+		return exec.SetMaxCache(-1), nil
 	}
-	m.exec.SetMaxCache(-1)
-	return m, nil
+	var err error
+	if m.all, err = program(true); err == nil {
+		m.last, err = program(false)
+	}
+	return m, err
 }
 
 // Finalize frees the compiled programs.
-func (m *Model) Finalize() { m.exec.Finalize() }
-
-// load puts the weights of the model into a scope.
-func (c Config) load(scope *model.Scope, w *layer.Weights, d dtypes.DType) error {
-	prefix := ""
-	for _, p := range c.Prefixes {
-		if slices.Contains(w.Names(), p+"embed_tokens.weight") {
-			prefix = p
-		}
-	}
-	if prefix == "" {
-		return fmt.Errorf("no tensor %s is there", strings.Join(c.Prefixes, "embed_tokens.weight or ")+"embed_tokens.weight")
-	}
-	e, _ := device.ElementType(d)
-	var errs []error
-	read := func(to *model.Scope, variable, name string, shape ...int) {
-		errs = append(errs, readOne(w, e, to, variable, name, shape))
-	}
-	read(scope, "embed_tokens", prefix+"embed_tokens.weight", c.Vocabulary, c.Hidden)
-	read(scope, "norm", prefix+"norm.weight", c.Hidden)
-	if !c.Tied {
-		read(scope, "lm_head", "lm_head.weight", c.Vocabulary, c.Hidden)
-	}
-	for i, attention := range c.Attention {
-		s, at := scope.At("layer_%d", i), fmt.Sprintf("%slayers.%d.", prefix, i)
-		for _, n := range []string{"input_layernorm", "post_attention_layernorm"} {
-			read(s, n, at+n+".weight", c.Hidden)
-		}
-		read(s, "gate_proj", at+"mlp.gate_proj.weight", c.Width, c.Hidden)
-		read(s, "up_proj", at+"mlp.up_proj.weight", c.Width, c.Hidden)
-		read(s, "down_proj", at+"mlp.down_proj.weight", c.Hidden, c.Width)
-		if !attention {
-			_, err := layer.Load(s.At("gdn"), w, at+"linear_attn.", c.Layer, d)
-			errs = append(errs, err)
-			continue
-		}
-		at += "self_attn."
-		read(s, "q_proj", at+"q_proj.weight", 2*c.Heads*c.HeadDim, c.Hidden)
-		read(s, "k_proj", at+"k_proj.weight", c.KVHeads*c.HeadDim, c.Hidden)
-		read(s, "v_proj", at+"v_proj.weight", c.KVHeads*c.HeadDim, c.Hidden)
-		read(s, "o_proj", at+"o_proj.weight", c.Hidden, c.Heads*c.HeadDim)
-		read(s, "q_norm", at+"q_norm.weight", c.HeadDim)
-		read(s, "k_norm", at+"k_norm.weight", c.HeadDim)
-	}
-	return errors.Join(errs...)
-}
-
-// readOne makes a variable of a tensor.
-func readOne(w *layer.Weights, e ir.DType, to *model.Scope, variable, name string, shape []int) error {
-	a, err := w.Read(name)
-	if err != nil {
-		return err
-	}
-	if !slices.Equal(a.Shape, shape) {
-		return fmt.Errorf("tensor %s is %v, want the shape %v", name, a, shape)
-	}
-	if !a.Type.IsFloat() {
-		return fmt.Errorf("tensor %s is %v, want f32, bf16 or f16", name, a)
-	}
-	t, err := device.Tensor(a.Convert(e))
-	if err == nil {
-		_, err = to.CreateVariable(variable, t)
-	}
-	return err
+func (m *Model) Finalize() {
+	m.all.Finalize()
+	m.last.Finalize()
 }
 
 // Session is sequences under way: what the model remembers of their tokens, on the device.
@@ -146,7 +97,12 @@ func (s *Session) Fork() *Session {
 func (s *Session) Tokens() int { return s.tokens }
 
 // Step takes the next tokens of each sequence, as many of each, and gives the logits of all, [sequences, tokens, vocabulary] in a row.
-func (s *Session) Step(tokens [][]int32) ([]float32, error) {
+func (s *Session) Step(tokens [][]int32) ([]float32, error) { return s.step(s.m.all, tokens) }
+
+// Take takes the next tokens of each sequence as Step does, and gives the logits of the last alone, [sequences, vocabulary] in a row.
+func (s *Session) Take(tokens [][]int32) ([]float32, error) { return s.step(s.m.last, tokens) }
+
+func (s *Session) step(exec *model.Exec, tokens [][]int32) ([]float32, error) {
 	flat, err := s.flat(tokens)
 	if err != nil {
 		return nil, err
@@ -159,7 +115,7 @@ func (s *Session) Step(tokens [][]int32) ([]float32, error) {
 	for _, c := range s.caches {
 		args = append(args, c)
 	}
-	out, err := s.m.exec.Call(args...)
+	out, err := exec.Call(args...)
 	if err != nil {
 		return nil, fmt.Errorf("lm: %w", err)
 	}
@@ -168,10 +124,10 @@ func (s *Session) Step(tokens [][]int32) ([]float32, error) {
 		return nil, fmt.Errorf("lm: %w", err)
 	}
 	s.caches, s.rows, s.tokens = out[1:], rows, s.tokens+n
-	v := s.m.Vocabulary
+	v, each := s.m.Vocabulary, len(logits)/rows
 	s.logits = nil
 	for i := range rows {
-		s.logits = append(s.logits, logits[((i+1)*n-1)*v:(i+1)*n*v]...)
+		s.logits = append(s.logits, logits[(i+1)*each-v:(i+1)*each]...)
 	}
 	return logits, nil
 }
@@ -220,7 +176,11 @@ func (s *Session) grow(rows, n int) error {
 			continue
 		}
 		for j := 2 * i; j < 2*i+2; j++ {
-			caches[j] = tensors.FromShape(shapes.Make(dtypes.Float32, rows, c.KVHeads, capacity, c.HeadDim))
+			width := c.HeadDim
+			if l := c.Latent; l.Rank > 0 {
+				width = []int{l.Rank, l.Whole}[j%2]
+			}
+			caches[j] = tensors.FromShape(shapes.Make(dtypes.Float32, rows, c.KVHeads, capacity, width))
 			if s.caches == nil {
 				continue
 			}
@@ -257,7 +217,7 @@ func (s *Session) Generate(n int) ([][]int32, error) {
 			next[i] = []int32{likeliest(s.logits[i*s.m.Vocabulary : (i+1)*s.m.Vocabulary])}
 			out[i] = append(out[i], next[i][0])
 		}
-		if _, err := s.Step(next); err != nil {
+		if _, err := s.Take(next); err != nil {
 			return nil, err
 		}
 	}
@@ -273,4 +233,24 @@ func likeliest(logits []float32) int32 {
 		}
 	}
 	return int32(best)
+}
+
+// Draw draws a token by its logits over a temperature; 0 takes the likeliest.
+func Draw(logits []float32, temperature float64, r *rand.Rand) int32 {
+	best := likeliest(logits)
+	if temperature <= 0 {
+		return best
+	}
+	weights, sum := make([]float64, len(logits)), 0.
+	for i, v := range logits {
+		weights[i] = math.Exp(float64(v-logits[best]) / temperature)
+		sum += weights[i]
+	}
+	at := r.Float64() * sum
+	for i, w := range weights {
+		if at -= w; at < 0 {
+			return int32(i)
+		}
+	}
+	return best
 }

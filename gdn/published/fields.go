@@ -21,14 +21,9 @@ type fields struct {
 	Conv   *int  `json:"linear_conv_kernel_dim"`
 	Neg    *bool `json:"linear_allow_neg_eigval"`
 
-	Kimi *struct {
-		Heads    *int     `json:"num_heads"`
-		Dim      *int     `json:"head_dim"`
-		Conv     *int     `json:"short_conv_kernel_size"`
-		Bound    *float64 `json:"gate_lower_bound"`
-		Safe     bool     `json:"safe_gate"`
-		FullRank bool     `json:"use_full_rank_gate"` // of the output gate
-	} `json:"linear_attn_config"`
+	Kimi        *kimiFields `json:"linear_attn_config"`
+	LinearHeads *int        `json:"linear_num_heads"`
+	LinearDim   *int        `json:"linear_head_dim"`
 
 	FLAHeads   *int     `json:"num_heads"`
 	FLAHeadsV  *int     `json:"num_v_heads"`
@@ -40,6 +35,15 @@ type fields struct {
 	FLAEps     *float64 `json:"norm_eps"`
 	FLASafe    bool     `json:"safe_gate"`
 	FLABound   *float64 `json:"lower_bound"`
+}
+
+type kimiFields struct {
+	Heads    *int     `json:"num_heads"`
+	Dim      *int     `json:"head_dim"`
+	Conv     *int     `json:"short_conv_kernel_size"`
+	Bound    *float64 `json:"gate_lower_bound"`
+	Safe     bool     `json:"safe_gate"`
+	FullRank bool     `json:"use_full_rank_gate"` // of the output gate
 }
 
 // limited are the fields that change the numbers of a layer and may have the given values alone, as JSON has them; the first is the default of

@@ -58,12 +58,17 @@ func olmo(f fields) (Mixer, error) {
 		return Mixer{}, fmt.Errorf("field num_attention_heads is missing: linear_num_key_heads and linear_num_value_heads follow from it")
 	}
 	k := or(f.K, or(f.Hidden, 0)*3/(4*max(1, or(f.HeadsK, heads))))
-	return f.transformers(heads, heads, k, 2*k, true)
+	m, err := f.transformers(heads, heads, k, 2*k, true)
+	m.NormEps = 1e-5 // whatever the norms of the model have
+	return m, err
 }
 
 // kimi has Kimi Delta Attention in an object of its own.
 func kimi(f fields) (Mixer, error) {
 	k := f.Kimi
+	if k == nil && f.LinearHeads != nil && f.LinearDim != nil { // as transformers saves it
+		k = &kimiFields{Heads: f.LinearHeads, Dim: f.LinearDim, Conv: f.Conv}
+	}
 	if k == nil {
 		return Mixer{}, fmt.Errorf("field linear_attn_config is missing: it has the sizes of Kimi Delta Attention")
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/pjrt/device"
 	"github.com/gdngen/gdngen/pjrt/device/devicetest"
 	"github.com/gdngen/gdngen/pjrt/machine"
@@ -70,7 +71,7 @@ func TestDeviceFaults(t *testing.T) {
 			t.Setenv(devicetest.Fault, row.fault)
 			l := &Lab{}
 			var err error
-			o := device.Options{Plugin: plugin}
+			o := device.Options{Plugin: plugin, Emit: route.Text}
 			if row.verdict == journal.Timeout {
 				o.Limit = 2 * time.Second
 			}
@@ -102,7 +103,7 @@ func TestDeviceOfAnotherKind(t *testing.T) {
 	t.Setenv(devicetest.Kind, "TPU v4")
 	l := &Lab{plugins: map[string]string{}}
 	var err error
-	l.device, err = openAttached(t.Context(), device.Options{Plugin: plugin})
+	l.device, err = openAttached(t.Context(), device.Options{Plugin: plugin, Emit: route.Text})
 	require.NoError(t, err)
 	defer l.device.drop()
 	var none *DeviceError

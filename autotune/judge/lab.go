@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gdngen/gdngen/autotune/measure"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn/exam"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/aot"
@@ -113,7 +114,7 @@ func (l *Lab) openDevice(ctx context.Context, o LabOptions) error {
 		plugin = p.Path
 	}
 	var err error
-	if l.device, err = openAttached(ctx, device.Options{Plugin: plugin}); err != nil {
+	if l.device, err = openAttached(ctx, device.Options{Plugin: plugin, Emit: route.Text}); err != nil {
 		return &DeviceError{err}
 	}
 	return nil

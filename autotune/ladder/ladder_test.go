@@ -15,6 +15,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/mfu"
 	"github.com/gdngen/gdngen/autotune/report"
 	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/model"
 	"github.com/gdngen/gdngen/pjrt/device"
@@ -277,7 +278,7 @@ func TestHoldOut(t *testing.T) {
 
 // TestMeasured times kernel and layer on the CPU, base and candidate in turn.
 func TestMeasured(t *testing.T) {
-	d, err := device.Open(t.Context(), device.Options{Plugin: pjrttest.CPUPlugin(t)})
+	d, err := device.Open(t.Context(), device.Options{Plugin: pjrttest.CPUPlugin(t), Emit: route.Text})
 	require.NoError(t, err)
 	defer d.Close()
 	small, err := model.Read(strings.NewReader(`{"name": "small", "hidden": 32, "layers": 1, "attention_every": 0, "mlp": 0, "vocab": 0, "batch": 1, "tokens": 32,

@@ -153,6 +153,15 @@ func Modules(s gdn.Spec, v gdn.Variant) ([]*ir.Module, error) {
 	return []*ir.Module{forward, backward}, err
 }
 
+// Text is the text of On, as package pjrt/device asks for it.
+func Text(m *ir.Module, t *codegen.Target) (string, error) {
+	a, err := On(m, t)
+	if err != nil {
+		return "", err
+	}
+	return a.Text, nil
+}
+
 // On renders a module for a device: kernels for a TPU of a target, a program of plain ops where there is none.
 // pallas is none of the two: its text is Python, which no engine of ours runs.
 func On(m *ir.Module, t *codegen.Target) (*codegen.Artifact, error) {

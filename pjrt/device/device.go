@@ -19,6 +19,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt"
@@ -35,8 +36,13 @@ type Options struct {
 	Start   time.Duration    // to open the plugin; default 2 min
 	Compile time.Duration    // limit of one compile; default 10 min
 	Limit   time.Duration    // of one run or timing; default 5 min
-	Note    func(string)     // hears of what takes long; nil: nobody does
+	Note    func(string)     // hears of what takes long; may be nil
+	Emit    Emit             // needed by Load and Run
 }
+
+// Emit writes a module as StableHLO for a device: with kernels for a TPU of the target, of plain ops where the target is nil.
+// codegen/route.Text is one.
+type Emit func(*ir.Module, *target.Target) (string, error)
 
 const (
 	defaultStart   = 2 * time.Minute
@@ -99,7 +105,8 @@ type Device struct {
 	o       Options
 	info    Info
 	target  *target.Target // nil: no TPU
-	turn    chan struct{}  // holds one token: the right to touch what is below
+	emit    Emit
+	turn    chan struct{} // holds one token: the right to touch what is below
 	child   *child.Process
 	noise   child.Noise
 	scratch *aot.Scratch

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/codegen/ptx"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/target"
@@ -48,7 +49,7 @@ func compile(t *testing.T, d *device.Device, text string) *device.Program {
 
 // A CPU through another process: programs run, refusals and failures have their types, and the device goes on after them.
 func TestCPU(t *testing.T) {
-	d := open(t, device.Options{Plugin: pjrttest.CPUPlugin(t)})
+	d := open(t, device.Options{Plugin: pjrttest.CPUPlugin(t), Emit: route.Text})
 	require.Equal(t, "cpu", d.Info().Kind)
 	require.Equal(t, "cpu", d.Info().String())
 	require.False(t, d.Info().TPU())
@@ -82,7 +83,7 @@ func TestCPU(t *testing.T) {
 // What has no device is told at once.
 // A runner computes texts and modules in turn, each compiled when it is another than the last. PTX inside of StableHLO is nothing for a CPU.
 func TestRunText(t *testing.T) {
-	r, err := device.NewRunner(t.Context(), device.Options{Plugin: pjrttest.CPUPlugin(t)})
+	r, err := device.NewRunner(t.Context(), device.Options{Plugin: pjrttest.CPUPlugin(t), Emit: route.Text})
 	require.NoError(t, err)
 	defer r.Close()
 	m, b := ir.NewModule("twice")

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/target"
 )
@@ -92,16 +91,19 @@ func Open(ctx context.Context, o Options) (*Device, error) {
 			return nil, err
 		}
 	}
-	d.target = t
+	d.target, d.emit = t, o.Emit
 	return d, nil
 }
 
-// Load emits a module for the device and compiles it there: kernels for a TPU, a program of plain ops for others. A refusal by the backend
-// is a *codegen.Error, by the device's compiler a *pjrt.CompileError.
+// Load writes a module for the device by Options.Emit and compiles it there. The error is that of Emit, or by the device's compiler a
+// *pjrt.CompileError.
 func (d *Device) Load(ctx context.Context, m *ir.Module) (*Program, error) {
-	a, err := route.On(m, d.target)
+	if d.emit == nil {
+		return nil, errors.New("the device was opened without Options.Emit, by which modules are written for it: codegen/route.Text is one")
+	}
+	text, err := d.emit(m, d.target)
 	if err != nil {
 		return nil, err
 	}
-	return d.Compile(ctx, a.Text)
+	return d.Compile(ctx, text)
 }

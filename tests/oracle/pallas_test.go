@@ -102,7 +102,7 @@ func unknown(s gdn.Spec) gdn.Spec {
 // is its self-check, and is clean by ruff. Rows rotate by commit, since XLA takes some 15 processor seconds for each size.
 func TestPallas(t *testing.T) {
 	py := python(t)
-	for _, row := range rotate.Sample(11, pallasRows, 6) {
+	for _, row := range rotate.Sample(11, pallasRows, 5) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			s, err := gdn.Parse(row.spec)
@@ -201,13 +201,17 @@ func TestPallasGradientsOnFixtures(t *testing.T) {
 }
 
 // The kernel for few tokens lowers for a TPU at sizes of every kind: few rows and many, heads as many as lanes, several tokens, a pool. What Mosaic
-// refuses, interpreting does not show.
+// refuses, interpreting does not show. Rows rotate by commit.
 func TestDecodeLowers(t *testing.T) {
 	py := python(t)
-	for name, spec := range map[string]string{"kv": "decode,b=2", "vk": "contest-decode,b=2,l2norm", "vk-exact": "b=2,t=1,hk=1,hv=1,k=64,v=64,dtype=f32,init,state=vk,rule=gdn2"} {
-		t.Run(name, func(t *testing.T) {
+	for _, row := range rotate.Sample(16, []struct{ name, spec string }{
+		{"kv", "decode,b=2"},
+		{"vk", "contest-decode,b=2,l2norm"},
+		{"vk-exact", "b=2,t=1,hk=1,hv=1,k=64,v=64,dtype=f32,init,state=vk,rule=gdn2"},
+	}, 2) {
+		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			s, err := gdn.Parse(spec)
+			s, err := gdn.Parse(row.spec)
 			require.NoError(t, err)
 			v, err := gdn.ParseVariant(map[bool]string{true: "decode-f32", false: "decode"}[s.DType == ir.F32])
 			require.NoError(t, err)
@@ -239,6 +243,7 @@ for sizes in ((1, 1, 4, 8, 128, 128), (5, 2, 2, 6, 64, 128), (40, 1, 16, 64, 64,
 
 // A package with kernels for two generations is clean by ruff, and its own tests pass: outputs and gradients of several sizes, packed sequences, decode by
 // states and by a pool, refusals, with the kernels of each generation; and eight devices against one, with a sequence in two, four and eight parts.
+// Half of its tests rotate by commit.
 func TestPallasPackage(t *testing.T) {
 	py := python(t)
 	s, err := gdn.Parse("b=2,t=40,hk=1,hv=2,k=16,v=24,dtype=f32,init")
@@ -258,7 +263,15 @@ func TestPallasPackage(t *testing.T) {
 	}
 	files, dir := writePackage(t, parts)
 	lint(t, py, dir)
-	runJAX(t, dir, absolute(t, py), "-m", "pytest", "-q", "-p", "no:cacheprovider")
+	pytest := []string{"-m", "pytest", "-q", "-p", "no:cacheprovider"}
+	var tests []string
+	for name := range strings.FieldsSeq(runJAX(t, dir, absolute(t, py), append(pytest, "--collect-only")...)) {
+		if strings.Contains(name, "::") {
+			tests = append(tests, name)
+		}
+	}
+	require.NotEmpty(t, tests)
+	runJAX(t, dir, absolute(t, py), append(pytest, rotate.Sample(17, tests, (len(tests)+1)/2)...)...)
 	callWhereOthersDo(t, py, files)
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/check/engine"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/ptx"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/ir/array"
 	gpus "github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt"
@@ -47,7 +48,7 @@ func (a *App) PluginPath(plugin string) (string, error) {
 
 // DeviceOptions finds the plugin of a device and the target that it must be of.
 func (a *App) DeviceOptions(f *DeviceFlags) (device.Options, error) {
-	o := device.Options{Note: func(text string) { a.Note("%s", text) }}
+	o := device.Options{Emit: route.Text, Note: func(text string) { a.Note("%s", text) }}
 	if f.Target != "" {
 		list, err := ParseTargets(f.Target)
 		if err != nil {

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 
 func run(t *testing.T, plugin, dir string) *profile.Record {
 	t.Helper()
-	d, err := device.Open(t.Context(), device.Options{Plugin: plugin})
+	d, err := device.Open(t.Context(), device.Options{Plugin: plugin, Emit: route.Text})
 	require.NoError(t, err)
 	defer d.Close()
 	s, err := gdn.Parse("tiny")
@@ -89,7 +89,7 @@ var small = model.Config{Name: "small", Hidden: 16, Layers: 3, AttentionEvery: 3
 
 // A step of a model runs each piece as often as the model has it, in both directions, and its times add up.
 func TestStep(t *testing.T) {
-	d, err := device.Open(t.Context(), device.Options{Plugin: pjrttest.CPUPlugin(t)})
+	d, err := device.Open(t.Context(), device.Options{Plugin: pjrttest.CPUPlugin(t), Emit: route.Text})
 	require.NoError(t, err)
 	defer d.Close()
 	v, err := mfu.Variant(small, gdn.Auto, nil)

@@ -9,6 +9,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/ladder"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn/model"
 	"github.com/gdngen/gdngen/pjrt/device"
 	"github.com/gdngen/gdngen/pjrt/machine"
@@ -192,7 +193,7 @@ func (a CLI) ladderEvaluator(dir string, l *ladderFlags) (ladder.Evaluator, erro
 	if err != nil {
 		return nil, err
 	}
-	if a.Runner, err = device.NewRunner(a.Ctx, device.Options{Plugin: path, Targets: []*codegen.Target{target}}); err != nil {
+	if a.Runner, err = device.NewRunner(a.Ctx, device.Options{Emit: route.Text, Plugin: path, Targets: []*codegen.Target{target}}); err != nil {
 		return nil, err
 	}
 	d := a.Runner.Device()

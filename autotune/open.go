@@ -10,9 +10,9 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/report"
-	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/internal/store"
 )
 
 // Status sums up a run that may be in progress.

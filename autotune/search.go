@@ -14,9 +14,9 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/judge"
 	"github.com/gdngen/gdngen/autotune/report"
-	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/internal/store"
 	"github.com/gdngen/gdngen/pjrt/machine"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/autotune/journal"
-	"github.com/gdngen/gdngen/autotune/store"
+	"github.com/gdngen/gdngen/internal/store"
 )
 
 // ScoreOf is what this program says of the champion that another's search found: the text of its program goes through all gates here, beside

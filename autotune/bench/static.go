@@ -15,10 +15,10 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/flashinfer"
 	"github.com/gdngen/gdngen/autotune/measure"
-	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/internal/store"
 )
 
 // StaticRow is the modelled cost of workloads of one shape on one target. Nothing in it was measured.

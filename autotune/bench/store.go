@@ -13,8 +13,8 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/flashinfer"
 	"github.com/gdngen/gdngen/autotune/journal"
-	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/internal/store"
 )
 
 // Author is the author of the solutions.

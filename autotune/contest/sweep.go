@@ -11,7 +11,7 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/bench"
 	"github.com/gdngen/gdngen/autotune/flashinfer"
-	"github.com/gdngen/gdngen/autotune/store"
+	"github.com/gdngen/gdngen/internal/store"
 )
 
 // Sweep has a server evaluate a solution, and keeps the traces as a sweep of this machine does.

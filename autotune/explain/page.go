@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/autotune/measure"
-	"github.com/gdngen/gdngen/autotune/store"
+	"github.com/gdngen/gdngen/internal/store"
 	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/pjrt/llo"
 )

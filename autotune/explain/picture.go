@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gdngen/gdngen/autotune/store"
+	"github.com/gdngen/gdngen/internal/store"
 	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/pjrt/llo"
 )

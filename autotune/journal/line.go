@@ -7,7 +7,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/gdngen/gdngen/autotune/store"
+	"github.com/gdngen/gdngen/internal/store"
 )
 
 // CorruptError says that a line is not what was written.

@@ -8,8 +8,8 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/report"
-	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/gdn/model"
+	"github.com/gdngen/gdngen/internal/store"
 )
 
 // mostChampions is how many of the line of champions climb at the end of a session: the last ones.

@@ -11,7 +11,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/gdngen/gdngen/autotune/store"
+	"github.com/gdngen/gdngen/internal/store"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/gdngen/gdngen/autotune/journal"
-	"github.com/gdngen/gdngen/autotune/store"
+	"github.com/gdngen/gdngen/internal/store"
 )
 
 // StandingsName is the file of standings in the folder of a run.

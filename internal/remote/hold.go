@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gdngen/gdngen/autotune/store"
+	"github.com/gdngen/gdngen/internal/store"
 )
 
 // Hold is a TPU machine of a cloud that is taken for a while, by gcloud's queued resources.

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gdngen/gdngen/autotune/store"
+	"github.com/gdngen/gdngen/internal/store"
 )
 
 // Records is the folder of what was submitted from here, a folder for each job.

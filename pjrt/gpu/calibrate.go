@@ -14,7 +14,7 @@ import (
 
 	"gonum.org/v1/gonum/stat"
 
-	"github.com/gdngen/gdngen/autotune/store"
+	"github.com/gdngen/gdngen/internal/store"
 	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/gpu/sass"

@@ -10,9 +10,9 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/explain"
 	"github.com/gdngen/gdngen/autotune/measure"
-	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/codegen/triton"
+	"github.com/gdngen/gdngen/internal/store"
 	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/gpu"
 	"github.com/spf13/cobra"

@@ -9,9 +9,9 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/contest"
 	"github.com/gdngen/gdngen/autotune/flashinfer"
-	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/internal/store"
 )
 
 // genContest writes a data set of FlashInfer-Bench with solutions in Triton into a new folder: of the definition that a spec is a workload of,

@@ -9,12 +9,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/pallas"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/internal/store"
 )
 
 // pallasForm is what the Pallas file of a spec is written from, and the form that the variant names on a target.

@@ -10,9 +10,9 @@ import (
 	"github.com/gdngen/gdngen/autotune/bench"
 	"github.com/gdngen/gdngen/autotune/contest"
 	"github.com/gdngen/gdngen/autotune/flashinfer"
-	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/internal/store"
 	"github.com/spf13/cobra"
 )
 

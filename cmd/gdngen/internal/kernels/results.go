@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/autotune/results"
-	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/internal/store"
 	"github.com/spf13/cobra"
 )
 

@@ -8,10 +8,10 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/check"
 	"github.com/gdngen/gdngen/autotune/check/engine"
-	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn/truth"
+	"github.com/gdngen/gdngen/internal/store"
 	"github.com/spf13/cobra"
 )
 

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	chain "github.com/gdngen/gdngen/autotune/store"
+	chain "github.com/gdngen/gdngen/internal/store"
 )
 
 // Kind says what a record tells.

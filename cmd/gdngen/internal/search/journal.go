@@ -14,9 +14,9 @@ import (
 	"github.com/gdngen/gdngen/autotune"
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/report"
-	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/loop/logbook"
+	"github.com/gdngen/gdngen/internal/store"
 	"github.com/spf13/cobra"
 )
 

@@ -7,11 +7,11 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/parallel"
+	"github.com/gdngen/gdngen/internal/store"
 	"github.com/gdngen/gdngen/ir"
 )
 

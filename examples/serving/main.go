@@ -3,6 +3,7 @@
 // at random, and at the end compares every output of every request with the float64 reference.
 //
 //	go run ./examples/serving -requests 24
+//	go run ./examples/serving -model DIR      # a whole model by gdn/lm: prompts in pieces, forks of a common prefix, greedy answers
 //
 // What it shows:
 //
@@ -50,6 +51,8 @@ func main() {
 	flag.IntVar(&c.prefix, "prefix", 64, "tokens that every second request begins with, whose state is kept (0: none)")
 	flag.IntVar(&c.window, "window", 4, "tokens of a decode step: one, and drafts that may be wrong")
 	flag.IntVar(&c.poisoned, "poisoned", -1, "number of a request that has NaN in its prompt (-1: none)")
+	flag.StringVar(&c.model, "model", "", "folder of a whole model (see examples/chat), served in place of the layer")
+	flag.StringVar(&c.backend, "backend", "", "of the model: xla or go; by default GOMLX_BACKEND, or xla")
 	flag.StringVar(&c.plugin, "plugin", "", "PJRT plugin of the device (default: the pinned one for CPUs)")
 	prefill := flag.String("prefill", gdn.Auto, "how prefill is computed (see gdngen help variant)")
 	decode := flag.String("decode", gdn.Auto, "how decode is computed")
@@ -73,7 +76,11 @@ func main() {
 		log.Println("wrong usage:", err)
 		os.Exit(2)
 	}
-	if err := c.run(os.Stdout); err != nil {
+	serve := c.run
+	if c.model != "" {
+		serve = c.serveModel
+	}
+	if err := serve(os.Stdout); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -96,6 +103,7 @@ type config struct {
 	poisoned                         int // a request; -1: none
 	seed                             uint64
 	plugin                           string
+	model, backend                   string     // a folder; empty: the layer is served
 	auto                             bool       // the best known: on a GPU its kernels
 	ptx                              *ptx.Maker // of a GPU that takes kernels inside of StableHLO
 }

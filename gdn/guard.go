@@ -17,7 +17,7 @@ const (
 // visits where heads are spread over programs. Choices that the spec, which must be valid, leaves without effect go to their default. A
 // build fits its variant, so variants that fit alike build alike.
 func (v Variant) Fit(s Spec) Variant {
-	v = v.Canon()
+	v, s = v.Canon(), s.Prompts()
 	v.Chunk = v.chunkOf(s)
 	v.Inverse.Leaf = min(v.Inverse.Leaf, v.Chunk)
 	if v.Mapping.Heads <= 0 || v.Mapping.Heads > s.HeadsV {
@@ -165,6 +165,7 @@ func (v Variant) Check(s Spec) error {
 	if err := s.Validate(); err != nil {
 		return err
 	}
+	s = s.Prompts()
 	for _, a := range Axes {
 		w := v
 		if err := a.Set(&w, a.Get(&v)); err != nil {

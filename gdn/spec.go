@@ -105,6 +105,7 @@ type Spec struct {
 	Conv       int  // taps of a short causal convolution of each channel of q, k and v, with SiLU, before the rule, to the type of the inputs; 0: none
 	ConvBias   bool // the convolution has a bias for each channel
 	ConvRows   int  // inputs of a token that a cache of the convolution holds, at least Conv-1; 0: Conv-1
+	Mixed      int  // a mixed batch: the first of Seqs packed sequences have up to so many tokens each, then come prompts, then padding, all by distribution; 0: none
 	ConvState  bool // what a convolution needs of the tokens before goes with the state: initial_conv where there is initial_state, final_conv where there is final_state
 }
 
@@ -146,7 +147,7 @@ func (s Spec) EffectiveScale() float64 {
 }
 
 // Inputs lists the inputs in their fixed order: q, k, v, or qkv, then conv_q, conv_k and conv_v where the spec has a convolution, and bias_q, bias_k and bias_v, then the gates that the rule has, of g, beta, erase, write or of A_log, a, dt_bias, b, w,
-// then initial_state, initial_conv, state_indices, read_indices and cu_seqlens where the spec has them, and for gradients those of the outputs: do, and
+// then initial_state, initial_conv, state_indices, read_indices, cu_seqlens and distribution where the spec has them, and for gradients those of the outputs: do, and
 // dfinal_state.
 func (s Spec) Inputs() []Param {
 	p := s.Differentiable()
@@ -158,6 +159,9 @@ func (s Spec) Inputs() []Param {
 	}
 	if s.Seqs > 0 {
 		p = append(p, Param{"cu_seqlens", ir.T(ir.I64, s.Seqs+1)})
+	}
+	if s.Mixed > 0 {
+		p = append(p, Param{"distribution", ir.T(ir.I32, 3)})
 	}
 	if s.Direction != Forward {
 		p = append(p, Gradients(s.Results())...)
@@ -264,12 +268,12 @@ func (s Spec) States() int {
 	return s.Sequences()
 }
 
-// Checkpoints is the number of states that a sequence leaves: one, or one for each token of a window.
+// Checkpoints is the number of states that state_indices names for a sequence: one, or one for each token of a window.
 func (s Spec) Checkpoints() int {
 	if s.Window {
 		return s.Tokens
 	}
-	return 1
+	return max(s.Mixed, 1)
 }
 
 // StateType is the type of all states of one input or output, in the layout of the spec.
@@ -303,6 +307,9 @@ func (s Spec) NecessaryBytes() int64 {
 	left := s.StateType().Bytes()
 	if s.ConvState {
 		left += s.ConvStateType().Bytes()
+	}
+	if s.Mixed > 0 { // how many of the sequences are windows, a run tells
+		return n
 	}
 	return n + int64(s.Checkpoints()-1)*int64(left)
 }

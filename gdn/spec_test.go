@@ -118,6 +118,11 @@ func TestSpecErrors(t *testing.T) {
 		"t=8,hk=2,k=16,rows=flt":                                `did you mean "flat"? (allowed: heads flat qkv)`,
 		"t=8,hk=2,k=16,rows=qkv,direction=train":                "set rows=flat",
 		"t=8,hk=2,k=16,read":                                    "need a pool",
+		"t=8,hk=2,k=16,mixed=1":                                 "add packed, and seqs",
+		"t=8,hk=2,k=16,seqs=2,packed,init,pool=8,mixed=1":       "add init, pool and read",
+		"t=8,hk=2,k=16,seqs=2,packed,init,pool=8,read,mixed=17": "0 to 16",
+		"t=8,hk=2,k=16,seqs=2,packed,init,pool=8,read,mixed=3":  "pool=8 is no multiple of 3",
+		"t=8,hk=2,k=16,seqs=2,packed,init,pool=2,read,mixed=1":  "one more, which padding has",
 		"t=4,hk=2,k=16,init,pool=8,window":                      "must be named (read)",
 		"t=17,hk=2,k=16,init,pool=34,read,window":               "2 to 16 tokens, here t=17",
 		"t=3,hk=2,k=16,init,pool=8,read,window":                 "pool=8 is not a multiple of t=3",
@@ -166,6 +171,11 @@ func TestSpecParams(t *testing.T) {
 		"bias_q bf16[2,16]", "bias_k bf16[2,16]", "bias_v bf16[4,32]", "g f32[3,1,4]", "beta f32[3,1,4]",
 		"initial_state f32[9,4,16,32]", "initial_conv bf16[9,3,192]", "state_indices i32[3]"}, show(s.Inputs()))
 	require.Equal(t, []string{"o bf16[3,1,4,32]", "final_state f32[9,4,16,32]", "final_conv bf16[9,3,192]"}, show(s.Outputs()))
+	s, err = Parse("t=20,hk=2,k=16,seqs=3,packed,init,pool=4,read,mixed=1,rows=qkv")
+	require.NoError(t, err)
+	require.Equal(t, []string{"qkv f32[20,96]", "g f32[20,2]", "beta f32[20,2]", "initial_state f32[4,2,16,16]", "state_indices i32[3]", "read_indices i32[3]",
+		"cu_seqlens i64[4]", "distribution i32[3]"}, show(s.Inputs()))
+	require.Equal(t, []string{"o f32[20,32]", "final_state f32[4,2,16,16]"}, show(s.Outputs()))
 }
 
 func TestPresets(t *testing.T) {

@@ -159,6 +159,10 @@ var fields = []field{
 		}
 		return nil
 	}),
+	{key: "mixed", name: "mixed", values: fmt.Sprintf("0 to %d", maxToken), doc: "a mixed batch of packed sequences, by values of the run: the first distribution[0] sequences have one token, or with mixed above 1 a window of up to so many, and leave a state after each; those before distribution[2] any number; the others, and tokens behind, are padding; 0: none",
+		get:   func(s *Spec) string { return strconv.Itoa(s.Mixed) },
+		set:   func(s *Spec, v string) error { return setInt(&s.Mixed, v, 0, maxToken) },
+		check: func(s *Spec) error { return s.checkMixed() }},
 	{key: "rule", name: "rule", values: strings.Join(RuleNames(), " "), doc: "the recurrence: gdn, gated delta rule; deltanet: no decay; simple-gla: no beta; linear: neither; kda: a decay a channel; gla: kda without beta; gdn2: kda with erase and write gates a channel", quoted: true,
 		get: func(s *Spec) string { return s.Rule.String() },
 		set: func(s *Spec, v string) (err error) {

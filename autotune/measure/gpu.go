@@ -134,7 +134,7 @@ func (p *Program) turns(text string, scalars map[string][]int64) (map[int]int64,
 	inputs := map[int][]int64{}
 	if p.Spec != nil {
 		for i, in := range p.Spec.Inputs() {
-			if list := indices(*p.Spec, in.Name); list != nil {
+			if list := indices(*p.Spec, in.Name, nil); list != nil {
 				inputs[i] = list
 			}
 		}

@@ -57,7 +57,7 @@ func (p *Program) scalarsOf(f *route.Form) error {
 	if err != nil {
 		return err
 	}
-	tables, err := representative(m, f.Spec)
+	tables, err := representative(m, f.Spec, nil)
 	if err != nil {
 		return err
 	}

@@ -104,7 +104,7 @@ func (p *Program) lower(lowering func() (*ir.Module, error)) error {
 		return nil
 	}
 	p.tables = guard("computing the tables of the kernels", func() (err error) {
-		p.Scalars, err = representative(p.Lowered, *p.Spec)
+		p.Scalars, err = representative(p.Lowered, *p.Spec, nil)
 		return err
 	})
 	return nil

@@ -18,9 +18,9 @@ import (
 // EqualLengths says what a cost of packed sequences rests on.
 const EqualLengths = "packed sequences and pools: the cost is that of sequences of equal length, each with a state"
 
-// representative gives what the kernels of a lowered module read in scalar memory, for sequences of equal length, keyed
+// representative gives what the kernels of a lowered module read in scalar memory, for sequences of a load's lengths or of equal length, keyed
 // kernel/operand as llo.Options wants them. A module without packed sequences has none.
-func representative(m *ir.Module, s gdn.Spec) (map[string][]int64, error) {
+func representative(m *ir.Module, s gdn.Spec, load []int) (map[string][]int64, error) {
 	if s.Seqs == 0 && s.Pool == 0 {
 		return nil, nil
 	}
@@ -51,7 +51,7 @@ func representative(m *ir.Module, s gdn.Spec) (map[string][]int64, error) {
 	glue.Body.Params = slices.DeleteFunc(glue.Body.Params, func(p *ir.Value) bool { return !read[p] && !slices.Contains(glue.Body.Yield, p) })
 	args := map[string]*array.Array{}
 	for _, p := range glue.Body.Params {
-		list := indices(s, p.Name)
+		list := indices(s, p.Name, load)
 		if list == nil {
 			return nil, fmt.Errorf("a table of the kernels depends on %s, not on cu_seqlens and indices of states alone: give its values with --scalars", p.Name)
 		}
@@ -69,10 +69,29 @@ func representative(m *ir.Module, s gdn.Spec) (map[string][]int64, error) {
 }
 
 // indices are what an input that names sequences or states has in the call that is costed; nil where it names none.
-func indices(s gdn.Spec, input string) []int64 {
+func indices(s gdn.Spec, input string, load []int) []int64 {
+	if load == nil && s.Mixed > 0 { // decodes, and one prompt
+		decodes := min(s.Seqs, s.Tokens) - 1
+		load = append(slices.Repeat([]int{1}, decodes), s.Tokens-decodes)
+	}
 	switch input {
 	case "cu_seqlens":
-		return CuSeqlens(s)
+		if load == nil {
+			return CuSeqlens(s)
+		}
+		cu := make([]int64, s.Seqs+1)
+		for i := range s.Seqs {
+			if cu[i+1] = cu[i]; i < len(load) {
+				cu[i+1] += int64(load[i])
+			}
+		}
+		return cu
+	case "distribution":
+		decodes := slices.IndexFunc(load, func(n int) bool { return n > s.Mixed })
+		if decodes < 0 {
+			decodes = len(load)
+		}
+		return []int64{int64(decodes), int64(decodes), int64(len(load))}
 	case "state_indices":
 		return lastStates(s)
 	case "read_indices":
@@ -108,6 +127,47 @@ func CuSeqlens(s gdn.Spec) []int64 {
 		cu[i] = int64(s.Tokens) * int64(i) / int64(s.Seqs)
 	}
 	return cu
+}
+
+// ParseLoad reads lengths of sequences, with times of equal ones: 8x1+128+256.
+func ParseLoad(text string) ([]int, error) {
+	var load []int
+	for part := range strings.SplitSeq(text, "+") {
+		times, length, many := strings.Cut(part, "x")
+		if !many {
+			times, length = "1", part
+		}
+		n, err := strconv.Atoi(strings.TrimSpace(times))
+		l, bad := strconv.Atoi(strings.TrimSpace(length))
+		if err != nil || bad != nil || n < 1 || n > maxLoad || l < 0 {
+			return nil, fmt.Errorf("%q is no number of tokens, or of sequences and their tokens: want lengths such as 8x1+128+256", part)
+		}
+		load = append(load, slices.Repeat([]int{l}, n)...)
+	}
+	return load, nil
+}
+
+// maxLoad bounds the sequences of a part of a load.
+const maxLoad = 1 << 16
+
+// Under has the program's cost be that of packed sequences of some lengths, those of a mixed batch in their order.
+func (p *Program) Under(load []int) error {
+	var tokens int
+	for _, n := range load {
+		tokens += n
+	}
+	s := p.Spec
+	if s == nil || s.Seqs == 0 {
+		return fmt.Errorf("a load is of packed sequences: the program has none")
+	}
+	if len(load) > s.Seqs || tokens > s.Tokens || s.Mixed == 0 && (len(load) != s.Seqs || tokens != s.Tokens) {
+		return fmt.Errorf("%d sequences of %d tokens together: the program has %d of %d", len(load), tokens, s.Seqs, s.Tokens)
+	}
+	scalars, err := representative(p.Lowered, *s, load)
+	if err == nil {
+		p.Scalars = scalars
+	}
+	return err
 }
 
 // parseScalar reads an integer, or a truth value as scalar memory holds it: 1 or 0.

@@ -43,12 +43,10 @@ func (b Base) Build() (*Program, error) {
 func (base Base) build() (*plan, *ir.Module, error) {
 	s := base.spec
 	m, b := ir.NewModule("gdn")
-	p := base.plan(b, s.Inputs())
-	results, err := p.emit()
+	p, results, err := base.write(b)
 	if err != nil {
 		return nil, nil, err
 	}
-	results = p.asTaken(s.Outputs(), p.only(results, s))
 	names := make([]string, len(results))
 	for i, o := range s.Outputs() {
 		names[i] = o.Name
@@ -60,6 +58,19 @@ func (base Base) build() (*plan, *ir.Module, error) {
 		}
 	}
 	return p, m, b.Finish(m, names, results)
+}
+
+// write writes the program of a base, and gives its results as the spec has them.
+func (base Base) write(b *ir.Builder) (*plan, []*ir.Value, error) {
+	if base.spec.Mixed > 0 {
+		return base.mixed(b)
+	}
+	p := base.plan(b, base.spec.Inputs(), nil)
+	results, err := p.emit()
+	if err != nil {
+		return nil, nil, err
+	}
+	return p, p.asTaken(base.spec.Outputs(), p.only(results, base.spec)), nil
 }
 
 // emit is module, or the builder's first fault.
@@ -111,11 +122,11 @@ type plan struct {
 
 // newPlan is the plan of a fitted variant.
 func newPlan(s gdn.Spec, v gdn.Variant, b *ir.Builder, inputs []gdn.Param) *plan {
-	return baseOf(s, v).plan(b, inputs)
+	return baseOf(s, v).plan(b, inputs, nil)
 }
 
-// plan makes the parameters of a module, and the plan over them.
-func (base Base) plan(b *ir.Builder, inputs []gdn.Param) *plan {
+// plan makes the parameters of a module but for those that are given, by name, and the plan over them.
+func (base Base) plan(b *ir.Builder, inputs []gdn.Param, given map[string]*ir.Value) *plan {
 	v := base.variant
 	s := v.Packing(base.spec).ByHeads()
 	turned := turns(s, v)
@@ -124,7 +135,7 @@ func (base Base) plan(b *ir.Builder, inputs []gdn.Param) *plan {
 	}
 	p := &plan{s: s, rowsOf: base.spec.Rows, turned: turned, v: v, b: b, c: v.Chunk, nc: base.chunks, gb: min(v.Mapping.Heads, s.Groups()), args: map[string]*ir.Value{}, ordered: base.ordered, reversed: base.reversed, carriers: &[]schedule.Carrier{}}
 	p.kb = v.Mapping.Heads / p.gb
-	p.params(base.spec, inputs)
+	p.params(base.spec, inputs, given)
 	if v.Embeds(s) {
 		p.embed()
 	}

@@ -127,7 +127,7 @@ func TestCachesContain(t *testing.T) {
 func TestStoredCaches(t *testing.T) {
 	cases, err := truth.ReadCases(storedCases + "/operator")
 	require.NoError(t, err)
-	require.Len(t, cases, 3)
+	require.Len(t, cases, 5)
 	for _, c := range cases {
 		inputs, expected, err := c.Load()
 		require.NoError(t, err)

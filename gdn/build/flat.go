@@ -19,14 +19,17 @@ func turns(s gdn.Spec, v gdn.Variant) bool {
 // flat says whether kernels take flat rows as they are.
 func (p *plan) flat() bool { return p.rowsOf != gdn.RowsHeads && p.v.Layout == gdn.LayoutBTLanes }
 
-// params declares parameters, and gives those of rows with heads as an axis, as args.
-func (p *plan) params(s gdn.Spec, inputs []gdn.Param) {
+// params declares parameters that are not given, and gives those of rows with heads as an axis, as args.
+func (p *plan) params(s gdn.Spec, inputs []gdn.Param, given map[string]*ir.Value) {
 	byHeads := map[string]ir.Type{}
 	for _, in := range s.ByHeads().Inputs() {
 		byHeads[in.Name] = in.Type
 	}
 	for _, in := range inputs {
-		x := p.b.Param(in.Name, in.Type)
+		x := given[in.Name]
+		if x == nil {
+			x = p.b.Param(in.Name, in.Type)
+		}
 		if in.Name == "initial_state" && p.turned {
 			p.args[in.Name] = p.turn(x)
 			continue

@@ -38,7 +38,7 @@ func BaseOf(s gdn.Spec, v gdn.Variant) (Base, error) {
 // baseOf is BaseOf of a fitted variant: axes of schedules go back to their defaults, so that equal bases are equal values. main and fetch stay, as they are of
 // what a grid is made for: arrays that stay in main memory, and one operand for blocks that are copied.
 func baseOf(s gdn.Spec, v gdn.Variant) Base {
-	b := Base{spec: s, variant: v, chunks: chunksOf(v.Packing(s), v), ordered: schedule.Ordered(v)}
+	b := Base{spec: s, variant: v, chunks: chunksOf(v.Packing(s.Prompts()), v), ordered: schedule.Ordered(v)}
 	if s.Seqs > 0 && v.Mapping.Pack == gdn.PackVisits {
 		b.reversed = s.Direction == gdn.Forward || schedule.Reversed(v)
 	}

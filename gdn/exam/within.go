@@ -26,10 +26,12 @@ func (x *Sheet) Within(s gdn.Spec, program Program) (map[string]*array.Array, er
 	inputs := map[string]*array.Array{}
 	if x.Spec.Seqs > 0 {
 		cu := slices.Clone(x.Inputs["cu_seqlens"].Int64s())
-		longest := x.longest()
-		at = int(cu[longest+1])
-		for i := longest + 1; i < len(cu); i++ {
-			cu[i] += int64(more)
+		if s.Mixed == 0 { // whose tokens behind the sequences are padding
+			longest := x.longest()
+			at = int(cu[longest+1])
+			for i := longest + 1; i < len(cu); i++ {
+				cu[i] += int64(more)
+			}
 		}
 		inputs["cu_seqlens"] = array.FromInt64s(x.Inputs["cu_seqlens"].Type, x.Inputs["cu_seqlens"].Shape, cu)
 	}

@@ -22,6 +22,7 @@ type Carrier struct {
 	Reverse bool   // it takes the chunks from the last to the first
 	With    string // a stage that stands in the phase of the state, though it needs none
 	Enter   []int  // windows of the states that sequences start from
+	Decodes bool   // it takes the first sequences of a mixed batch, by a variant of their own
 }
 
 // Of gives the schedules of grids by their names; those that keep their order have none.
@@ -29,6 +30,9 @@ func Of(carriers []Carrier, v gdn.Variant) map[string]*ir.Sched {
 	scheds := map[string]*ir.Sched{}
 	for _, c := range carriers {
 		s := forward(v, c.Heads)
+		if c.Decodes {
+			s = forward(v.Decoding(), c.Heads)
+		}
 		if c.Reverse {
 			s = reverse(v, c.Heads)
 		}

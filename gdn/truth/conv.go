@@ -97,14 +97,18 @@ func (r *recurrence) convolveSequence(n int, parts []*channels, initial []float6
 		}
 		window = append(window[all:], token...)
 		switch i := t - begin; {
-		case s.Window:
+		case r.windowed(n):
 			leave(r.convs, r.slots[n]+i)
 		case s.Every > 0 && (i+1)%s.Every == 0:
 			leave(r.convEnds, n*(s.Tokens/s.Every)+i/s.Every)
 		}
 	}
-	if !s.Window {
+	if !r.windowed(n) {
 		leave(r.convs, r.slots[n])
+	}
+	for i := end - begin; s.Mixed > 0 && r.windowed(n) && i < s.Mixed; i++ { // filled up with tokens that are zeros
+		window = append(window[all:], make([]float64, all)...)
+		leave(r.convs, r.slots[n]+i)
 	}
 }
 

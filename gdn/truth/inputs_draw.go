@@ -210,7 +210,14 @@ func (d draw) bounds() []int64 {
 func (d draw) naming(input string, bounds func() []int64) []int64 {
 	switch input {
 	case "cu_seqlens":
+		if d.s.Mixed > 0 {
+			cu, _ := d.mixed()
+			return cu
+		}
 		return bounds()
+	case "distribution":
+		_, list := d.mixed()
+		return list
 	case "state_indices":
 		return d.indices()
 	case "read_indices":

@@ -124,7 +124,7 @@ func TestFusedGatesClose(t *testing.T) {
 func TestGenerateBounds(t *testing.T) {
 	for seqs := 1; seqs < 9; seqs++ {
 		cu := generate(t, "random", gdntest.MustParse(t, fmt.Sprintf("t=50,hk=1,k=2,seqs=%d", seqs)), 1)["cu_seqlens"].Int64s()
-		require.NoError(t, checkBounds(cu, 50))
+		require.NoError(t, checkBounds(cu, gdn.Spec{Tokens: 50}, nil))
 		require.Len(t, cu, seqs+1)
 		require.Equal(t, seqs > 2, seqs > 2 && cu[1] == cu[2])
 	}

@@ -72,19 +72,27 @@ func CheckInputs(s gdn.Spec, inputs map[string]*array.Array) error {
 			return fmt.Errorf("input %s: is %v, the spec wants %v", p.Name, a, p.Type)
 		}
 		if p.Name == "cu_seqlens" {
-			if err := checkBounds(a.Int64s(), s.Tokens); err != nil {
+			if err := checkBounds(a.Int64s(), s, inputs["distribution"]); err != nil {
 				return fmt.Errorf("input cu_seqlens: %w", err)
 			}
 			continue
 		}
 		if p.Name == "state_indices" {
-			if err := checkIndices(a.Int64s(), s); err != nil {
+			list := a.Int64s()
+			if s.Mixed > 0 {
+				list = named(list, s, inputs["distribution"])
+			}
+			if err := checkIndices(list, s); err != nil {
 				return fmt.Errorf("input state_indices: %w", err)
 			}
 			continue
 		}
 		if p.Name == "read_indices" {
-			if err := checkReads(a.Int64s(), inputs["state_indices"].Int64s(), s); err != nil {
+			list, written := a.Int64s(), inputs["state_indices"].Int64s()
+			if s.Mixed > 0 {
+				list, written = foundIn(list, s.Pool), named(written, s, inputs["distribution"])
+			}
+			if err := checkReads(list, written, s); err != nil {
 				return fmt.Errorf("input read_indices: %w", err)
 			}
 			continue
@@ -97,13 +105,27 @@ func CheckInputs(s gdn.Spec, inputs map[string]*array.Array) error {
 	return nil
 }
 
-func checkBounds(cu []int64, tokens int) error {
+// checkBounds checks cu_seqlens; of a mixed batch as far as there are sequences.
+func checkBounds(cu []int64, s gdn.Spec, distribution *array.Array) error {
+	decodes, tokens := 0, s.Tokens
+	if s.Mixed > 0 {
+		var n int
+		decodes, n = distributed(s, distribution)
+		cu = cu[:n+1]
+		if last := cu[n]; last < 0 || last > int64(tokens) {
+			return fmt.Errorf("the sequences end at %d, beyond the %d tokens", last, tokens)
+		}
+		tokens = int(cu[n])
+	}
 	if cu[0] != 0 {
 		return fmt.Errorf("starts at %d, must start at 0", cu[0])
 	}
 	for n := 1; n < len(cu); n++ {
 		if cu[n] < cu[n-1] {
 			return fmt.Errorf("falls from %d to %d at entry %d: sequence bounds must not fall", cu[n-1], cu[n], n)
+		}
+		if l := cu[n] - cu[n-1]; n <= decodes && (l > int64(s.Mixed) || s.Mixed == 1 && l != 1) {
+			return fmt.Errorf("sequence %d has %d tokens: the first %d are decodes, of %d at most, and without windows of one each", n-1, l, decodes, s.Mixed)
 		}
 	}
 	if last := cu[len(cu)-1]; last != int64(tokens) {
@@ -189,6 +211,7 @@ type recurrence struct {
 	states  []float64 // final states, as the spec lays them out
 	ends    []float64 // states after every so many tokens, as the spec lays them out
 	bounds  []int
+	windows int   // of the first so many sequences of a mixed batch, or of all of windows, a state after each token is left
 	slots   []int // the first state that each sequence leaves; -1: the sequence is skipped
 	reads   []int // the state that each sequence starts from; -1: zeros
 
@@ -227,6 +250,13 @@ func newRecurrence(s gdn.Spec, inputs map[string]*array.Array) *recurrence {
 // find finds the tokens of each sequence, and what it starts from and leaves.
 func (r *recurrence) find(inputs map[string]*array.Array) {
 	s := r.s
+	if s.Window {
+		r.windows = s.Batch
+	}
+	if s.Mixed > 0 {
+		r.findMixed(inputs)
+		return
+	}
 	if s.Seqs > 0 {
 		for _, b := range inputs["cu_seqlens"].Int64s() {
 			r.bounds = append(r.bounds, int(b))
@@ -358,6 +388,9 @@ func (r *recurrence) head(n, h int, state, u []float64) {
 	r.ended(n, h, state)
 }
 
+// windowed says whether a sequence leaves a state after each token.
+func (r *recurrence) windowed(n int) bool { return n < r.windows }
+
 // results are what a run made, by the names of outputs.
 func (r *recurrence) results() map[string][]float64 {
 	return map[string][]float64{"o": r.o, "final_state": r.states, "states": r.ends, "final_conv": r.convs, "convs": r.convEnds}
@@ -366,7 +399,7 @@ func (r *recurrence) results() map[string][]float64 {
 // passed leaves the state after token i of a sequence where the spec wants it.
 func (r *recurrence) passed(n, h, i int, state []float64) {
 	switch s := r.s; {
-	case s.Window:
+	case r.windowed(n):
 		r.leave(r.slots[n]+i, h, state)
 	case s.Every > 0 && (i+1)%s.Every == 0:
 		r.put(r.ends, n*(s.Tokens/s.Every)+i/s.Every, h, state)
@@ -375,8 +408,11 @@ func (r *recurrence) passed(n, h, i int, state []float64) {
 
 // ended leaves the state after the last token.
 func (r *recurrence) ended(n, h int, state []float64) {
-	if !r.s.Window {
+	if !r.windowed(n) {
 		r.leave(r.slots[n], h, state)
+	}
+	for i := r.bounds[n+1] - r.bounds[n]; r.s.Mixed > 0 && r.windowed(n) && i < r.s.Mixed; i++ { // filled up with tokens that change nothing
+		r.leave(r.slots[n]+i, h, state)
 	}
 }
 

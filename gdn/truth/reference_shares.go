@@ -66,7 +66,7 @@ func ReferenceShares(s gdn.Spec, inputs map[string]*array.Array, every int) (map
 
 // shadow has room for outputs of its own.
 func (r *recurrence) shadow() *recurrence {
-	return &recurrence{s: r.s, slots: r.slots, o: make([]float64, len(r.o)), states: make([]float64, len(r.states)), ends: make([]float64, len(r.ends)),
+	return &recurrence{s: r.s, slots: r.slots, bounds: r.bounds, windows: r.windows, o: make([]float64, len(r.o)), states: make([]float64, len(r.states)), ends: make([]float64, len(r.ends)),
 		convs: make([]float64, len(r.convs)), convEnds: make([]float64, len(r.convEnds))}
 }
 

@@ -25,6 +25,7 @@ type explainFlags struct {
 	html, picture      string
 	tokens, heads, top int
 	scalars, trips     []string
+	load               string
 	configs            int
 	plain              bool
 	fresh              bool
@@ -71,12 +72,34 @@ A spec with packed sequences is costed for sequences of equal length, unless --s
 	c.Flags().IntVar(&f.heads, "heads", 0, "value heads of a module from a file")
 	c.Flags().IntVar(&f.top, "top", 8, "rows of each list in the text form")
 	c.Flags().StringArrayVar(&f.scalars, "scalars", nil, "values of a scalar operand that steers control flow, integers or true and false: OPERAND=V,V,..., OP/OPERAND=V,V,... or KERNEL/OPERAND=V,V,...")
+	c.Flags().StringVar(&f.load, "load", "", "lengths of packed sequences, in place of equal ones: 8x1+128+256 are eight decodes and two prompts of a mixed batch")
 	c.Flags().StringVar(&f.dump, "dump", "", "keep the schedules, or the launches of a script, in a folder for each target below this one")
 	c.Flags().BoolVar(&f.plain, "plain", false, "on v4, v5e and v5p, also say what a module takes without the compiler option that its kernels want there: a compile more, a minute for long kernels")
 	c.Flags().StringArrayVar(&f.trips, "trips", nil, "KERNEL=N: how often the loop of a script's kernel turns, in place of what follows from its arguments")
 	c.Flags().IntVar(&f.configs, "configs", 8, "configs of an autotuned kernel of a script that are compiled; the fastest counts")
 	app.FreshFlag(c, &f.fresh)
 	return c
+}
+
+// under costs modules for sequences of a load's lengths, or says that they are of equal ones.
+func (f *explainFlags) under(a *app.App, modules []*explain.Module) error {
+	if f.load == "" {
+		if len(modules[0].Scalars) > 0 {
+			a.Note("%s", measure.EqualLengths)
+		}
+		return nil
+	}
+	lengths, err := measure.ParseLoad(f.load)
+	for _, m := range modules {
+		if err == nil {
+			err = m.Program.Under(lengths)
+			m.Scalars = m.Program.Scalars
+		}
+	}
+	if err != nil {
+		return app.Usage(fmt.Errorf("--load %w", err))
+	}
+	return nil
 }
 
 func (a CLI) explainAll(f *explainFlags, cmd *cobra.Command, args []string) error {
@@ -132,8 +155,8 @@ func (a CLI) explainAll(f *explainFlags, cmd *cobra.Command, args []string) erro
 			return err
 		}
 	}
-	if len(modules[0].Scalars) > 0 {
-		a.Note("%s", measure.EqualLengths)
+	if err := f.under(a.App, modules); err != nil {
+		return err
 	}
 	x, err := a.explainer(&j, f)
 	if err != nil {

@@ -50,6 +50,7 @@ func (e *Chunks) Meet(w *Work, falls bool) *Meeting {
 		sides = append(sides, &side{first: x[0], behind: x[1]})
 	}
 	e.sumSides(w, sides)
+	w.Beta = e.ofSomebody(w.Beta)
 	e.Pairs(w, true, true)
 
 	b := e.B.Stage("operands")
@@ -192,8 +193,8 @@ func (e *Chunks) sumSides(w *Work, sides []*side) {
 	w.Parts = []*ir.Value{w.Sum}
 }
 
-// ofSomebody is x [N of key heads, C], which multiplies outputs, or zero where a sequence may be skipped and the token is of none: NaN of queries that
-// nobody has would be NaN in outputs of zero.
+// ofSomebody is x [N, C], a norm of key heads or beta, which multiplies outputs, or zero where a sequence may be skipped and the token is of none: NaN of
+// such a token would be NaN in outputs of zero.
 func (e *Chunks) ofSomebody(x *ir.Value) *ir.Value {
 	if x == nil || !e.Visits.Pool {
 		return x

@@ -108,9 +108,9 @@ func remake(t *testing.T) {
 	require.NoError(t, os.WriteFile("errors.tsv", []byte(text), 0o644))
 }
 
-// README has the errors of the table beside costs.
-func TestReadme(t *testing.T) {
-	data, err := os.ReadFile("../../../README.md")
+// docs/measured.md has the errors of the table beside costs.
+func TestMeasured(t *testing.T) {
+	data, err := os.ReadFile("../../../docs/measured.md")
 	require.NoError(t, err)
 	for _, kernel := range kernels() {
 		var cells []string

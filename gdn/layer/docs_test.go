@@ -20,7 +20,7 @@ func TestDocs(t *testing.T) {
 	for _, b := range blocks {
 		var lines []string
 		for line := range strings.Lines(b[1]) {
-			if !strings.HasPrefix(b[1], "import") && line != "\n" {
+			if !regexp.MustCompile("^(import|// squares)").MatchString(b[1]) && line != "\n" {
 				line = "\t" + line
 			}
 			lines = append(lines, line)

@@ -43,8 +43,11 @@ func Example() {
 	var store *model.Store = model.NewStore()
 	store.SetParam(model.ParamInitialSeed, int64(1))
 	adam := optimizer.Adam().LearningRate(.01).Done()
+	var cfg layer.Config
 	step, err := model.NewExec1(backend, store, func(scope *model.Scope, x *Node) *Node { // x [batch, tokens, features]
-		y := layer.New(scope.In("gdn"), x).Heads(2, 4).HeadDims(8, 8).InitGain(1).Done() // also Mask, CuSeqlens, Cache, NegativeEigenvalues
+		b := layer.New(scope.In("gdn"), x).Heads(2, 4).HeadDims(8, 8).InitGain(1) // also Mask, CuSeqlens, Cache, NegativeEigenvalues
+		cfg = b.Config()                                                          // all sizes, also those that nobody set
+		y := b.Done()
 		loss := ReduceAllMean(Square(Sub(SliceAxis(y, 1, AxisRangeToEnd(2)), SliceAxis(x, 1, AxisRangeFromStart(-2)))))
 		adam.UpdateGraph(scope, x.Graph(), loss)
 		return loss
@@ -58,7 +61,29 @@ func Example() {
 		losses = append(losses, tensors.ToScalar[float32](loss))
 	}
 	fmt.Println("the loss fell to less than a tenth:", losses[59] < losses[0]/10)
-	// Output: the loss fell to less than a tenth: true
+
+	path := filepath.Join(os.TempDir(), fmt.Sprintf("toy-%d.safetensors", os.Getpid()))
+	defer os.Remove(path)
+	file, err := layer.Save(store.Scope("/gdn"), "toy.", cfg, layer.Qwen35, dtypes.Float32) // *array.File
+	must(err)
+	must(array.WriteSafetensors(path, file))
+
+	fresh := model.NewStore()
+	weights, err := layer.OpenWeights(path) // *layer.Weights
+	must(err)
+	_, err = layer.Load(fresh.Scope("/gdn"), weights, "toy.", cfg, dtypes.Float32)
+	must(err)
+	session, err := layer.NewSession(backend, fresh.Scope("/gdn"), cfg, "")
+	must(err)
+	defer session.Finalize()
+	prompt, err := session.Step(x, nil) // [2, 12, 16], as x
+	must(err)
+	next, err := session.Step(squares(2, 1, 16), nil) // a token more: the caches go on
+	must(err)
+	fmt.Println(prompt.Shape(), next.Shape())
+	// Output:
+	// the loss fell to less than a tenth: true
+	// (Float32)[2, 12, 16] (Float32)[2, 1, 16]
 }
 
 // Kimi Delta Attention: each channel of a key has a decay of its own.

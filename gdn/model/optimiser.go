@@ -11,6 +11,7 @@ const (
 	memory       = .9
 	memorySquare = .999
 	weightDecay  = .01
+	leastSquare  = 1e-16 // added to a mean square of gradients before its root
 )
 
 // Optimiser lists the updates at the end of a step: AdamW in float32, on all weights of a layer of a kind at once. They have no model flops, and no
@@ -42,7 +43,7 @@ func (p *program) adamW(rows int) {
 	w, m, v, g := wide("w"), wide("m"), wide("v"), wide("dw")
 	m = p.Add(p.Scale(m, memory), p.Scale(g, 1-memory))
 	v = p.Add(p.Scale(v, memorySquare), p.Scale(p.Mul(g, g), 1-memorySquare))
-	step := p.Add(p.Mul(m, p.Unary(ir.OpRsqrt, p.Add(v, p.Like(v, eps)))), p.Scale(w, weightDecay))
+	step := p.Add(p.Mul(m, p.Unary(ir.OpRsqrt, p.Add(v, p.Like(v, leastSquare)))), p.Scale(w, weightDecay))
 	p.giveWide("w_next", p.Sub(w, p.Scale(step, learningRate)))
 	p.giveWide("m_next", m)
 	p.giveWide("v_next", v)

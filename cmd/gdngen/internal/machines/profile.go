@@ -22,16 +22,18 @@ func (a CLI) ProfileCmd() *cobra.Command {
 	var o pjrt.ProfileOptions
 	var spec, variant, out, name string
 	var llo, forward, stages bool
+	var train int
 	c := &cobra.Command{
 		Use:   "profile",
 		Short: "Profile a kernel, or the step of a model, on a device, without JAX",
 		Long: `profile runs steps on a device and profiles some of them by the plugin's own profiler, in a process of its own. A step is the kernel of --spec, or with
---model the pieces of a model's training step, one after another, each as often as the step has it; the core of attention is left out.
+--model the pieces of a model's training step, one after another, each as often as the step has it: layers both ways, the loss, AdamW. --train trains the
+model first, on text that is drawn, and tells the loss of each step; the profiled steps have the arguments of the last one.
 
 --out gets plugins/profile/TIME/HOST.xplane.pb, which gdngen trace, XProf and TensorBoard read, and ` + profile.StepsFile + `: what ran, and what each step and piece took on the
 host. On a TPU ` + profile.StagesFile + ` lies beside, the static cycles of the kernels by stage, for gdngen trace top --by stage. A plugin without a profiler, such as the pinned one of
 the CPU, gives ` + profile.StepsFile + ` alone, and that is said.`,
-		Example: "  gdngen profile --spec bench\n  gdngen profile --spec bench,t=1024 --variant naive --plugin cpu --steps 8 --out runs/cpu\n  gdngen profile --model 130m --steps 20 --start 2 --count 6",
+		Example: "  gdngen profile --spec bench\n  gdngen profile --spec bench,t=1024 --variant naive --plugin cpu --steps 8 --out runs/cpu\n  gdngen profile --model 130m --train 10 --steps 20 --start 2 --count 6",
 		GroupID: "away",
 		Args:    app.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -40,6 +42,9 @@ the CPU, gives ` + profile.StepsFile + ` alone, and that is said.`,
 			}
 			if name == "" && forward {
 				return app.Usage(errors.New("--forward goes with --model: whether a kernel has a backward pass is in its spec"))
+			}
+			if train < 0 || train > 0 && (name == "" || forward) {
+				return app.Usage(errors.New("--train is a number of steps, and goes with --model and both passes"))
 			}
 			if name != "" && !c.Flags().Changed("batch") {
 				o.Batch = 1 // a model has a batch of its own
@@ -68,6 +73,11 @@ the CPU, gives ` + profile.StepsFile + ` alone, and that is said.`,
 			if err != nil {
 				return err
 			}
+			if train > 0 {
+				if err := w.Train(a.Ctx, d, train, func(step int, loss float64) { a.Note("step %d: loss %.4f", step, loss) }); err != nil {
+					return err
+				}
+			}
 			r, err := profile.Run(a.Ctx, d, lock, w, o, out)
 			if err != nil {
 				return err
@@ -93,6 +103,7 @@ the CPU, gives ` + profile.StepsFile + ` alone, and that is said.`,
 	fs.StringVar(&name, "model", "", "profile the step of a model: a preset, or file in JSON, as for gdngen mfu; - is standard input")
 	app.Complete(c, "model", model.Presets())
 	fs.BoolVar(&forward, "forward", false, "the forward pass of the model alone")
+	fs.IntVar(&train, "train", 0, "with --model, steps of training before those that are profiled; values go from piece to piece through the host")
 	fs.IntVar(&o.Steps, "steps", 20, "steps that run")
 	fs.IntVar(&o.Start, "start", 2, "first step that is profiled, from 0")
 	fs.IntVar(&o.Count, "count", 6, "steps that are profiled")

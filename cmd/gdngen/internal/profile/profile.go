@@ -46,6 +46,7 @@ type Record struct {
 	First      int             `json:"first"`       // profiled step
 	Count      int             `json:"count"`       // of profiled steps
 	Steps      []time.Duration `json:"steps_ns"`
+	Losses     []float64       `json:"losses,omitempty"` // of the training steps before
 	Pieces     []*Piece        `json:"pieces"`
 	Notes      []string        `json:"notes,omitempty"`
 	Trace      string          `json:"trace,omitempty"`    // file
@@ -64,7 +65,7 @@ type Piece struct {
 // Run compiles the pieces of a step for a device, profiles them and writes the folder. The machine is held while steps run.
 func Run(ctx context.Context, d *device.Device, lock *machine.Lock, w *Work, o pjrt.ProfileOptions, dir string) (*Record, error) {
 	r := &Record{Device: d.Info(), Spec: w.Spec.String(), Model: w.Model, Variant: w.Variant.String(), Tokens: o.Batch * w.Tokens, Batch: o.Batch,
-		First: o.Start, Count: o.Count, Notes: w.notes}
+		First: o.Start, Count: o.Count, Losses: w.Losses}
 	if t := d.Target(); t != nil {
 		r.Target = t.Name
 	}
@@ -78,7 +79,7 @@ func Run(ctx context.Context, d *device.Device, lock *machine.Lock, w *Work, o p
 		if err != nil {
 			return nil, err
 		}
-		p, err := d.Load(ctx, m)
+		p, err := w.load(ctx, d, m)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", x.Name, err)
 		}
@@ -170,7 +171,11 @@ func (r *Record) Note(dir string) journal.Note {
 // Write prints the record.
 func (r *Record) Write(w io.Writer, dir string) {
 	fmt.Fprintf(w, "device  %s\nwork    %s, %d in a step, %.4g model flops\n", r.Device, r.work(), r.Batch, r.ModelFlops)
-	fmt.Fprintf(w, "steps   %d to %d of %d: median %v on the host\n", r.First, r.First+r.Count-1, len(r.Steps), r.Median().Round(time.Microsecond))
+	if n := len(r.Losses); n > 0 {
+		fmt.Fprintf(w, "loss    %.4f to %.4f nats in %d steps of training\n", r.Losses[0], r.Losses[n-1], n)
+	}
+	fmt.Fprintf(w, "steps   %d to %d of %d: median %v on the host, %.4g tokens a second\n", r.First, r.First+r.Count-1, len(r.Steps),
+		r.Median().Round(time.Microsecond), float64(r.Tokens)/r.Median().Seconds())
 	if t, err := codegen.LookupTarget(r.Target); err == nil {
 		fmt.Fprintf(w, "MFU     %.2f%% by the host's clock\n", 100*r.mfu(t))
 	}

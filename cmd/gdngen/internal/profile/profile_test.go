@@ -3,6 +3,7 @@ package profile_test
 import (
 	"bytes"
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -105,14 +106,9 @@ func TestStep(t *testing.T) {
 		require.Len(t, p.Steps, 3)
 	}
 	require.Equal(t, r.ModelFlops, flops)
-	var core float64
-	for _, p := range model.Parts(small) {
-		if p.Build == nil {
-			core = 3 * p.Flops
-		}
-	}
-	require.Positive(t, core)
-	require.InEpsilon(t, small.StepFlops(false)-core, flops, 1e-9)
+	require.InEpsilon(t, small.StepFlops(false), flops, 1e-9)
+	require.Equal(t, 1, times["attention, core forward"])
+	require.Equal(t, 1, times["attention, core backward"])
 	require.Equal(t, 2, times["rule, layer forward"])
 	require.Equal(t, 2, times["rule, layer backward"])
 	require.Equal(t, 1, times["attention, norm, project in backward"])
@@ -135,8 +131,29 @@ func TestStep(t *testing.T) {
 	var out bytes.Buffer
 	r.Write(&out, dir)
 	require.Contains(t, out.String(), "model small (3 layers of width 16, 2 x 32 tokens)")
-	require.Contains(t, out.String(), "the core of attention is not among the pieces")
+	require.Contains(t, out.String(), " tokens a second")
 	require.Regexp(t, `(?m)^rule, layer backward +2 `, out.String())
+}
+
+// A model trains on the device, its record has the losses, and the profiled steps have the arguments of the last step of training.
+func TestTrain(t *testing.T) {
+	d, err := device.Open(t.Context(), device.Options{Plugin: pjrttest.CPUPlugin(t)})
+	require.NoError(t, err)
+	defer d.Close()
+	c := small
+	c.Layers, c.AttentionEvery, c.MLP = 2, 2, 0
+	v, err := mfu.Variant(c, gdn.Auto, nil)
+	require.NoError(t, err)
+	w := profile.Step(c, v, false)
+	var told []float64
+	require.NoError(t, w.Train(t.Context(), d, 3, func(step int, loss float64) {
+		require.Equal(t, step, len(told))
+		told = append(told, loss)
+	}))
+	r, err := profile.Run(t.Context(), d, nil, w, pjrt.ProfileOptions{Steps: 1, Start: 0, Count: 1, Batch: 1}, t.TempDir())
+	require.NoError(t, err)
+	require.Equal(t, told, r.Losses)
+	require.InDelta(t, math.Log(float64(small.Vocab)), told[0], .1)
 }
 
 // The static cycles beside a profile are those that trace splits a kernel by.

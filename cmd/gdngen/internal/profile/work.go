@@ -2,6 +2,7 @@ package profile
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/gdngen/gdngen/autotune/measure"
@@ -14,6 +15,7 @@ import (
 	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/pjrt/device"
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
 
@@ -25,8 +27,27 @@ type Work struct {
 	Tokens  int // of a step
 	Modules []mfu.Module
 
+	// Losses are those of the training steps before those that are profiled.
+	Losses []float64
+
 	arguments func(*ir.Module) ([]*array.Array, error)
-	notes     []string
+	programs  map[string]*device.Program // by the hash of the module
+}
+
+// load compiles a module for the device, once.
+func (w *Work) load(ctx context.Context, d *device.Device, m *ir.Module) (*device.Program, error) {
+	p := w.programs[m.Hash()]
+	if p == nil {
+		var err error
+		if p, err = d.Load(ctx, m); err != nil {
+			return nil, err
+		}
+		if w.programs == nil {
+			w.programs = map[string]*device.Program{}
+		}
+		w.programs[m.Hash()] = p
+	}
+	return p, nil
 }
 
 // class is that of a kernel's inputs: what they are does not change what a kernel does.
@@ -53,21 +74,52 @@ func Kernel(s gdn.Spec, v gdn.Variant) (*Work, error) {
 }
 
 // Step is the work of a training step of a model: its layers forwards, the loss, its layers backwards, and the optimiser; or of its forward pass
-// alone. Weights and activations are small random numbers, the same in every step. Pieces run one after another, each as often as the step has it.
+// alone. Weights and activations are small random numbers, the same in every step, until Train. Pieces run one after another, each as often as the step
+// has it.
 func Step(c model.Config, v gdn.Variant, forward bool) *Work {
 	w := &Work{Spec: c.Spec(), Model: &c, Variant: v, Tokens: c.Batch * c.Tokens, Modules: mfu.Modules(c, forward),
 		arguments: func(m *ir.Module) ([]*array.Array, error) { return mfu.Arguments(m), nil }}
+	if core, ok := model.Core(c); ok {
+		for i, pass := range model.Passes(forward) {
+			w.Modules = append(w.Modules, mfu.Module{Name: core.Kind + ", " + core.Name + " " + pass, Times: core.Layers, Flops: core.Flops * float64(1+i),
+				Build: func(v gdn.Variant) (*ir.Module, error) { return core.Build(v, i == 1) }})
+		}
+	}
 	for _, p := range model.Optimiser(c) {
 		if !forward {
 			w.Modules = append(w.Modules, mfu.Module{Name: p.Kind + ", " + p.Name, Times: p.Layers, Build: func(v gdn.Variant) (*ir.Module, error) { return p.Build(v, false) }})
 		}
 	}
-	for _, p := range model.Parts(c) {
-		if p.Build == nil {
-			w.notes = append(w.notes, "the core of attention is not among the pieces, nor are its flops")
-		}
-	}
 	return w
+}
+
+// Train trains the model for some steps on the device, and tells each loss. Afterwards the pieces have the arguments of the last step.
+func (w *Work) Train(ctx context.Context, d *device.Device, steps int, tell func(step int, loss float64)) error {
+	job, err := model.NewTraining(*w.Model, w.Variant, func(m *ir.Module, args []*array.Array) ([]*array.Array, error) {
+		p, err := w.load(ctx, d, m)
+		if err != nil {
+			return nil, err
+		}
+		return p.Run(ctx, args...)
+	})
+	if err != nil {
+		return err
+	}
+	for i := range steps {
+		loss, err := job.Step()
+		if err != nil {
+			return err
+		}
+		w.Losses = append(w.Losses, loss)
+		tell(i, loss)
+	}
+	w.arguments = func(m *ir.Module) ([]*array.Array, error) {
+		if args, ok := job.Args[m.Hash()]; ok {
+			return args, nil
+		}
+		return nil, errors.New("the training step has no such module")
+	}
+	return nil
 }
 
 // static is stages.json, of the form that explain writes. The ops of all pieces stand in one list.

@@ -39,6 +39,7 @@ var Works = []Work{
 	{"packed sequences, gates in the kernel, states with V before K", "b=1,t=520,hk=2,hv=4,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,seqs=5,init,state=vk,empty=zero,packed", []string{"tpu-packed"}},
 	{"a decode step", "b=8,t=1,hk=2,hv=4,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,init,state=vk", []string{"decode"}},
 	{"a decode step on a pool, in place", "b=8,t=1,hk=2,hv=4,k=128,v=128,dtype=bf16,init,pool=12,inplace", []string{"decode"}},
+	{"a decode step with the cache of the convolution", "b=8,t=1,hk=2,hv=4,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,l2norm,init,conv=4,convstate,convrows=4", []string{"decode"}},
 	{"a training step", "b=1,t=260,hk=2,hv=4,k=128,v=128,dtype=bf16,direction=train", []string{"tpu-train"}},
 	{"beta up to 2", "b=1,t=200,hk=1,hv=2,k=128,v=128,dtype=bf16,negeig", nil},
 }
@@ -77,6 +78,7 @@ type Test struct {
 	Device  device.Info `json:"device"`
 	Target  string      `json:"target,omitempty"` // empty: no TPU
 	Quick   bool        `json:"quick,omitempty"`
+	Tests   string      `json:"tests,omitempty"` // Kernels, Layer, or both
 	Seed    uint64      `json:"seed"`
 	Passed  int         `json:"passed"`
 	Failed  int         `json:"failed"`
@@ -138,6 +140,19 @@ func (e *LostError) Error() string {
 
 // Run fills the rows. Where it ends early the rows are of what was tried before.
 func (t *Test) Run(ctx context.Context, r *device.Runner, lock *machine.Lock, note func(format string, args ...any)) error {
+	if t.Tests != Layer {
+		if err := t.kernels(ctx, r, lock, note); err != nil {
+			return err
+		}
+	}
+	if t.Tests != Kernels {
+		return t.layers(ctx, r, lock, note)
+	}
+	return nil
+}
+
+// kernels tries named variants on works.
+func (t *Test) kernels(ctx context.Context, r *device.Runner, lock *machine.Lock, note func(format string, args ...any)) error {
 	parts, err := t.parts()
 	if err != nil {
 		return err

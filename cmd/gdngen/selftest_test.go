@@ -12,6 +12,7 @@ import (
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/model"
 	"github.com/gdngen/gdngen/pjrt/device/devicetest"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 	"github.com/stretchr/testify/require"
@@ -24,7 +25,7 @@ func trySelftest(t *testing.T, spec string, variants []string, args ...string) (
 	defer func() { selftest.Works = works }()
 	selftest.Works = []selftest.Work{{Name: "a work of a test", Spec: spec, Quick: variants}}
 	var out, said bytes.Buffer
-	status := execute(append([]string{"selftest", "--quick", "-o", "json"}, args...), nil, &out, &said)
+	status := execute(append([]string{"selftest", "--quick", "--tests", "kernels", "-o", "json"}, args...), nil, &out, &said)
 	r := new(selftest.Test)
 	if out.Len() > 0 {
 		require.NoError(t, json.Unmarshal(out.Bytes(), r), said.String())
@@ -52,6 +53,26 @@ func TestSelftest(t *testing.T) {
 	require.Equal(t, app.ExitNumerics, status, said)
 	require.Equal(t, []int{2, 1}, []int{r.Passed, r.Failed}, "the second run of each process")
 	require.Contains(t, r.Rows[1].Reason, "the process of the device died in a run (signal: killed)")
+}
+
+// A layer passes in both passes as what it consists of, and fails on a device that gives wrong numbers.
+func TestSelftestLayer(t *testing.T) {
+	layers := selftest.Layers
+	defer func() { selftest.Layers = layers }()
+	selftest.Layers = []model.Config{{Name: "small", Hidden: 8, Layers: 1, Batch: 1, Tokens: 16, Rule: model.Rule{HeadsK: 1, HeadsV: 2, K: 8, V: 8, Conv: 4}}}
+	status, r, said := trySelftest(t, selftestSpec, nil, "--plugin", "cpu", "--tests", "layer")
+	require.Zero(t, status, said)
+	require.Equal(t, 2, r.Passed)
+	require.Equal(t, "small, rule, backward", r.Rows[1].Spec)
+
+	t.Setenv(devicetest.Fault, "garbage")
+	status, r, said = trySelftest(t, selftestSpec, nil, "--plugin", devicetest.Stub(t), "--tests", "layer")
+	require.Equal(t, app.ExitNumerics, status, said)
+	require.Equal(t, 2, r.Failed)
+
+	status, _, said = trySelftest(t, selftestSpec, nil, "--tests", "models")
+	require.Equal(t, app.ExitUsage, status)
+	require.Contains(t, said, "want kernels, layer, both")
 }
 
 // On a TPU the programs are kernels. A stub of one, of its generation, runs in place of the kernel what plain ops make of the same variant.

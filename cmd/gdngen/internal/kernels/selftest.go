@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,11 +19,12 @@ func (a CLI) SelftestCmd() *cobra.Command {
 	var f app.DeviceFlags
 	var quick, allowSkip, noWait bool
 	var seed uint64
+	var tests string
 	c := &cobra.Command{
 		Use:   "selftest",
 		Short: "Prove on a device that the generated programs compute what they should",
 		Long: `selftest compiles named variants on the device, runs them on classes of inputs, ordinary and adversarial, and compares every output with the
-float64 reference. It is the first thing to run where a TPU is attached: there the programs are the Mosaic kernels that a search ranks, elsewhere
+float64 reference; --tests layer has whole layers, forward and backward, which the interpreter computes too. It is the first thing to run where a TPU is attached: there the programs are the Mosaic kernels that a search ranks, elsewhere
 StableHLO of plain ops. The device is in a process of its own; one that crashes or hangs fails its case, and the next case opens it again.
 
 A negative example (neumann, newton) passes by missing its limit on keys that defeat it. A program that can not be made for the device is skipped,
@@ -36,6 +38,9 @@ With --target h100 the Triton kernels run on the attached GPU, by the driver of 
 		GroupID: "self",
 		Args:    app.Args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
+			if !slices.Contains(selftest.Sets, tests) {
+				return app.Usage(fmt.Errorf("--tests is %q; want %s", tests, strings.Join(selftest.Sets, ", ")))
+			}
 			if _, err := target.LookupGPU(f.Target); err == nil && f.Plugin == "" {
 				return a.selftestGPU(f.Target, quick, allowSkip)
 			}
@@ -48,7 +53,7 @@ With --target h100 the Triton kernels run on the attached GPU, by the driver of 
 				return err
 			}
 			defer r.Close()
-			t := &selftest.Test{Device: r.Device().Info(), Quick: quick, Seed: seed}
+			t := &selftest.Test{Device: r.Device().Info(), Quick: quick, Tests: tests, Seed: seed}
 			t.Version, _ = app.Version()
 			if x := r.Device().Target(); x != nil {
 				t.Target = x.Name
@@ -66,6 +71,8 @@ With --target h100 the Triton kernels run on the attached GPU, by the driver of 
 	}
 	f.Add(c)
 	c.Flags().BoolVar(&quick, "quick", false, fmt.Sprintf("a few variants, on %s inputs", strings.Join(selftest.QuickClasses, ", ")))
+	c.Flags().StringVar(&tests, "tests", selftest.Both, "kernels, layer (norms, projections, convolution, rule), or both")
+	app.Complete(c, "tests", selftest.Sets)
 	c.Flags().BoolVar(&allowSkip, "allow-skip", false, "status 0 although cases were skipped")
 	c.Flags().Uint64Var(&seed, "seed", 1, "seed of the inputs")
 	app.NoWaitFlag(c, &noWait)

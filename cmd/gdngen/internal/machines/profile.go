@@ -37,14 +37,8 @@ the CPU, gives ` + profile.StepsFile + ` alone, and that is said.`,
 		GroupID: "away",
 		Args:    app.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if c.Flags().Changed("model") && c.Flags().Changed("spec") {
-				return app.Usage(errors.New("a step is of --spec or of --model, not of both"))
-			}
-			if name == "" && forward {
-				return app.Usage(errors.New("--forward goes with --model: whether a kernel has a backward pass is in its spec"))
-			}
-			if train < 0 || train > 0 && (name == "" || forward) {
-				return app.Usage(errors.New("--train is a number of steps, and goes with --model and both passes"))
+			if err := profileFlags(c, name, forward, train); err != nil {
+				return app.Usage(err)
 			}
 			if name != "" && !c.Flags().Changed("batch") {
 				o.Batch = 1 // a model has a batch of its own
@@ -73,10 +67,8 @@ the CPU, gives ` + profile.StepsFile + ` alone, and that is said.`,
 			if err != nil {
 				return err
 			}
-			if train > 0 {
-				if err := w.Train(a.Ctx, d, train, func(step int, loss float64) { a.Note("step %d: loss %.4f", step, loss) }); err != nil {
-					return err
-				}
+			if err := w.Train(a.Ctx, d, train, func(step int, loss float64) { a.Note("step %d: loss %.4f", step, loss) }); err != nil {
+				return err
 			}
 			r, err := profile.Run(a.Ctx, d, lock, w, o, out)
 			if err != nil {
@@ -112,6 +104,19 @@ the CPU, gives ` + profile.StepsFile + ` alone, and that is said.`,
 	fs.BoolVar(&stages, "stages", true, "on a TPU, write the static cycles of the kernels too, which compiles them once more")
 	fs.StringVar(&out, "out", "runs/profile", "folder for the profile")
 	return c
+}
+
+// profileFlags says what does not go together.
+func profileFlags(c *cobra.Command, name string, forward bool, train int) error {
+	switch {
+	case c.Flags().Changed("model") && c.Flags().Changed("spec"):
+		return errors.New("a step is of --spec or of --model, not of both")
+	case name == "" && forward:
+		return errors.New("--forward goes with --model: whether a kernel has a backward pass is in its spec")
+	case train < 0 || train > 0 && (name == "" || forward):
+		return errors.New("--train is a number of steps, and goes with --model and both passes")
+	}
+	return nil
 }
 
 // profileWork reads what a step is, and gives what makes it for a device; no target: the device is no TPU.

@@ -93,8 +93,11 @@ func Step(c model.Config, v gdn.Variant, forward bool) *Work {
 	return w
 }
 
-// Train trains the model for some steps on the device, and tells each loss. Afterwards the pieces have the arguments of the last step.
+// Train trains the model for some steps on the device, or none, and tells each loss. Afterwards the pieces have the arguments of the last step.
 func (w *Work) Train(ctx context.Context, d *device.Device, steps int, tell func(step int, loss float64)) error {
+	if steps == 0 {
+		return nil
+	}
 	job, err := model.NewTraining(*w.Model, w.Variant, func(m *ir.Module, args []*array.Array) ([]*array.Array, error) {
 		p, err := w.load(ctx, d, m)
 		if err != nil {

@@ -188,6 +188,10 @@ func (p *printer) rounds(n *loops.Node) (before, body, pause []statement) {
 	p.clock, p.until, p.quiet = first, min(until, first+each), period < p.k.grain
 	body = p.nodes(l.Body)
 	lasts := p.clock - first
+	if lasts > 0 && first+count*lasts > wholeChunk { // what is within takes longer than a round has: rounds wait at their ends alone
+		p.clock, p.quiet, lasts = first, true, 0
+		body = p.nodes(l.Body)
+	}
 	wait := period - lasts // from the last of a round to the next round
 	p.clock, p.until, p.quiet = clock, until, quiet
 	if wait >= p.k.grain && first-clock >= wait { // the first round waits as long as the others

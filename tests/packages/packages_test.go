@@ -41,6 +41,11 @@ func TestDrawn(t *testing.T) {
 	require.Greater(t, len(all), 190)
 }
 
+// A phase whose rounds would not end within their chunk gives way at their ends alone: it is written, where it was refused.
+func TestRoundsEnd(t *testing.T) {
+	require.NoError(t, write(drawn(65), t.TempDir()))
+}
+
 // Two of the draws that take least, which rotate by commit, lower or are refused as the table says of them, or by a sentence.
 func TestPackages(t *testing.T) {
 	python := os.Getenv("GDNGEN_PYTHON")

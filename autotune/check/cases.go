@@ -89,16 +89,20 @@ func (r *Cases) Run(ctx context.Context, e Engine, cases []truth.Case, out strin
 		switch {
 		case c.Supported:
 			result.Spec = c.Spec.String()
-			precision := r.Precision
+			precision, compute := r.Precision, e.Compute
 			var err error
-			if precision == "" {
+			if truth.Nothing(c.Spec) {
+				precision, compute = cmp.Or(precision, ir.PrecF32.String()), func(s gdn.Spec, in map[string]*array.Array) (map[string]*array.Array, error) {
+					return truth.OfNothing(s, in), nil
+				}
+			} else if precision == "" {
 				precision, err = e.Plan.Precision(c.Spec)
 			}
 			if err != nil {
 				result.fail(err)
 				break
 			}
-			result.run(ctx, &c, func(in map[string]*array.Array) (map[string]*array.Array, error) { return e.Compute(c.Spec, in) }, precision, out)
+			result.run(ctx, &c, func(in map[string]*array.Array) (map[string]*array.Array, error) { return compute(c.Spec, in) }, precision, out)
 		case c.Layer != nil && e.Layer != nil:
 			result.run(ctx, &c, func(in map[string]*array.Array) (map[string]*array.Array, error) { return e.Layer(*c.Layer, in) }, cmp.Or(r.Precision, ir.PrecF32.String()), out)
 		default:

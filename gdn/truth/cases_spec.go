@@ -64,7 +64,9 @@ func (c *Case) describe(m *manifestCase, op caseOp) error {
 	if hasFinal && final.DType == ir.BF16 && (!hasState || state.DType == ir.BF16) {
 		s.StateDType = ir.BF16
 	}
-	if err := s.Validate(); err != nil {
+	some := s
+	some.Batch, some.Tokens = max(s.Batch, 1), max(s.Tokens, 1)
+	if err := some.Validate(); err != nil {
 		return err
 	}
 	c.Spec = s
@@ -77,7 +79,7 @@ func (c *Case) describeSpec(m *manifestCase, op caseOp) (err error) {
 	if err != nil {
 		return err
 	}
-	if c.Spec, err = gdn.Parse(m.Spec); err != nil {
+	if c.Spec, err = parse(m.Spec); err != nil {
 		return fmt.Errorf("field spec: %w", err)
 	}
 	named := func(params []gdn.Param) map[string]gdn.Param {

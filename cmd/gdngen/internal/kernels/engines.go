@@ -3,6 +3,7 @@ package kernels
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gdngen/gdngen/autotune/check/engine"
@@ -65,7 +66,11 @@ func (a CLI) findEngine(name string, p engine.Plan) (engine.Compute, engine.Comp
 	x := engine.Env{Context: a.Ctx, CPU: a.CPU, Graphs: a.graphs, Runner: a.Runner, Note: a.Note}
 	f, l, err := x.Find(name, p)
 	if app.IsA[*engine.UnknownError](err) {
-		return nil, nil, app.Usage(fmt.Errorf("unknown engine %q%s (known: %s)", name, app.Near(name, engine.Names(), ""), strings.Join(engine.Names(), " ")))
+		near := app.Near(name, engine.Names(), "")
+		if slices.Contains([]string{"gpu", "tpu", "cuda"}, name) { // nearest by letters is cpu
+			near = `, did you mean "device"?`
+		}
+		return nil, nil, app.Usage(fmt.Errorf("unknown engine %q%s (known: %s)", name, near, strings.Join(engine.Names(), " ")))
 	}
 	return f, l, err
 }

@@ -1,0 +1,45 @@
+package truth
+
+import (
+	"strings"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir/array"
+)
+
+// Nothing says that a stored case has no tokens, or no rows. No program is made of one.
+func Nothing(s gdn.Spec) bool { return s.Batch == 0 || s.Tokens == 0 }
+
+// OfNothing gives the outputs of no tokens or no rows: states and caches as they came, or zeros, and the same of their gradients; all else is empty or
+// zero.
+func OfNothing(s gdn.Spec, inputs map[string]*array.Array) map[string]*array.Array {
+	from := map[string]string{"final_state": "initial_state", "final_conv": "initial_conv", "dinitial_state": "dfinal_state", "dinitial_conv": "dfinal_conv"}
+	outputs := map[string]*array.Array{}
+	for _, p := range s.Outputs() {
+		x := inputs[from[p.Name]]
+		if s.Empty == gdn.EmptyZero && s.Seqs > 0 || x == nil {
+			x = array.New(p.Type.DType, p.Type.Shape...)
+		}
+		outputs[p.Name] = x.Convert(p.Type.DType)
+	}
+	return outputs
+}
+
+// parse reads the spec of a stored case, which may have none of either.
+func parse(text string) (gdn.Spec, error) {
+	fields := strings.Split(text, ",")
+	none := map[string]bool{}
+	for i, f := range fields {
+		if key, value, _ := strings.Cut(strings.TrimSpace(f), "="); (key == "t" || key == "b") && value == "0" {
+			fields[i], none[key] = key+"=1", true
+		}
+	}
+	s, err := gdn.Parse(strings.Join(fields, ","))
+	if none["t"] {
+		s.Tokens = 0
+	}
+	if none["b"] {
+		s.Batch = 0
+	}
+	return s, err
+}

@@ -91,9 +91,9 @@ func (r *Cases) Run(ctx context.Context, e Engine, cases []truth.Case, out strin
 			result.Spec = c.Spec.String()
 			precision, compute := r.Precision, e.Compute
 			var err error
-			if truth.Nothing(c.Spec) {
+			if nothing(c.Spec) {
 				precision, compute = cmp.Or(precision, ir.PrecF32.String()), func(s gdn.Spec, in map[string]*array.Array) (map[string]*array.Array, error) {
-					return truth.OfNothing(s, in), nil
+					return ofNothing(s, in), nil
 				}
 			} else if precision == "" {
 				precision, err = e.Plan.Precision(c.Spec)

@@ -2,15 +2,18 @@ package gdn
 
 import "fmt"
 
-// A mixed batch (Spec.Mixed) is what a server runs in one step: T tokens of up to S sequences side by side, all by values of the run. distribution [3] says how
-// the sequences follow one another: those before distribution[0] have one token each, or a window of up to Mixed tokens; those before distribution[2], of which
-// more than S are S, have any number; the others are padding, whatever cu_seqlens, state_indices and read_indices have for them. Its middle number is not read.
+// A mixed batch (Spec.Mixed) is what a server runs in one step: T tokens of up to S sequences side by side, all by
+// values of the run. distribution [3] says how the sequences follow one another: those before distribution[0] have
+// one token each, or a window of up to Mixed tokens; those before distribution[2], of which more than S are S, have
+// any number; the others are padding, whatever cu_seqlens, state_indices and read_indices have for them. Its middle
+// number is not read.
 //
 //	S 5, T 16, distribution 2 2 4, cu_seqlens 0 1 2 7 12 99      tokens  a b ccccc ddddd ....
 //
-// Tokens behind the last sequence are padding, with outputs of zero. A sequence without tokens leaves its state as it is, and one whose name no state has is
-// skipped. With windows state_indices names groups of Mixed states: a window leaves a state after each token, a prompt the first of its group. A window of fewer
-// tokens is filled up with such as are zeros, and leave the state alone.
+// Tokens behind the last sequence are padding, with outputs of zero. A sequence without tokens leaves its state as it
+// is, and one whose name no state has is skipped. With windows state_indices names groups of Mixed states: a window
+// leaves a state after each token, a prompt the first of its group. A window of fewer tokens is filled up with such
+// as are zeros, and leave the state alone.
 
 // checkMixed refuses what mixed batches are not built for.
 func (s *Spec) checkMixed() error {
@@ -40,8 +43,8 @@ func (s Spec) Decodes() Spec {
 	return s
 }
 
-// Prompts is the spec of the other sequences of a mixed batch. Tokens of the first ones are of a sequence without a state, and so is the padding, of one
-// sequence more. A spec without a mixed batch is its own.
+// Prompts is the spec of the other sequences of a mixed batch. Tokens of the first ones are of a sequence without a
+// state, and so is the padding, of one sequence more. A spec without a mixed batch is its own.
 func (s Spec) Prompts() Spec {
 	if s.Mixed > 0 {
 		s.Seqs, s.Mixed = s.Seqs+1, 0

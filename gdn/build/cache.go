@@ -198,9 +198,31 @@ func (p *plan) finalCaches(parts []*inputConvolution) *ir.Value {
 		x = eachCache(parts, 1, func(x *inputConvolution, _ int) *ir.Value { return x.after(s.Tokens) })
 	}
 	t := s.ConvStateType().Shape
-	if s.Pool == 0 {
+	switch {
+	case s.Pool == 0:
 		return b.Reshape(x, x.Type.Shape[0], t[1], t[2])
+	case !s.Window && p.v.Fuse == gdn.PlaceKernel && !p.streamed():
+		return p.putCaches(b.Reshape(x, x.Type.Shape[0], t[1], t[2]))
 	}
 	groups := join([]int{s.Pool / s.Checkpoints()}, x.Type.Shape[1:])
 	return b.Reshape(p.pool().Into(b, b.Reshape(p.args["initial_conv"], groups...), x), t...)
+}
+
+// putCaches has a kernel put caches [N, R, channels] into the pool, in place: what no sequence names is neither read nor written, so that a call costs the
+// same whatever the pool's size. Its windows on the pool before are there for the alias alone.
+func (p *plan) putCaches(x *ir.Value) *ir.Value {
+	before := p.args["initial_conv"]
+	t := before.Type
+	block := []int{1, t.Shape[1], t.Shape[2]}
+	at := func(first ir.Index) ir.Window {
+		return ir.Window{Block: block, Index: []ir.Index{first, ir.IndexConst(0), ir.IndexConst(0)}}
+	}
+	slot := ir.IndexTable(0, 0)
+	grid := &ir.Grid{
+		Name: "caches", Dims: []ir.GridDim{{Name: "c", Size: x.Type.Shape[0], Seq: true}}, Tables: 1, Main: true, Copies: stepsAhead,
+		In: []ir.Window{at(ir.IndexAxis(0)), at(slot)}, Out: []ir.Window{at(slot)}, Outs: []ir.Type{t}, Into: []int{0}, Alias: [][2]int{{0, 1}},
+	}
+	return p.b.Grid(grid, []*ir.Value{p.pool().Written, x, before}, func(b *ir.Builder, blocks, _ []*ir.Value) (ys, next []*ir.Value) {
+		return blocks[:1], nil
+	})[0]
 }

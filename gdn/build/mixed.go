@@ -7,9 +7,11 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// A mixed batch (gdn.Spec.Mixed) is two programs in one, which share a pool: the first sequences are batch rows of a token or a window each (Spec.Decodes), which
-// leave their states, and the others are packed sequences behind them (Spec.Prompts). Both are made for the most that there may be, and a run says by names of
-// states what of them there is: a sequence of the other program has none, so that its states are neither read nor written, and its outputs are zeros.
+// A mixed batch (gdn.Spec.Mixed) is two programs in one, which share a pool: the first sequences are batch rows of a
+// token or a window each (Spec.Decodes), which leave their states, and the others are packed sequences behind them
+// (Spec.Prompts). Both are made for the most that there may be, and a run says by names of states what of them there
+// is: a sequence of the other program has none, so that its states are neither read nor written, and its outputs are
+// zeros.
 //
 //	S 4, T 12, distribution 2 2 3, cu_seqlens 0 1 2 9 .
 //	decodes    rows of tokens 0 1 2 3     states a b - -
@@ -78,7 +80,8 @@ func (base Base) part(b *ir.Builder, s gdn.Spec, v gdn.Variant, given map[string
 	return p, p.asTaken(s.Outputs(), p.only(results, s)), nil
 }
 
-// cut finds the sequences. Those that share a state with one before them have none, as those whose name no state has, and as a decode of two tokens.
+// cut finds the sequences. Those that share a state with one before them have none, as those whose name no state has,
+// and as a decode of two tokens.
 func (x *mixing) cut() {
 	b, n := x.Builder, x.s.Seqs
 	number := ir.T(ir.I32)
@@ -155,7 +158,8 @@ func (x *mixing) ofDecodes(rows gdn.Spec) map[string]*ir.Value {
 	return given
 }
 
-// ofPrompts are the inputs of the program of the others. Tokens of decodes are of the first sequence, which has no state then.
+// ofPrompts are the inputs of the program of the others. Tokens of decodes are of the first sequence, which has no
+// state then.
 func (x *mixing) ofPrompts() map[string]*ir.Value {
 	b, n := x.Builder, x.s.Seqs
 	given := map[string]*ir.Value{}

@@ -60,8 +60,9 @@ func (r *recurrence) findMixed(inputs map[string]*array.Array) {
 	}
 }
 
-// mixed draws cu_seqlens and distribution of a mixed batch: of five sequences one is padding, of the others the half are decodes, and an eighth of the tokens
-// is padding. The first prompt of two is empty, and one of three or more has one token. What padding has in cu_seqlens is 1.
+// mixed draws cu_seqlens and distribution of a mixed batch: of five sequences one is padding, of the others the half
+// are decodes, and an eighth of the tokens is padding. The first prompt of two is empty, and one of three or more has
+// one token. What padding has in cu_seqlens is 1.
 func (d draw) mixed() (cu, distribution []int64) {
 	s, r := d.s, d.stream("cu_seqlens")
 	all := max(1, s.Seqs-(s.Seqs+2)/5)

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -68,7 +69,10 @@ func OneTarget(name string) (*codegen.Target, error) {
 // OnEnv names the place where nobody gives --on.
 const OnEnv = remote.OnEnv
 
-// Version is the module's version, and the revision where the build knows it.
+// stamped is the version that a release stamps in (internal/release).
+var stamped string
+
+// Version is the module's version, or that of the release, and the revision where the build knows it.
 func Version() (version, revision string) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -86,7 +90,7 @@ func Version() (version, revision string) {
 	if revision != "" {
 		revision += modified
 	}
-	return info.Main.Version, revision
+	return cmp.Or(stamped, info.Main.Version), revision
 }
 
 // PTXBackend names StableHLO with the kernels of the triton backend inside, as PTX.

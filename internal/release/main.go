@@ -1,0 +1,152 @@
+// Command release makes what people install, in a new folder: the program for three machines, the source, a wheel of JAX packages for
+// published models, and their checksums.
+//
+//	go run ./internal/release --version v0.1.0 --out dist
+//	internal/release/try dist      # installs each in an empty folder and runs its first example
+//
+// It wants Go, git, a C compiler, and nothing else; the working tree must be clean, since the source is that of the commit.
+package main
+
+import (
+	"crypto/sha256"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// machines are those that the program is built for. It runs kernels where it has cgo; elsewhere it generates, checks and explains.
+var machines = []struct {
+	system, arch string
+	cgo          bool
+}{{"linux", "amd64", true}, {"linux", "arm64", false}, {"darwin", "arm64", false}}
+
+// beside are the files that go with the program.
+var beside = []string{"README.md", "CHANGELOG.md", "LICENSE", "examples/jax/own_kernel.py", "examples/jax/own_kernel.mlir"}
+
+var semver = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9a-z.]+)?$`)
+
+func main() {
+	version := flag.String("version", "", "what the release is called, such as v0.1.0")
+	out := flag.String("out", "dist", "the new folder")
+	only := flag.String("only", "", "some of programs, source, wheel, separated by commas; all by default")
+	flag.Parse()
+	if err := release(*version, *out, *only); err != nil {
+		fmt.Fprintln(os.Stderr, "release:", err)
+		os.Exit(1)
+	}
+}
+
+func release(version, out, only string) error {
+	if !semver.MatchString(version) {
+		return fmt.Errorf("--version %q: want a version such as v0.1.0", version)
+	}
+	if _, err := os.Stat(out); !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s is there already: name a new folder", out)
+	}
+	changed, err := exec.Command("git", "status", "--porcelain").Output()
+	if err != nil {
+		return fmt.Errorf("git status: %w", err)
+	}
+	if len(changed) > 0 {
+		return fmt.Errorf("the working tree has changes, which the source would lack: commit them first\n%s", changed)
+	}
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return err
+	}
+	for _, step := range []struct {
+		name string
+		do   func(version, out string) error
+	}{{"programs", programs}, {"source", source}, {"wheel", wheel}} {
+		if only != "" && !slices.Contains(strings.Split(only, ","), step.name) {
+			continue
+		}
+		fmt.Println(step.name)
+		if err := step.do(version, out); err != nil {
+			return fmt.Errorf("%s: %w", step.name, err)
+		}
+	}
+	return sums(out)
+}
+
+// programs builds gdngen for each machine, and packs each with the files beside it.
+func programs(version, out string) error {
+	for _, m := range machines {
+		name := fmt.Sprintf("gdngen_%s_%s_%s", strings.TrimPrefix(version, "v"), m.system, m.arch)
+		dir := filepath.Join(out, name)
+		if err := build(version, m.system, m.arch, m.cgo, filepath.Join(dir, "gdngen")); err != nil {
+			return err
+		}
+		for _, f := range beside {
+			data, err := os.ReadFile(f)
+			if err != nil {
+				return err
+			}
+			if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, f)), 0o755); err != nil {
+				return err
+			}
+			if err := os.WriteFile(filepath.Join(dir, f), data, 0o644); err != nil {
+				return err
+			}
+		}
+		if err := run(nil, "tar", "-C", out, "-czf", dir+".tar.gz", name); err != nil {
+			return err
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stamp is the variable that has the version of a program built here.
+const stamp = "github.com/gdngen/gdngen/cmd/gdngen/internal/app.stamped"
+
+// build builds gdngen with its version stamped in; system and arch are empty for this machine.
+func build(version, system, arch string, cgo bool, path string) error {
+	env := []string{"CGO_ENABLED=" + map[bool]string{false: "0", true: "1"}[cgo]}
+	if system != "" {
+		env = append(env, "GOOS="+system, "GOARCH="+arch)
+	}
+	return run(env, "go", "build", "-trimpath", "-ldflags", "-s -w -X "+stamp+"="+version, "-o", path, "./cmd/gdngen")
+}
+
+// source packs the files of the commit.
+func source(version, out string) error {
+	name := "gdngen-" + strings.TrimPrefix(version, "v")
+	return run(nil, "git", "archive", "--format=tar.gz", "--prefix="+name+"/", "-o", filepath.Join(out, name+".tar.gz"), "HEAD")
+}
+
+// sums writes SHA256SUMS, as sha256sum -c reads it.
+func sums(out string) error {
+	files, err := os.ReadDir(out)
+	if err != nil {
+		return err
+	}
+	var text strings.Builder
+	for _, f := range files {
+		data, err := os.ReadFile(filepath.Join(out, f.Name()))
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&text, "%x  %s\n", sha256.Sum256(data), f.Name())
+	}
+	fmt.Print(text.String())
+	return os.WriteFile(filepath.Join(out, "SHA256SUMS"), []byte(text.String()), 0o644)
+}
+
+// run runs a program with variables of its own; what it prints goes to standard error.
+func run(env []string, program string, args ...string) error {
+	cmd := exec.Command(program, args...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), env...), os.Stderr, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s %s: %w", program, strings.Join(args, " "), err)
+	}
+	return nil
+}

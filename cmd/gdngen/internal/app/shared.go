@@ -69,7 +69,7 @@ func OneTarget(name string) (*codegen.Target, error) {
 // OnEnv names the place where nobody gives --on.
 const OnEnv = remote.OnEnv
 
-// stamped is the version that a release stamps in (internal/release).
+// stamped is the version that a release stamps in (cmd/release).
 var stamped string
 
 // Version is the module's version, or that of the release, and the revision where the build knows it.

@@ -1,8 +1,8 @@
 // Command release makes what people install, in a new folder: the program for three machines, the source, a wheel of JAX packages for
 // published models, and their checksums.
 //
-//	go run ./internal/release --version v0.1.0 --out dist
-//	internal/release/try dist      # installs each in an empty folder and runs its first example
+//	go run ./cmd/release --version v0.1.0 --out dist
+//	cmd/release/try dist      # installs each in an empty folder and runs its first example
 //
 // It wants Go, git, a C compiler, and nothing else; the working tree must be clean, since the source is that of the commit.
 package main

@@ -6,10 +6,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gomlx/compute/dtypes"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/examples/lab"
 	"github.com/gdngen/gdngen/gdn/layer/device"
+	"github.com/gdngen/gdngen/gdn/lm"
 )
 
 // The text trains, the loss falls, and a sample is of its alphabet and its own for each seed.
@@ -18,14 +20,17 @@ func TestTrainAndSample(t *testing.T) {
 	require.NoError(t, err)
 	txt, err := newText(opticks, 32)
 	require.NoError(t, err)
-	o := options{tokens: 32, batch: 4, seed: 1, size: size{symbols: len(txt.alphabet), width: 32, blocks: 2, heads: 2, dim: 16}}
+	o := options{tokens: 32, batch: 4, seed: 1, size: size{symbols: len(txt.alphabet), width: 32, blocks: 2, heads: 2, dim: 16, mixer: "hybrid"}}
 	ctx, r, err := train(context.Background(), b, o, txt, lab.Config{Steps: 40, Every: 40, Seed: 1})
 	require.NoError(t, err)
 	require.Less(t, r.Losses[39], r.Losses[0]-.8)
 	require.Less(t, r.Merit, r.Losses[0]-.8)
 
-	s, err := newSampler(b, ctx, o.size, txt)
+	c, err := o.size.config()
 	require.NoError(t, err)
+	s, err := newSampler(b, ctx, c, txt)
+	require.NoError(t, err)
+	defer s.m.Finalize()
 	draw := func(seed uint64, temperature float64) string {
 		text, err := s.sample("The Rays of ", 30, temperature, rand.New(rand.NewPCG(seed, 1)))
 		require.NoError(t, err)
@@ -42,6 +47,18 @@ func TestTrainAndSample(t *testing.T) {
 	again, err := s.sample(long[:len(long)-1], 1, 0, nil)
 	require.NoError(t, err)
 	require.Equal(t, long[len(long)-1:], again)
+
+	// The folder has a model that opens, and says the same.
+	folder := t.TempDir()
+	require.NoError(t, o.size.save(folder, ctx, c))
+	m, err := lm.Open(b, folder, dtypes.Float32)
+	require.NoError(t, err)
+	defer m.Finalize()
+	opened, err := (&sampler{txt, m}).sample("The Rays of ", 30, 0, nil)
+	require.NoError(t, err)
+	require.Equal(t, draw(1, 0), opened)
+	_, err = size{mixer: "none"}.config()
+	require.ErrorContains(t, err, "want hybrid, rule or attention")
 
 	_, err = s.sample("\x00", 1, 1, nil)
 	require.ErrorContains(t, err, "not in the text")

@@ -1,7 +1,8 @@
-// Charlm trains a small character language model of Gated DeltaNet layers and samples from it. The text is the beginning of
-// Isaac Newton's Opticks (1730, public domain), or a file of yours.
+// Charlm trains a small character language model in the form of Qwen3.5, of Gated DeltaNet and attention, and samples from it. The text is the
+// beginning of Isaac Newton's Opticks (1730, public domain), or a file of yours. In the folder it leaves a model that gdn/lm reads.
 //
 //	go run ./examples/charlm --dir runs/opticks
+//	go run ./examples/charlm --mixer attention                        # the same model of attention alone
 //	go run ./examples/charlm --dir runs/opticks --prompt "Colours"    # once it is trained: another sample
 package main
 
@@ -19,12 +20,15 @@ import (
 	"unicode/utf8"
 
 	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
 	. "github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/ml/train/loss"
+	"github.com/gomlx/gomlx/ml/train/optimizer/cosineschedule"
 
 	"github.com/gdngen/gdngen/examples/lab"
+	"github.com/gdngen/gdngen/gdn/lm"
 )
 
 //go:embed opticks.txt
@@ -55,6 +59,7 @@ func main() {
 	flag.IntVar(&o.size.blocks, "blocks", 2, "blocks of the model")
 	flag.IntVar(&o.size.heads, "heads", 4, "heads of a layer")
 	flag.IntVar(&o.size.dim, "dim", 32, "width of a query, key or value")
+	flag.StringVar(&o.size.mixer, "mixer", "hybrid", "hybrid: every second block has attention; or rule, or attention, alone")
 	flag.Parse()
 	if err := lab.Counts(flag.CommandLine, "steps", "tokens", "batch", "sample", "width", "blocks", "heads", "dim"); err != nil {
 		fmt.Fprintln(os.Stderr, "charlm:", err)
@@ -89,8 +94,8 @@ func run(stop context.Context, o options) error {
 		return err
 	}
 	defer b.Finalize()
-	c := lab.Config{Steps: o.steps, Dir: o.dir, Seed: o.seed, Every: 100, Save: 50, Title: "Characters of a text, Gated DeltaNet", Progress: os.Stderr}
-	store, r, err := train(stop, b, o, t, c)
+	l := lab.Config{Steps: o.steps, Dir: o.dir, Seed: o.seed, Every: 100, Save: 50, Title: "Characters of a text, " + o.size.mixer, Progress: os.Stderr}
+	store, r, err := train(stop, b, o, t, l)
 	if err != nil {
 		return err
 	}
@@ -101,10 +106,20 @@ func run(stop context.Context, o options) error {
 	}{b.Name(), r.Merit, r}); err != nil {
 		return err
 	}
-	s, err := newSampler(b, store, o.size, t)
+	c, err := o.size.config()
 	if err != nil {
 		return err
 	}
+	if o.dir != "" {
+		if err := o.size.save(o.dir, store, c); err != nil {
+			return err
+		}
+	}
+	s, err := newSampler(b, store, c, t)
+	if err != nil {
+		return err
+	}
+	defer s.m.Finalize()
 	out, err := s.sample(o.prompt, o.draws, o.temperature, rand.New(rand.NewPCG(uint64(o.seed), 7)))
 	if err != nil {
 		return err
@@ -115,9 +130,14 @@ func run(stop context.Context, o options) error {
 
 // train trains the model of o.
 func train(stop context.Context, b compute.Backend, o options, t *text, c lab.Config) (*model.Store, *lab.Result, error) {
+	made, err := o.size.config()
+	if err != nil {
+		return nil, nil, err
+	}
+	c.Params = map[string]any{cosineschedule.ParamPeriodSteps: c.Steps, cosineschedule.ParamWarmUpSteps: c.Steps / 20}
 	c.Model = func(scope *model.Scope, _ any, in []*Node) []*Node {
-		logits, _ := o.size.model(scope, in[0], nil, false)
-		return []*Node{logits}
+		cosineschedule.New(scope, in[0].Graph(), dtypes.Float32).FromScope().Done()
+		return []*Node{lm.Logits(scope, made, in[0])}
 	}
 	c.Batch = func(step int) (inputs, labels []*tensors.Tensor) {
 		return t.draw(t.train, o.batch, o.tokens, rand.New(rand.NewPCG(uint64(o.seed), uint64(step))))
@@ -132,8 +152,7 @@ func train(stop context.Context, b compute.Backend, o options, t *text, c lab.Co
 		if eval == nil {
 			var err error
 			if eval, err = model.NewExec(b, store, func(scope *model.Scope, x, y *Node) *Node {
-				logits, _ := o.size.model(scope, x, nil, false)
-				return ReduceAllMean(loss.SparseCategoricalCrossEntropyLogits([]*Node{y}, []*Node{logits}))
+				return ReduceAllMean(loss.SparseCategoricalCrossEntropyLogits([]*Node{y}, []*Node{lm.Logits(scope, made, x)}))
 			}); err != nil {
 				return 0, err
 			}
@@ -195,5 +214,5 @@ func (t *text) draw(from []int32, batch, tokens int, r *rand.Rand) (inputs, labe
 		at := r.IntN(len(from) - tokens - 1)
 		x, y = append(x, from[at:at+tokens]...), append(y, from[at+1:at+tokens+1]...)
 	}
-	return []*tensors.Tensor{tensors.FromFlatDataAndDimensions(x, batch, tokens, 1)}, []*tensors.Tensor{tensors.FromFlatDataAndDimensions(y, batch, tokens, 1)}
+	return []*tensors.Tensor{tensors.FromFlatDataAndDimensions(x, batch, tokens)}, []*tensors.Tensor{tensors.FromFlatDataAndDimensions(y, batch, tokens, 1)}
 }

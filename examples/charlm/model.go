@@ -1,42 +1,68 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
 	"github.com/gomlx/compute/dtypes"
-	. "github.com/gomlx/gomlx/core/graph"
-	"github.com/gomlx/gomlx/ml/layers"
 	"github.com/gomlx/gomlx/ml/model"
 
-	"github.com/gdngen/gdngen/gdn/layer"
+	"github.com/gdngen/gdngen/gdn/lm"
 )
 
-// size is that of a model.
+// size is that of a model, and of which layers it consists.
 type size struct {
 	symbols, width, blocks, heads, dim int
+	mixer                              string
 }
 
-func (z size) config() layer.Config {
-	return layer.Config{Hidden: z.width, HeadsK: z.heads, HeadsV: z.heads, KeyDim: z.dim, ValueDim: z.dim, ConvWidth: 4, NormEps: 1e-6}
-}
-
-// model gives the logits of the next symbol for x, int32 [batch, tokens, 1]: blocks of a Gated DeltaNet layer and a gated
-// feed-forward layer, each on a norm and with a residual. Caches, one a block, may be nil; remember asks for those after x.
-func (z size) model(scope *model.Scope, x *Node, caches []*layer.Cache, remember bool) (logits *Node, next []*layer.Cache) {
-	h := layers.Embedding(scope.In("embed"), x, dtypes.Float32, z.symbols, z.width)
-	for i := range z.blocks {
-		set := func(b *layer.Builder) {
-			b.With(z.config()).InitGain(1)
-			if caches != nil {
-				b.Cache(caches[i])
-			}
-		}
-		scope := scope.In("block_%d", i)
-		if !remember {
-			h = layer.Block(scope, h, 2*z.width, set)
-			continue
-		}
-		var k *layer.Cache
-		h, k = layer.BlockWithCache(scope, h, 2*z.width, set)
-		next = append(next, k)
+// text is the model's config.json, in the words of Qwen3.5.
+func (z size) text() ([]byte, error) {
+	kinds := map[string][]string{"hybrid": {"linear_attention", "full_attention"}, "rule": {"linear_attention"}, "attention": {"full_attention"}}[z.mixer]
+	if kinds == nil {
+		return nil, fmt.Errorf("--mixer is %q, want hybrid, rule or attention", z.mixer)
 	}
-	return layer.Linear(scope.In("logits"), layer.RMSNorm(scope.In("norm"), h), z.symbols), next
+	layers := make([]string, z.blocks)
+	for i := range layers {
+		layers[i] = kinds[i%len(kinds)]
+	}
+	return json.MarshalIndent(map[string]any{
+		"model_type": "qwen3_5_text", "vocab_size": z.symbols, "hidden_size": z.width, "intermediate_size": 2 * z.width,
+		"num_hidden_layers": z.blocks, "layer_types": layers, "num_attention_heads": z.heads, "num_key_value_heads": z.heads, "head_dim": z.dim,
+		"linear_num_key_heads": z.heads, "linear_num_value_heads": z.heads, "linear_key_head_dim": z.dim, "linear_value_head_dim": z.dim,
+		"rope_parameters": map[string]any{"rope_type": "default", "rope_theta": 10000, "partial_rotary_factor": .5},
+	}, "", "  ")
+}
+
+// config is the model's.
+func (z size) config() (c lm.Config, err error) {
+	folder, err := os.MkdirTemp("", "charlm")
+	if err != nil {
+		return c, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
+	text, err := z.text()
+	if err != nil {
+		return c, err
+	}
+	path := filepath.Join(folder, "config.json")
+	if err := os.WriteFile(path, text, 0o644); err != nil {
+		return c, err
+	}
+	return lm.ReadConfig(path)
+}
+
+// save leaves the model in a folder.
+func (z size) save(folder string, store *model.Store, c lm.Config) error {
+	text, err := z.text()
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(folder, "config.json"), text, 0o644); err != nil {
+		return err
+	}
+	return lm.Save(folder, store.RootScope(), c, dtypes.Float32)
 }

@@ -63,7 +63,7 @@ func (b *builder) features(tokens *Node, caches []*Node) (x *Node, next []*Node)
 			case attention:
 				y, kept = b.attention(s, x, kept)
 			case kept == nil:
-				return layer.New(s.In("gdn"), x).With(c.Layer).Done()
+				return layer.New(s.At("gdn"), x).With(c.Layer).Done()
 			default:
 				var cache *layer.Cache
 				y, cache = layer.New(s.At("gdn"), x).With(c.Layer).Cache(&layer.Cache{Conv: kept[0], State: kept[1]}).DoneWithCache()

@@ -9,6 +9,11 @@ import (
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
+	. "github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/ml/train/loss"
+	"github.com/gomlx/gomlx/ml/train/optimizer"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/gdn/internal/layertest"
@@ -229,4 +234,46 @@ func TestExpertTensors(t *testing.T) {
 	require.NoError(t, array.WriteSafetensors(path, f))
 	_, err = lm.Open(b, folder, dtypes.Float32)
 	require.ErrorContains(t, err, "tensor "+name+" is i32")
+}
+
+// A model made by training is saved, and opened again: the same logits. Its loss falls.
+func TestTrain(t *testing.T) {
+	b := layertest.Backend(t, device.Go)
+	for _, name := range models {
+		folder := copied(t, t.TempDir(), name+"/config.json")
+		c, err := lm.ReadConfig(filepath.Join(folder, "config.json"))
+		require.NoError(t, err)
+		store := model.NewStore()
+		require.NoError(t, store.SetRNGStateFromSeed(3))
+		adam := optimizer.Adam().LearningRate(.01).Done()
+		exec, err := model.NewExec1(b, store, func(scope *model.Scope, x *Node) *Node {
+			logits := lm.Logits(scope, c, SliceAxis(x, 1, AxisRange(0, -1)))
+			labels := InsertAxes(SliceAxis(x, 1, AxisRangeToEnd(1)), -1)
+			l := ReduceAllMean(loss.SparseCategoricalCrossEntropyLogits([]*Node{labels}, []*Node{logits}))
+			adam.UpdateGraph(scope, x.Graph(), l)
+			return l
+		})
+		require.NoError(t, err)
+		defer exec.Finalize()
+		text := []int32{3, 1, 4, 1, 5, 9, 2, 6, 3, 1, 4, 1, 5, 9, 2, 6}
+		var losses []float32
+		for range 8 {
+			l, err := exec.Call([][]int32{text})
+			require.NoError(t, err)
+			losses = append(losses, tensors.ToScalar[float32](l))
+		}
+		require.Less(t, losses[7], losses[0]-.5, name)
+		require.NoError(t, lm.Save(folder, store.RootScope(), c, dtypes.Float32))
+		trained, err := lm.New(b, store.RootScope(), c)
+		require.NoError(t, err)
+		defer trained.Finalize()
+		opened, err := lm.Open(b, folder, dtypes.Float32)
+		require.NoError(t, err, name)
+		defer opened.Finalize()
+		want, err := trained.Session().Step([][]int32{text})
+		require.NoError(t, err)
+		got, err := opened.Session().Step([][]int32{text})
+		require.NoError(t, err)
+		require.Equal(t, want, got, name)
+	}
 }

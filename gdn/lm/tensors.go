@@ -3,6 +3,7 @@ package lm
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -201,6 +202,16 @@ func (v weight) one() []int {
 		return []int{v.shape[0] * v.shape[1] / n, v.shape[2]}
 	}
 	return v.shape
+}
+
+// Save writes the weights of a model in a scope into its folder, as files of its type have them and in an element type: what Open reads beside
+// the config.json that c comes from.
+func Save(folder string, scope *model.Scope, c Config, d dtypes.DType) error {
+	f, err := c.save(scope, d)
+	if err != nil {
+		return err
+	}
+	return array.WriteSafetensors(filepath.Join(folder, layer.SingleName), f)
 }
 
 // save gives the tensors of a model in a scope, under the first prefix and of an element type, as load reads them.

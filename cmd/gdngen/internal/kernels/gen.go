@@ -41,12 +41,14 @@ A file of pallas holds the kernels, a differentiable function and a self-check (
 on the targets, by default v5e, v6e and tpu7x, or none. --package writes a folder that pip installs, with tests; with several targets it has kernels
 in the order for each.
 
---backend triton --package writes a data set of FlashInfer-Bench: solutions in Triton of the definition that --spec is a workload of, or of the
-contest's two, with their kernels, tests, and a benchmark for a GPU.`,
+--backend triton --package writes a folder that pip installs: functions of torch with the arguments of flash-linear-attention, forward and
+backward, for all sizes, whatever those of --spec. Where --spec is a workload of a definition of FlashInfer-Bench, or there is none, it writes a data
+set of that: solutions in Triton of the definition, or of the contest's two, with their kernels, tests, and a benchmark for a GPU.`,
 		Example: `  gdngen gen --spec bench --target v5e --out kernel.mlir                 the best known for v5e
   gdngen gen --spec bench --backend pallas --out gated_delta_rule.py
   gdngen gen --spec bench --backend pallas --target v6e,v5e --package gdr
   gdngen gen --spec contest-prefill,seqs=57 --backend triton --target h100 --out kernels.py
+  gdngen gen --spec bench --backend triton --package gdr                 functions of torch with gradients
   gdngen gen --backend triton --package contest                          solutions of the contest's definitions, tests, a benchmark
   gdngen gen --spec contest-decode --backend ptx --target h100 --out decode.mlir
   gdngen gen --case tests/fixtures/s03_gva_4to8.safetensors --backend stablehlo
@@ -56,7 +58,7 @@ contest's two, with their kernels, tests, and a benchmark for a GPU.`,
 		Args:    app.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if g.pack != "" && g.backend == triton.Name {
-				return a.genContest(g.spec, g.stored, g.variant, g.target, g.file, g.pack)
+				return a.genTritonPackage(g.spec, g.stored, g.variant, g.target, g.file, g.pack)
 			}
 			s, err := genSpec(g.spec, g.stored)
 			if err != nil {
@@ -109,7 +111,7 @@ contest's two, with their kernels, tests, and a benchmark for a GPU.`,
 	c.Flags().StringVar(&g.after, "after", "", "for ir: what is there after this pass, one of "+strings.Join(afterSteps(), " "))
 	app.OutFlag(c, &g.file)
 	a.FileByOutput(c, &g.file)
-	c.Flags().StringVar(&g.pack, "package", "", "for pallas: write a package of this folder's name, which pip installs; for triton: a data set of FlashInfer-Bench with solutions")
+	c.Flags().StringVar(&g.pack, "package", "", "for pallas: write a package of this folder's name, which pip installs; for triton: the same, or a data set of FlashInfer-Bench with solutions")
 	c.Flags().StringVar(&g.order, "order", orderText, "for pallas: how phases of a kernel are brought together, by text, which says when each gives way, or by trace, while JAX traces them")
 	app.Complete(c, "order", []string{orderText, orderTrace})
 	app.Complete(c, "backend", append(app.BackendNames(), triton.Name, app.PTXBackend, "ir"))

@@ -1,11 +1,8 @@
 package kernels
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 
 	"github.com/gdngen/gdngen/autotune/contest"
 	"github.com/gdngen/gdngen/autotune/flashinfer"
@@ -14,23 +11,19 @@ import (
 	"github.com/gdngen/gdngen/internal/store"
 )
 
-// genContest writes a data set of FlashInfer-Bench with solutions in Triton into a new folder: of the definition that a spec is a workload of,
-// or of the contest's two.
-func (a CLI) genContest(spec, stored, variant, targets, file, dir string) error {
-	if file != "" {
-		return app.Usage(errors.New("give --out for a file or --package for a folder, not both"))
-	}
-	if targets != "" {
-		if _, err := gpuTargets(targets); err != nil {
-			return err
+// genContest writes a data set of FlashInfer-Bench with solutions in Triton into a new folder: of a definition, or where it is nil of the
+// contest's two.
+func (a CLI) genContest(d *flashinfer.Definition, variant, dir string) error {
+	definitions := []*flashinfer.Definition{d}
+	if d == nil {
+		definitions = nil
+		for _, name := range []string{flashinfer.ContestDecode, flashinfer.ContestPrefill} {
+			d, err := flashinfer.Named(name)
+			if err != nil {
+				return err
+			}
+			definitions = append(definitions, d)
 		}
-	}
-	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s is there already: name a new folder", dir)
-	}
-	definitions, err := contestDefinitions(spec, stored)
-	if err != nil {
-		return err
 	}
 	if variant == gdn.Auto {
 		variant = ""
@@ -56,26 +49,4 @@ func (a CLI) genContest(spec, stored, variant, targets, file, dir string) error 
 		}
 		fmt.Fprintf(w, " in %d files; see %s/README.md\n", len(files), dir)
 	})
-}
-
-func contestDefinitions(spec, stored string) (list []*flashinfer.Definition, err error) {
-	if spec == "" && stored == "" {
-		for _, name := range []string{flashinfer.ContestDecode, flashinfer.ContestPrefill} {
-			d, err := flashinfer.Named(name)
-			if err != nil {
-				return nil, err
-			}
-			list = append(list, d)
-		}
-		return list, nil
-	}
-	s, err := genSpec(spec, stored)
-	if err != nil {
-		return nil, err
-	}
-	d, err := contest.DefinitionOf(s)
-	if err != nil {
-		return nil, app.Failed(app.ExitRejected, "%w", err)
-	}
-	return []*flashinfer.Definition{d}, nil
 }

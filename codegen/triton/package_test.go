@@ -1,0 +1,99 @@
+package triton
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/gdn"
+)
+
+// parsed says of each Python file of a folder that it parses, which names modules import and have, and which parameters kernels are launched with.
+const parsed = `
+import ast, pathlib, sys
+
+kernels, bad = {}, []
+trees = {p: ast.parse(p.read_text(), str(p)) for p in sorted(pathlib.Path(sys.argv[1]).rglob("*.py"))}
+tops = {p.stem: {n.name for n in t.body if isinstance(n, (ast.FunctionDef, ast.ClassDef))} for p, t in trees.items()}
+for p, t in trees.items():
+    for f in t.body:
+        if p.stem == "kernels" and isinstance(f, ast.FunctionDef):
+            kernels[f.name] = f.args
+for p, t in trees.items():
+    for n in ast.walk(t):
+        if isinstance(n, ast.ImportFrom) and n.level == 1 and n.module:
+            bad += [f"{p}: {n.module} has no {a.name}" for a in n.names if a.name not in tops[n.module]]
+        # kernels.NAME[grid](...)
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Subscript) and isinstance(n.func.value, ast.Attribute) and getattr(n.func.value.value, "id", "") == "kernels":
+            name = n.func.value.attr
+            if name not in kernels:
+                bad.append(f"{p}: there is no kernel {name}")
+                continue
+            names = [a.arg for a in kernels[name].args]
+            bad += [f"{p}: {name} has no {k.arg}" for k in n.keywords if k.arg and k.arg not in names + ["num_warps"]]
+    for f in ast.walk(t):
+        if p.stem == "kernels" and isinstance(f, ast.Call) and getattr(f.func, "id", "") in kernels:
+            most = len(kernels[f.func.id].args)
+            if len(f.args) + len(f.keywords) != most:
+                bad.append(f"{p}:{f.lineno}: {f.func.id} is called with {len(f.args)} arguments, and has {most}")
+print("\n".join(bad) or "fits", sorted(kernels))
+`
+
+// Files of a package parse; kernels are called with as many arguments as they have, and launched with those that there are.
+func TestPackage(t *testing.T) {
+	files, err := Package("gdr_x", "v1", "import os\n")
+	require.NoError(t, err)
+	dir := t.TempDir()
+	paths := map[string]string{}
+	for _, f := range files {
+		require.NotContains(t, strings.ReplaceAll(f.Text, "@triton.jit", ""), "@NAME@", f.Path)
+		path := filepath.Join(dir, filepath.FromSlash(f.Path))
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(f.Text), 0o644))
+		paths[f.Path] = f.Text
+	}
+	require.Contains(t, paths["pyproject.toml"], `name = "gdr-x"`)
+	require.Contains(t, paths["src/gdr_x/rule.py"], `NAMESPACE = "gdr_x"`)
+	require.Contains(t, paths["tests/test_rule.py"], "from gdr_x import chunk_gated_delta_rule")
+	require.Contains(t, paths, "LICENSE")
+	out, err := exec.Command("python3", "-c", parsed, dir).CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.True(t, strings.HasPrefix(string(out), "fits"), string(out))
+	for _, kernel := range []string{"prepare", "scan", "reverse", "scores", "grads", "recur"} {
+		require.Contains(t, string(out), "'"+kernel+"'")
+	}
+}
+
+// No loop that turns backwards and no transposed sum as an operand: Triton 3.4 to 3.7.0 has code for the second that is wrong on Hopper.
+func TestPackageTransposes(t *testing.T) {
+	files, err := Package("gdr", "v1", "")
+	require.NoError(t, err)
+	loaded := []string{"k_c", "q_c", "P", "X", "rest", "U", "d", "dR", "S", "dS"} // rows and blocks that a kernel loads
+	for _, f := range files {
+		if !strings.HasSuffix(f.Path, "kernels.py") {
+			continue
+		}
+		parts := strings.Split(f.Text, "tl.trans(")
+		require.Greater(t, len(parts), 10)
+		for _, p := range parts[1:] {
+			name, _, _ := strings.Cut(p, ")")
+			require.Contains(t, loaded, name)
+		}
+	}
+}
+
+func TestSupportsPackage(t *testing.T) {
+	for text, fault := range map[string]string{"bench": "", "train": "", "contest-decode,pool=64,inplace": "pool", "tiny,rule=kda": "rule=kda", "bench,k=512": "at most 256"} {
+		s, err := gdn.Parse(text)
+		require.NoError(t, err, text)
+		if err = SupportsPackage(s); fault == "" {
+			require.NoError(t, err, text)
+		} else {
+			require.ErrorContains(t, err, fault, text)
+		}
+	}
+}

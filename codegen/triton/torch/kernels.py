@@ -1,0 +1,458 @@
+"""Triton kernels of the gated delta rule, forward and backward, for heads, widths and lengths of a call.
+
+For each token t of a sequence, with q_t and k_t [K], v_t [V] and the state S [K, V] of a value head:
+
+    S_t = exp(g_t) S_t-1 + beta_t k_t (v_t - exp(g_t) S_t-1^T k_t)^T        o_t = scale S_t^T q_t
+
+By chunks of C tokens, G the sum of g up to each token, D_ij = exp(G_i - G_j) and E_ij = D_ij beta_j where i >= j, R = V - exp(G) K S:
+
+    N = strict(K K^T . E)    P = scale tril(Q K^T . E)    T = (I + N)^-1    U = T R
+    O = scale exp(G) Q S + P U        S' = exp(G_C) S + (beta exp(G_C - G) K)^T U
+
+Where all rows have one length, cu is None and T the length; packed sequences have T = 0 and strides of 0 for the batch.
+"""
+
+import triton
+import triton.language as tl
+
+SOME = tl.constexpr(64)  # packed sequences that are looked at together
+SMALL = tl.constexpr(2**-10)  # beta by which its gradient is not divided
+
+
+@triton.jit
+def dot(a, b, OP: tl.constexpr):
+    """A product of operands in OP, summed in float32."""
+    if OP == tl.float32:
+        return tl.dot(a.to(tl.float32), b.to(tl.float32), input_precision="tf32x3")
+    else:
+        return tl.dot(a.to(OP), b.to(OP))
+
+
+@triton.jit
+def dot2(a, b, OP: tl.constexpr, TWO: tl.constexpr):
+    """The same with b in two parts where TWO."""
+    if TWO:
+        high = b.to(OP)
+        return dot(a, high, OP) + dot(a, b - high.to(tl.float32), OP)
+    else:
+        return dot(a, b, OP)
+
+
+@triton.jit
+def span(cu, sequences, T, p, C: tl.constexpr):
+    """The p-th chunk: its sequence, its first token, and the token after the last of its sequence; behind the last chunk that is 0."""
+    if cu is None:
+        each = (T + C - 1) // C
+        n, start, end = p // each, p % each * C, T
+    else:
+        n, start, end, before = 0, 0, 0, 0
+        for some in range(0, sequences, SOME):
+            m = some + tl.arange(0, SOME)
+            first = tl.load(cu + m, m < sequences, 0).to(tl.int32)
+            last = tl.load(cu + m + 1, m < sequences, 0).to(tl.int32)
+            chunks = (last - first + C - 1) // C
+            ends = before + tl.cumsum(chunks, 0)
+            mine = (p < ends) & (p >= ends - chunks)
+            n += tl.sum(tl.where(mine, m, 0))
+            start += tl.sum(tl.where(mine, first + (p - ends + chunks) * C, 0))
+            end += tl.sum(tl.where(mine, last, 0))
+            before += tl.sum(chunks)
+    return n, start, end
+
+
+@triton.jit
+def sequence(cu, T, n, C: tl.constexpr):
+    """Of sequence n: its first token, the token after its last, and the chunks before it."""
+    if cu is None:
+        start, end, before = 0, T, n * ((T + C - 1) // C)
+    else:
+        start, end = tl.load(cu + n).to(tl.int32), tl.load(cu + n + 1).to(tl.int32)
+        before = 0
+        for some in range(0, n, SOME):
+            m = some + tl.arange(0, SOME)
+            first, last = tl.load(cu + m, m < n, 0).to(tl.int32), tl.load(cu + m + 1, m < n, 0).to(tl.int32)
+            before += tl.sum((last - first + C - 1) // C)
+    return start, end, before
+
+
+@triton.jit
+def load_rows(x, n, rows, ok, h, xb, xt, xh, lane, W: tl.constexpr):
+    """x[n, rows, h, lane] by the strides of x, zeros where not ok or beyond W."""
+    at = n.to(tl.int64) * xb + h.to(tl.int64) * xh + rows.to(tl.int64)[:, None] * xt + lane
+    return tl.load(x + at, ok[:, None] & (lane < W), 0.0)
+
+
+@triton.jit
+def keys(x, n, rows, ok, h, xb, xt, xh, K: tl.constexpr, BK: tl.constexpr, L2: tl.constexpr, OP: tl.constexpr):
+    """Rows of q or k, of length 1 where L2."""
+    row = load_rows(x, n, rows, ok, h, xb, xt, xh, tl.arange(0, BK), K)
+    if L2:
+        row = row.to(tl.float32)
+        row = (row * tl.rsqrt(tl.sum(row * row, 1) + 1e-6)[:, None]).to(OP)
+    return row
+
+
+@triton.jit
+def gates(g, beta, A_log, dt_bias, at, ok, h, SIGMOID: tl.constexpr, NEGATIVE: tl.constexpr):
+    """Log decay and beta of tokens; raw ones where there is an A_log, or SIGMOID. A log decay below -50 counts as -50, none as 0, no beta as 1."""
+    if g is None:
+        decay = tl.where(ok, 0.0, 0.0)
+    else:
+        decay = tl.load(g + at, ok, 0.0).to(tl.float32)
+        if A_log is not None:
+            x = decay
+            if dt_bias is not None:
+                x += tl.load(dt_bias + h).to(tl.float32)
+            e = tl.exp(tl.minimum(x, 20.0))
+            u = 1.0 + e
+            log1p = tl.where(u == 1.0, e, tl.log(u) * (e / tl.maximum(u - 1.0, 1e-30)))
+            decay = -tl.exp(tl.load(A_log + h).to(tl.float32)) * tl.where(x > 20.0, x, log1p)
+        decay = tl.where(ok, tl.maximum(decay, -50.0), 0.0)
+    if beta is None:
+        rate = tl.where(ok, 1.0, 0.0)
+    else:
+        rate = tl.load(beta + at, ok, 0.0).to(tl.float32)
+        if SIGMOID:
+            rate = tl.sigmoid(rate)
+        if NEGATIVE:
+            rate *= 2.0
+        rate = tl.where(ok, rate, 0.0)
+    return decay, rate
+
+
+@triton.jit
+def weights(G, rate, C: tl.constexpr):
+    """E [C, C]."""
+    i = tl.arange(0, C)
+    return tl.exp(tl.where(i[:, None] >= i, G[:, None] - G, float("-inf"))) * rate
+
+
+@triton.jit
+def state_at(n, h, rk, rv, HV: tl.constexpr, K: tl.constexpr, V: tl.constexpr, VK: tl.constexpr):
+    """Where S[rk, rv] lies in [states, HV, K, V], or [states, HV, V, K] where VK."""
+    base = (n.to(tl.int64) * HV + h) * (K * V)
+    if VK:
+        return base + rv * K + rk
+    else:
+        return base + rk * V + rv
+
+
+@triton.jit
+def diagonal_blocks(X, SIDE: tl.constexpr, C: tl.constexpr):
+    """Diagonal blocks of X [C, C], [C / SIDE, SIDE, SIDE]."""
+    blocks: tl.constexpr = C // SIDE
+    n = tl.arange(0, blocks)
+    return tl.sum(tl.where((n[:, None] == n)[:, None, :, None], tl.reshape(X, (blocks, SIDE, blocks, SIDE)), 0.0), 2)
+
+
+@triton.jit
+def merge(L, N, SIDE: tl.constexpr, C: tl.constexpr):
+    """Inverses of diagonal blocks with 2 SIDE rows: of [[I + N1, 0], [B, I + N2]] it is [[L1, 0], [-L2 B L1, L2]]."""
+    pairs: tl.constexpr = C // (2 * SIDE)
+    two = tl.arange(0, 2)
+    X = tl.reshape(diagonal_blocks(N, 2 * SIDE, C), (pairs, 2, SIDE, 2, SIDE))
+    B = tl.sum(tl.sum(tl.where((two == 1)[None, :, None, None, None] & (two == 0)[None, None, None, :, None], X, 0.0), 3), 1)
+    L1, L2 = tl.split(tl.permute(tl.reshape(L, (pairs, 2, SIDE, SIDE)), (0, 2, 3, 1)))
+    below = -tl.dot(L2, tl.dot(B, L1, input_precision="tf32x3"), input_precision="tf32x3")
+    rows = tl.join(tl.join(L1, tl.zeros_like(L1)), tl.join(below, L2))
+    return tl.reshape(tl.permute(rows, (0, 4, 1, 3, 2)), (pairs, 2 * SIDE, 2 * SIDE))
+
+
+@triton.jit
+def inverse(N, C: tl.constexpr):
+    """(I + N)^-1 of a strictly lower N [C, C]: blocks of 16 rows by substitution, then merges of neighbours."""
+    D = diagonal_blocks(N, 16, C)
+    r = tl.arange(0, 16)
+    L = tl.where((r[:, None] == r)[None], 1.0, tl.zeros_like(D))
+    for j in tl.static_range(15):
+        column = tl.sum(tl.where(r[None, None, :] == j, D, 0.0), 2)
+        row = tl.sum(tl.where(r[None, :, None] == j, L, 0.0), 1)
+        L -= column[:, :, None] * row[:, None, :]
+    if C >= 32:
+        L = merge(L, N, 16, C)
+    if C >= 64:
+        L = merge(L, N, 32, C)
+    return tl.reshape(L, (C, C))
+
+
+@triton.jit(do_not_specialize=["sequences", "T"])
+def prepare(q, k, g, beta, A_log, dt_bias, cu, T_out, P_out, G_out, rate_out, scale, sequences, T, qb, qt, qh, kb, kt, kh,
+            HK: tl.constexpr, HV: tl.constexpr, K: tl.constexpr, BK: tl.constexpr, C: tl.constexpr, L2: tl.constexpr, SIGMOID: tl.constexpr,
+            NEGATIVE: tl.constexpr):
+    """T, in two parts where operands are in half precision, P, G and beta of a chunk of a value head."""
+    OP: tl.constexpr = q.dtype.element_ty
+    p, h = tl.program_id(0) // HV, tl.program_id(0) % HV
+    n, start, end = span(cu, sequences, T, p, C)
+    i = tl.arange(0, C)
+    rows = start + i
+    ok = rows < end
+    hk = h // (HV // HK)
+    decay, rate = gates(g, beta, A_log, dt_bias, (n * T + rows).to(tl.int64) * HV + h, ok, h, SIGMOID, NEGATIVE)
+    G = tl.cumsum(decay, 0)
+    q_c, k_c = keys(q, n, rows, ok, hk, qb, qt, qh, K, BK, L2, OP), keys(k, n, rows, ok, hk, kb, kt, kh, K, BK, L2, OP)
+    E = weights(G, rate, C)
+    X = inverse(tl.where(i[:, None] > i, dot(k_c, tl.trans(k_c), OP) * E, 0.0), C)
+    at = (p.to(tl.int64) * HV + h) * (C * C)
+    square = i[:, None] * C + i
+    if OP == tl.float32:
+        tl.store(T_out + at + square, X)
+    else:
+        high = X.to(OP)
+        tl.store(T_out + 2 * at + square, high)
+        tl.store(T_out + 2 * at + C * C + square, (X - high.to(tl.float32)).to(OP))
+    tl.store(P_out + at + square, (dot(q_c, tl.trans(k_c), OP) * E * scale).to(OP))
+    at = (p.to(tl.int64) * HV + h) * C + i
+    tl.store(G_out + at, G)
+    tl.store(rate_out + at, rate)
+
+
+@triton.jit(do_not_specialize=["sequences", "T"])
+def scan(q, k, v, cu, T_in, P_in, G_in, rate_in, h0, ht, o, S_out, U_out, scale, sequences, T, qb, qt, qh, kb, kt, kh, vb, vt, vh,
+         HK: tl.constexpr, HV: tl.constexpr, K: tl.constexpr, V: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr, C: tl.constexpr,
+         L2: tl.constexpr, VK: tl.constexpr, TWO: tl.constexpr, STAGES: tl.constexpr):
+    """The chunks of a sequence in turn, BV columns of the state of a value head: o and ht, and for gradients S before each chunk, and U."""
+    OP: tl.constexpr = q.dtype.element_ty
+    TILES: tl.constexpr = (V + BV - 1) // BV
+    tile, head = tl.program_id(0) % TILES, tl.program_id(0) // TILES
+    n, h = head // HV, head % HV
+    hk = h // (HV // HK)
+    start, end, first = sequence(cu, T, n, C)
+    i, rk, rv = tl.arange(0, C), tl.arange(0, BK), tile * BV + tl.arange(0, BV)
+    square = i[:, None] * C + i
+    held = (rk[:, None] < K) & (rv < V)
+    S = tl.zeros((BK, BV), tl.float32)
+    if h0 is not None:
+        S += tl.load(h0 + state_at(n, h, rk[:, None], rv, HV, K, V, VK), held, 0.0).to(tl.float32)
+    for c in tl.range(0, (end - start + C - 1) // C, num_stages=STAGES):
+        rows = start + c * C + i
+        ok = rows < end
+        at = (first + c).to(tl.int64) * HV + h
+        if S_out is not None:
+            tl.store(S_out + at * (K * V) + rk[:, None] * V + rv, S.to(OP), held)
+        k_c, v_c = keys(k, n, rows, ok, hk, kb, kt, kh, K, BK, L2, OP), load_rows(v, n, rows, ok, h, vb, vt, vh, rv, V)
+        G, last = tl.load(G_in + at * C + i), tl.load(G_in + at * C + C - 1)
+        rate = tl.load(rate_in + at * C + i)
+        grown = tl.exp(G)[:, None]
+        R = v_c.to(tl.float32) - grown * dot2(k_c, S, OP, TWO)
+        if OP == tl.float32:
+            U = dot(tl.load(T_in + at * (C * C) + square), R, OP)
+        else:
+            U = dot2(tl.load(T_in + at * (2 * C * C) + square), R, OP, TWO)
+            U += dot(tl.load(T_in + at * (2 * C * C) + C * C + square), R, OP)
+        at_v = ((n * T + rows).to(tl.int64) * HV + h)[:, None] * V + rv
+        in_v = ok[:, None] & (rv < V)
+        if o is not None:
+            q_c = keys(q, n, rows, ok, hk, qb, qt, qh, K, BK, L2, OP)
+            out = scale * grown * dot(q_c, S, OP) + dot(tl.load(P_in + at * (C * C) + square), U, OP)
+            tl.store(o + at_v, out.to(o.dtype.element_ty), in_v)
+        if U_out is not None:
+            tl.store(U_out + at_v, U.to(OP), in_v)
+        S = S * tl.exp(last) + dot2(tl.trans(k_c), U * (rate * tl.exp(last - G))[:, None], OP, TWO)
+    if ht is not None:
+        tl.store(ht + state_at(n, h, rk[:, None], rv, HV, K, V, VK), S.to(ht.dtype.element_ty), held)
+
+
+@triton.jit(do_not_specialize=["sequences", "T"])
+def reverse(q, k, do, cu, T_in, P_in, G_in, rate_in, dht, dh0, dS_out, dv, scale, sequences, T, qb, qt, qh, kb, kt, kh, db, dt, dh,
+            HK: tl.constexpr, HV: tl.constexpr, K: tl.constexpr, V: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr, C: tl.constexpr,
+            L2: tl.constexpr, VK: tl.constexpr, TWO: tl.constexpr, STAGES: tl.constexpr):
+    """The chunks of a sequence from the last to the first: dS behind each chunk, dV = dR = T^T (P^T dO + beta exp(G_C - G) K dS), and dh0."""
+    OP: tl.constexpr = q.dtype.element_ty
+    TILES: tl.constexpr = (V + BV - 1) // BV
+    tile, head = tl.program_id(0) % TILES, tl.program_id(0) // TILES
+    n, h = head // HV, head % HV
+    hk = h // (HV // HK)
+    start, end, first = sequence(cu, T, n, C)
+    i, rk, rv = tl.arange(0, C), tl.arange(0, BK), tile * BV + tl.arange(0, BV)
+    square = i[:, None] * C + i
+    held = (rk[:, None] < K) & (rv < V)
+    dS = tl.zeros((BK, BV), tl.float32)
+    if dht is not None:
+        dS += tl.load(dht + state_at(n, h, rk[:, None], rv, HV, K, V, VK), held, 0.0).to(tl.float32)
+    chunks = (end - start + C - 1) // C
+    for turn in tl.range(0, chunks, num_stages=STAGES):
+        c = chunks - 1 - turn
+        rows = start + c * C + i
+        ok = rows < end
+        at = (first + c).to(tl.int64) * HV + h
+        tl.store(dS_out + at * (K * V) + rk[:, None] * V + rv, dS.to(OP), held)
+        q_c, k_c = keys(q, n, rows, ok, hk, qb, qt, qh, K, BK, L2, OP), keys(k, n, rows, ok, hk, kb, kt, kh, K, BK, L2, OP)
+        d_c = load_rows(do, n, rows, ok, h, db, dt, dh, rv, V)
+        G, last = tl.load(G_in + at * C + i), tl.load(G_in + at * C + C - 1)
+        rate = tl.load(rate_in + at * C + i)
+        P = tl.load(P_in + at * (C * C) + square)
+        dU = dot(tl.trans(P), d_c, OP) + dot2(k_c, dS, OP, TWO) * (rate * tl.exp(last - G))[:, None]
+        if OP == tl.float32:
+            X = tl.load(T_in + at * (C * C) + square)
+            dR = dot(tl.trans(X), dU, OP)
+        else:
+            X, rest = tl.load(T_in + at * (2 * C * C) + square), tl.load(T_in + at * (2 * C * C) + C * C + square)
+            dR = dot2(tl.trans(X), dU, OP, TWO) + dot(tl.trans(rest), dU, OP)
+        at_v = ((n * T + rows).to(tl.int64) * HV + h)[:, None] * V + rv
+        tl.store(dv + at_v, dR.to(OP), ok[:, None] & (rv < V))
+        grown = tl.exp(G)[:, None]
+        dS = dS * tl.exp(last) + dot(tl.trans(q_c), d_c.to(tl.float32) * (grown * scale), OP) - dot2(tl.trans(k_c), dR * grown, OP, TWO)
+    if dh0 is not None:
+        tl.store(dh0 + state_at(n, h, rk[:, None], rv, HV, K, V, VK), dS.to(dh0.dtype.element_ty), held)
+
+
+@triton.jit(do_not_specialize=["sequences", "T"])
+def scores(q, k, do, cu, G_in, rate_in, U_in, dR_in, X_out, sums_out, dbeta, scale, sequences, T, qb, qt, qh, kb, kt, kh, db, dt, dh,
+           HK: tl.constexpr, HV: tl.constexpr, K: tl.constexpr, V: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr, C: tl.constexpr,
+           L2: tl.constexpr):
+    """Of a chunk of a key head, summed over its value heads: X = scale dO U^T . E, X^T, and Y + Y^T with Y = -strict(dR U^T . E).
+
+    X_out [chunks, HK, 3, C, C] has them, sums_out what they give to dg. dbeta is U . dR over beta; where beta is small, what grads adds to.
+    No product takes a transposed sum, which Triton 3.4 to 3.7.0 miscompiles.
+    """
+    OP: tl.constexpr = q.dtype.element_ty
+    p, hk = tl.program_id(0) // HK, tl.program_id(0) % HK
+    n, start, end = span(cu, sequences, T, p, C)
+    i, rv = tl.arange(0, C), tl.arange(0, BV)
+    rows = start + i
+    ok = rows < end
+    q_c, k_c = keys(q, n, rows, ok, hk, qb, qt, qh, K, BK, L2, OP), keys(k, n, rows, ok, hk, kb, kt, kh, K, BK, L2, OP)
+    qk, kk = dot(q_c, tl.trans(k_c), OP), dot(k_c, tl.trans(k_c), OP)
+    Xs, Xt, Ys = tl.zeros((C, C), tl.float32), tl.zeros((C, C), tl.float32), tl.zeros((C, C), tl.float32)
+    for m in tl.range(0, HV // HK, num_stages=1):
+        h = hk * (HV // HK) + m
+        at = p.to(tl.int64) * HV + h
+        G, rate = tl.load(G_in + at * C + i), tl.load(rate_in + at * C + i)
+        at_v = ((n * T + rows).to(tl.int64) * HV + h)[:, None] * V + rv
+        in_v = ok[:, None] & (rv < V)
+        U, dR, d = tl.load(U_in + at_v, in_v, 0.0), tl.load(dR_in + at_v, in_v, 0.0), load_rows(do, n, rows, ok, h, db, dt, dh, rv, V)
+        D = weights(G, 1.0, C)
+        X = dot(d, tl.trans(U), OP) * D * scale
+        Y = tl.where(i[:, None] > i, -dot(dR, tl.trans(U), OP) * D, 0.0)
+        W = X * qk + Y * kk
+        columns = tl.sum(W, 0)
+        tl.store(sums_out + at * C + i, tl.sum(W * rate, 1) - columns * rate)
+        E = tl.exp(tl.where(i[:, None] <= i, G - G[:, None], float("-inf"))) * rate[:, None]  # transposed
+        Xs += X * rate
+        Xt += dot(U, tl.trans(d), OP) * E * scale
+        Ys += Y * rate + tl.where(i[:, None] < i, -dot(U, tl.trans(dR), OP) * E, 0.0)
+        z = tl.sum(U.to(tl.float32) * dR.to(tl.float32), 1)
+        tl.store(dbeta + (n * T + rows).to(tl.int64) * HV + h, tl.where(tl.abs(rate) > SMALL, z / rate, columns), ok)
+    at = (p.to(tl.int64) * HK + hk) * (3 * C * C) + i[:, None] * C + i
+    tl.store(X_out + at, Xs.to(OP))
+    tl.store(X_out + at + C * C, Xt.to(OP))
+    tl.store(X_out + at + 2 * C * C, Ys.to(OP))
+
+
+@triton.jit
+def of_norm(d, x, n, rows, ok, h, xb, xt, xh, K: tl.constexpr, BK: tl.constexpr):
+    """The gradient of a row of x from that of the row of length 1."""
+    row = load_rows(x, n, rows, ok, h, xb, xt, xh, tl.arange(0, BK), K).to(tl.float32)
+    r = tl.rsqrt(tl.sum(row * row, 1) + 1e-6)[:, None]
+    row *= r
+    return (d - row * tl.sum(d * row, 1)[:, None]) * r
+
+
+@triton.jit(do_not_specialize=["sequences", "T"])
+def grads(q, k, do, cu, G_in, rate_in, S_in, U_in, dS_in, dR_in, X_in, sums_in, dq, dk, dg, dbeta, scale, sequences, T, qb, qt, qh, kb, kt, kh, db, dt, dh,
+          HK: tl.constexpr, HV: tl.constexpr, K: tl.constexpr, V: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr, C: tl.constexpr,
+          L2: tl.constexpr):
+    """Of a chunk of a key head: dQ = scale exp(G) dO S^T + X K, dK = beta exp(G_C - G) U dS^T - exp(G) dR S^T + X^T Q + (Y + Y^T) K, and dg."""
+    OP: tl.constexpr = q.dtype.element_ty
+    p, hk = tl.program_id(0) // HK, tl.program_id(0) % HK
+    n, start, end = span(cu, sequences, T, p, C)
+    i, rk = tl.arange(0, C), tl.arange(0, BK)
+    rows = start + i
+    ok = rows < end
+    q_c, k_c = keys(q, n, rows, ok, hk, qb, qt, qh, K, BK, L2, OP), keys(k, n, rows, ok, hk, kb, kt, kh, K, BK, L2, OP)
+    at_x = (p.to(tl.int64) * HK + hk) * (3 * C * C) + i[:, None] * C + i
+    dq_c = dot(tl.load(X_in + at_x), k_c, OP)
+    dk_c = dot(tl.load(X_in + at_x + C * C), q_c, OP) + dot(tl.load(X_in + at_x + 2 * C * C), k_c, OP)
+    for m in tl.range(0, HV // HK, num_stages=1):
+        h = hk * (HV // HK) + m
+        at = p.to(tl.int64) * HV + h
+        G, last = tl.load(G_in + at * C + i), tl.load(G_in + at * C + C - 1)
+        rate = tl.load(rate_in + at * C + i)
+        grown, left = tl.exp(G), tl.exp(last - G)
+        r, y, whole = tl.zeros((C,), tl.float32), tl.zeros((C,), tl.float32), 0.0
+        for t in tl.static_range((V + BV - 1) // BV):
+            rv = t * BV + tl.arange(0, BV)
+            held = (rk[:, None] < K) & (rv < V) & (end > 0)
+            at_s = at * (K * V) + rk[:, None] * V + rv
+            S, dS = tl.load(S_in + at_s, held, 0.0), tl.load(dS_in + at_s, held, 0.0)
+            at_v = ((n * T + rows).to(tl.int64) * HV + h)[:, None] * V + rv
+            in_v = ok[:, None] & (rv < V)
+            U, dR, d = tl.load(U_in + at_v, in_v, 0.0), tl.load(dR_in + at_v, in_v, 0.0), load_rows(do, n, rows, ok, h, db, dt, dh, rv, V)
+            x = dot(d, tl.trans(S), OP) * (grown * scale)[:, None]
+            dq_c += x
+            r += tl.sum(x * q_c, 1)
+            x = dot(dR, tl.trans(S), OP) * -grown[:, None]
+            dk_c += x
+            r += tl.sum(x * k_c, 1)
+            x = dot(U, tl.trans(dS), OP) * left[:, None]
+            y += tl.sum(x * k_c, 1)
+            dk_c += x * rate[:, None]
+            whole += tl.sum(S.to(tl.float32) * dS.to(tl.float32))
+        at_g = (n * T + rows).to(tl.int64) * HV + h
+        small = ok & (tl.abs(rate) <= SMALL)
+        tl.store(dbeta + at_g, tl.load(dbeta + at_g, small, 0.0) + y, small)
+        y *= rate
+        after = tl.load(sums_in + at * C + i) + r
+        d_g = tl.sum(after) - tl.cumsum(after, 0) + after + tl.cumsum(y, 0) - y + tl.exp(last) * whole
+        tl.store(dg + at_g, d_g, ok)
+    if L2:
+        dq_c, dk_c = of_norm(dq_c, q, n, rows, ok, hk, qb, qt, qh, K, BK), of_norm(dk_c, k, n, rows, ok, hk, kb, kt, kh, K, BK)
+    at_k = ((n * T + rows).to(tl.int64) * HK + hk)[:, None] * K + rk
+    tl.store(dq + at_k, dq_c.to(OP), ok[:, None] & (rk < K))
+    tl.store(dk + at_k, dk_c.to(OP), ok[:, None] & (rk < K))
+
+
+@triton.jit(do_not_specialize=["T"])
+def recur(q, k, v, g, beta, A_log, dt_bias, cu, h0, ht, o, read, write, accepted, scale, states, T, write_row, qb, qt, qh, kb, kt, kh, vb, vt, vh, h0_n, ht_n,
+          HK: tl.constexpr, HV: tl.constexpr, K: tl.constexpr, V: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr,
+          L2: tl.constexpr, SIGMOID: tl.constexpr, NEGATIVE: tl.constexpr, VK: tl.constexpr, EVERY: tl.constexpr):
+    """The tokens of a sequence one after another, BV columns of the state of a value head, as rows [BV, BK].
+
+    read [sequences] and write [sequences, or times tokens where EVERY] name states of h0 and ht in place of n; below 0 the sequence is skipped, or of
+    a token the state is not kept. With accepted, the state to start from is write[n, accepted - 1].
+    """
+    TILES: tl.constexpr = (V + BV - 1) // BV
+    tile, head = tl.program_id(0) % TILES, tl.program_id(0) // TILES
+    n, h = head // HV, head % HV
+    hk = h // (HV // HK)
+    if cu is None:
+        start, end = n * 0, T
+    else:
+        start, end = tl.load(cu + n).to(tl.int32), tl.load(cu + n + 1).to(tl.int32)
+    rk, rv = tl.arange(0, BK), tile * BV + tl.arange(0, BV)
+    held = (rk < K) & (rv[:, None] < V)
+    inner = state_at(n * 0, h, rk, rv[:, None], HV, K, V, VK)
+    source, alive = n.to(tl.int64), n >= 0
+    if accepted is not None:
+        source = tl.load(write + n * write_row + tl.maximum(tl.load(accepted + n), 1) - 1).to(tl.int64)
+    elif read is not None:
+        source = tl.load(read + n).to(tl.int64)
+    if read is not None or accepted is not None:
+        alive = alive & (source >= 0) & (source < states)
+    S = tl.zeros((BV, BK), tl.float32)
+    if h0 is not None:
+        S += tl.load(h0 + tl.maximum(source, 0) * h0_n + inner, held & alive, 0.0).to(tl.float32)
+    for i in range(0, end - start):
+        t = start + i
+        one = tl.arange(0, 1) + t
+        ok = one < end
+        q_t = keys(q, n, one, ok, hk, qb, qt, qh, K, BK, L2, tl.float32).to(tl.float32)
+        k_t = keys(k, n, one, ok, hk, kb, kt, kh, K, BK, L2, tl.float32).to(tl.float32)
+        v_t = tl.load(v + n.to(tl.int64) * vb + t.to(tl.int64) * vt + h * vh + rv, rv < V, 0.0).to(tl.float32)
+        row = (n * T + t).to(tl.int64) * HV + h
+        decay, rate = gates(g, beta, A_log, dt_bias, row + tl.arange(0, 1), ok, h, SIGMOID, NEGATIVE)
+        S *= tl.exp(decay)[:, None]
+        S += (rate * (v_t - tl.sum(S * k_t, 1)))[:, None] * k_t
+        out = tl.where(alive, scale * tl.sum(S * q_t, 1), 0.0)
+        tl.store(o + row * V + rv, out.to(o.dtype.element_ty), rv < V)
+        if EVERY:
+            into = tl.load(write + n * write_row + i).to(tl.int64)
+            tl.store(ht + into * ht_n + inner, S.to(ht.dtype.element_ty), held & alive & (into >= 0) & (into < states))
+    if ht is not None and not EVERY:
+        into = n.to(tl.int64)
+        if write is not None:
+            into = tl.load(write + n * write_row).to(tl.int64)
+            alive = alive & (into >= 0) & (into < states)
+            tl.store(ht + into * ht_n + inner, S.to(ht.dtype.element_ty), held & alive)
+        else:
+            tl.store(ht + into * ht_n + inner, S.to(ht.dtype.element_ty), held)

@@ -1,0 +1,319 @@
+"""The gated delta rule as functions of torch: arguments and results as flash-linear-attention has them, kernels of this package behind them.
+
+Sizes, strides, scale and options are those of a call. Nothing waits for the GPU: cu_seqlens stays there, so that a CUDA graph keeps a call.
+"""
+
+import contextlib
+import os
+from typing import Optional
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from . import kernels
+
+NAMESPACE = "@NAME@"
+TYPES = (torch.float32, torch.bfloat16, torch.float16)
+WIDEST = 256  # of heads: a state must fit the registers of a program
+
+
+def power(n):
+    """The least power of two that is not below n, and no less than 16, which is Triton's narrowest product."""
+    return max(16, 1 << (n - 1).bit_length())
+
+
+def rows(x):
+    """x with elements of a row side by side: itself, or a copy."""
+    return x if x.stride(-1) == 1 or x.shape[-1] == 1 else x.contiguous()
+
+
+def on(x):
+    """The device of a tensor, for launches."""
+    return torch.cuda.device(x.device) if x.is_cuda else contextlib.nullcontext()
+
+
+def strides(x, cu):
+    """Of batch, token and head; a packed row is the only one of its batch."""
+    b, t, h, _ = x.stride()
+    return (0 if cu is not None else b), t, h
+
+
+def sizes(q, v, cu):
+    """Batch, tokens, key heads, value heads, K, V, sequences, and the tokens of a row where sequences are not packed."""
+    B, T, HK, K = q.shape
+    HV, V = v.shape[2:]
+    return B, T, HK, HV, K, V, (B if cu is None else cu.shape[0] - 1), (T if cu is None else 0)
+
+
+def chunk_of(q, K, save):
+    """Tokens of a chunk: 64 where gradients will want T and P, and operands are narrow enough for that."""
+    return 64 if save and q.dtype != torch.float32 and K <= 128 else 32
+
+
+def chunks_of(T, N, B, C, cu):
+    """Chunks of all sequences, of packed ones a bound."""
+    return B * ((T + C - 1) // C) if cu is None else (T + N * (C - 1)) // C
+
+
+def tiling(q, N, HV, V, save):
+    """Columns of a state that a program holds, and stages of its loop. Triton from 3.6 on miscompiles less than 64 columns with one stage."""
+    wide = q.dtype != torch.float32 and power(V) >= 64 and q.shape[-1] <= 128 and (N * HV * power(V) // 64 >= 128)
+    return (64, 1) if wide else (min(32, power(V)), 2)
+
+
+def state_like(v, K, N, HV, V, v_first, initial_state):
+    return torch.empty((N, HV, V, K) if v_first else (N, HV, K, V), device=v.device, dtype=torch.float32 if initial_state is None else initial_state.dtype)
+
+
+def none_of(x):
+    return torch.empty(0, device=x.device)
+
+
+@torch.library.custom_op(NAMESPACE + "::chunk_forward", mutates_args=())
+def chunk_forward(q: Tensor, k: Tensor, v: Tensor, g: Optional[Tensor], beta: Optional[Tensor], A_log: Optional[Tensor], dt_bias: Optional[Tensor],
+                  initial_state: Optional[Tensor], cu_seqlens: Optional[Tensor], scale: float, l2norm: bool, sigmoid: bool, negative: bool, v_first: bool,
+                  final: bool, save: bool) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """o, the final states, and where save T, P, G and beta of chunks."""
+    B, T, HK, HV, K, V, N, row = sizes(q, v, cu_seqlens)
+    C, (BV, stages) = chunk_of(q, K, save), tiling(q, N, HV, V, save)
+    q, k, v = rows(q), rows(k), rows(v)
+    g, beta, h0 = (x if x is None else x.contiguous() for x in (g, beta, initial_state))
+    chunks, half = chunks_of(T, N, B, C, cu_seqlens), q.dtype != torch.float32
+    T_out, P_out = q.new_empty((chunks, HV, 2 if half else 1, C, C)), q.new_empty((chunks, HV, C, C))
+    G, rate = (torch.empty((chunks, HV, C), device=q.device, dtype=torch.float32) for _ in range(2))
+    o = torch.empty((B, T, HV, V), device=v.device, dtype=v.dtype)
+    ht = state_like(v, K, N, HV, V, v_first, initial_state) if final else None
+    wide = dict(HK=HK, HV=HV, K=K, BK=power(K), C=C, L2=l2norm)
+    at = (*strides(q, cu_seqlens), *strides(k, cu_seqlens))
+    with on(q):
+        if chunks:
+            kernels.prepare[(chunks * HV,)](q, k, g, beta, A_log, dt_bias, cu_seqlens, T_out, P_out, G, rate, scale, N, row, *at, **wide, SIGMOID=sigmoid,
+                                            NEGATIVE=negative, num_warps=2 if C == 64 or BV < 64 else 1)
+        if N:
+            kernels.scan[(N * HV * (-(-V // BV)),)](q, k, v, cu_seqlens, T_out, P_out, G, rate, h0, ht, o, None, None, scale, N, row, *at,
+                                                   *strides(v, cu_seqlens), **wide, V=V, BV=BV, VK=v_first, TWO=False, STAGES=stages, num_warps=4)
+    kept = (T_out, P_out, G, rate) if save else tuple(none_of(q) for _ in range(4))
+    return o, none_of(q) if ht is None else ht, *kept
+
+
+@chunk_forward.register_fake
+def _(q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens, scale, l2norm, sigmoid, negative, v_first, final, save):
+    B, T, HK, HV, K, V, N, _ = sizes(q, v, cu_seqlens)
+    C = chunk_of(q, K, save)
+    o, ht = q.new_empty((B, T, HV, V), dtype=v.dtype), state_like(v, K, N, HV, V, v_first, initial_state) if final else none_of(q)
+    if not save:
+        return o, ht, *(none_of(q) for _ in range(4))
+    chunks, f32 = chunks_of(T, N, B, C, cu_seqlens), torch.float32
+    return (o, ht, q.new_empty((chunks, HV, 1 if q.dtype == f32 else 2, C, C)), q.new_empty((chunks, HV, C, C)), q.new_empty((chunks, HV, C), dtype=f32),
+            q.new_empty((chunks, HV, C), dtype=f32))
+
+
+@torch.library.custom_op(NAMESPACE + "::chunk_backward", mutates_args=())
+def chunk_backward(q: Tensor, k: Tensor, v: Tensor, initial_state: Optional[Tensor], cu_seqlens: Optional[Tensor], T_in: Tensor, P_in: Tensor, G: Tensor,
+                   rate: Tensor, do: Optional[Tensor], dht: Optional[Tensor], scale: float, l2norm: bool, v_first: bool
+                   ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of q, k, v, g and beta, the last two in float32, and of the initial states."""
+    B, T, HK, HV, K, V, N, row = sizes(q, v, cu_seqlens)
+    C, chunks, (BV, stages) = T_in.shape[-1], T_in.shape[0], tiling(q, N, HV, V, True)
+    q, k, v = rows(q), rows(k), rows(v)
+    do = torch.zeros((B, T, HV, V), device=v.device, dtype=v.dtype) if do is None else rows(do.to(v.dtype))
+    h0, dht = (x if x is None else x.contiguous() for x in (initial_state, dht))
+    f32 = dict(device=q.device, dtype=torch.float32)
+    dq, dk = (torch.empty((B, T, HK, K), device=q.device, dtype=q.dtype) for _ in range(2))
+    dv, U = (torch.empty((B, T, HV, V), device=q.device, dtype=q.dtype) for _ in range(2))
+    dg, dbeta = (torch.empty((B, T, HV), **f32) for _ in range(2))
+    dh0 = none_of(q) if h0 is None else torch.empty_like(h0)
+    S, dS = (q.new_empty((chunks, HV, K, V)) for _ in range(2))
+    X, sums = q.new_empty((chunks, HK, 3, C, C)), torch.empty((chunks, HV, C), **f32)
+    two = q.dtype == torch.bfloat16
+    wide = dict(HK=HK, HV=HV, K=K, V=V, BK=power(K), C=C, L2=l2norm)
+    at, at_v, at_d = (*strides(q, cu_seqlens), *strides(k, cu_seqlens)), strides(v, cu_seqlens), strides(do, cu_seqlens)
+    serial = dict(wide, BV=BV, VK=v_first, TWO=two, STAGES=stages, num_warps=4)
+    with on(q):
+        if N:
+            programs = (N * HV * (-(-V // BV)),)
+            kernels.scan[programs](q, k, v, cu_seqlens, T_in, P_in, G, rate, h0, None, None, S, U, scale, N, row, *at, *at_v, **serial)
+            kernels.reverse[programs](q, k, do, cu_seqlens, T_in, P_in, G, rate, dht, None if h0 is None else dh0, dS, dv, scale, N, row, *at, *at_d, **serial)
+        if chunks:
+            kernels.scores[(chunks * HK,)](q, k, do, cu_seqlens, G, rate, U, dv, X, sums, dbeta, scale, N, row, *at, *at_d, **wide, BV=power(V), num_warps=8)
+            kernels.grads[(chunks * HK,)](q, k, do, cu_seqlens, G, rate, S, U, dS, dv, X, sums, dq, dk, dg, dbeta, scale, N, row, *at, *at_d, **wide,
+                                          BV=min(64, power(V)), num_warps=8)
+    return dq, dk, dv, dg, dbeta, dh0
+
+
+@chunk_backward.register_fake
+def _(q, k, v, initial_state, cu_seqlens, T_in, P_in, G, rate, do, dht, scale, l2norm, v_first):
+    gate = q.new_empty(v.shape[:3], dtype=torch.float32)
+    return (q.new_empty(q.shape), q.new_empty(q.shape), q.new_empty(v.shape), gate, torch.empty_like(gate),
+            none_of(q) if initial_state is None else initial_state.new_empty(initial_state.shape))
+
+
+def keep(ctx, inputs, output):
+    q, k, v, g, beta, _, _, initial_state, cu_seqlens, ctx.scale, ctx.l2norm, _, _, ctx.v_first, ctx.final, _ = inputs
+    ctx.save_for_backward(q, k, v, initial_state, cu_seqlens, *output[2:])
+    ctx.gates = tuple(None if x is None else x.dtype for x in (g, beta))
+    ctx.mark_non_differentiable(*output[2:])
+    ctx.set_materialize_grads(False)
+
+
+def backward(ctx, do, dht, *_):
+    q, k, v, initial_state, cu_seqlens, *kept = ctx.saved_tensors
+    if do is None and (dht is None or not ctx.final):
+        return (None,) * 16
+    dq, dk, dv, dg, dbeta, dh0 = chunk_backward(q, k, v, initial_state, cu_seqlens, *kept, do, dht if ctx.final else None, ctx.scale, ctx.l2norm, ctx.v_first)
+    dg, dbeta = (None if t is None else x.to(t) for x, t in zip((dg, dbeta), ctx.gates))
+    return dq, dk, dv, dg, dbeta, None, None, None if initial_state is None else dh0, *(None,) * 8
+
+
+def no_second(ctx, *_):
+    raise NotImplementedError("the gradient of the gated delta rule has no gradient of its own (double backward)")
+
+
+chunk_forward.register_autograd(backward, setup_context=keep)
+chunk_backward.register_autograd(no_second)
+
+
+@torch.library.custom_op(NAMESPACE + "::recurrent", mutates_args=())
+def recurrent(q: Tensor, k: Tensor, v: Tensor, g: Optional[Tensor], beta: Optional[Tensor], A_log: Optional[Tensor], dt_bias: Optional[Tensor],
+              initial_state: Optional[Tensor], cu_seqlens: Optional[Tensor], scale: float, l2norm: bool, sigmoid: bool, negative: bool, v_first: bool,
+              final: bool) -> tuple[Tensor, Tensor]:
+    """o and the final states, token by token in float32."""
+    B, T, HK, HV, K, V, N, row = sizes(q, v, cu_seqlens)
+    h0 = None if initial_state is None else initial_state.contiguous()
+    o = torch.empty((B, T, HV, V), device=v.device, dtype=v.dtype)
+    ht = state_like(v, K, N, HV, V, v_first, initial_state) if final else None
+    step(q, k, v, g, beta, A_log, dt_bias, cu_seqlens, h0, ht, o, None, None, None, scale, 0, l2norm, sigmoid, negative, v_first, False)
+    return o, none_of(q) if ht is None else ht
+
+
+@recurrent.register_fake
+def _(q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens, scale, l2norm, sigmoid, negative, v_first, final):
+    B, T, HK, HV, K, V, N, _ = sizes(q, v, cu_seqlens)
+    return q.new_empty((B, T, HV, V), dtype=v.dtype), state_like(v, K, N, HV, V, v_first, initial_state) if final else none_of(q)
+
+
+def step(q, k, v, g, beta, A_log, dt_bias, cu, h0, ht, o, read, write, accepted, scale, states, l2norm, sigmoid, negative, v_first, every):
+    """Launches the recurrence. Rows of a state lie side by side; states of a pool may lie further apart."""
+    B, T, HK, HV, K, V, N, row = sizes(q, v, cu)
+    q, k, v = rows(q), rows(k), rows(v)
+    g, beta = (x if x is None else x.contiguous() for x in (g, beta))
+    BK, BV = max(2, 1 << (K - 1).bit_length()), 8 if N * HV * V >= 2048 else 4
+    with on(q):
+        if N:
+            kernels.recur[(N * HV * (-(-V // BV)),)](
+                q, k, v, g, beta, A_log, dt_bias, cu, h0, ht, o, read, write, accepted, scale, states, row, 0 if write is None else write.stride(0),
+                *strides(q, cu), *strides(k, cu), *strides(v, cu), 0 if h0 is None else h0.stride(0), 0 if ht is None else ht.stride(0),
+                HK=HK, HV=HV, K=K, V=V, BK=BK, BV=BV, L2=l2norm, SIGMOID=sigmoid, NEGATIVE=negative, VK=v_first, EVERY=every, num_warps=1)
+
+
+def need(held, sentence):
+    if not held:
+        raise ValueError(sentence)
+
+
+def check(q, k, v, g, beta, initial_state, cu_seqlens, A_log, dt_bias, use_gate_in_kernel, v_first):
+    """Refuses arguments that the kernels would read amiss."""
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        need(x.dim() == 4, f"{name} has the shape {tuple(x.shape)}: [batch, tokens, heads, width] is wanted")
+    (B, T, HQ, K), (HV, V) = q.shape, v.shape[2:]
+    need(k.shape[:2] == (B, T) and k.shape[3] == K, f"k has the shape {tuple(k.shape)}, q {tuple(q.shape)}: batch, tokens and width differ")
+    need(v.shape[:2] == (B, T), f"v has the shape {tuple(v.shape)}, q {tuple(q.shape)}: batch and tokens differ")
+    need(max(K, V) <= WIDEST, f"heads are {K} and {V} wide: at most {WIDEST}")
+    need(q.dtype in TYPES, f"q is {q.dtype}: float32, bfloat16 or float16 is wanted")
+    need(q.dtype == k.dtype == v.dtype, f"q is {q.dtype}, k {k.dtype}, v {v.dtype}: one type is wanted")
+    HK = k.shape[2]
+    most = max(HQ, HV)
+    need(most % HV == 0 and most % HQ == 0 and HQ % HK == 0, f"{HQ} heads of q, {HK} of k and {HV} of v: each must divide the most, and those of k those of q")
+    for name, x in (("g", g), ("beta", beta)):
+        need(x is None or x.shape == (B, T, HV), f"{name} has the shape {None if x is None else tuple(x.shape)}: {(B, T, HV)} is wanted")
+    need(not use_gate_in_kernel or (A_log is not None and g is not None), "use_gate_in_kernel wants g and A_log")
+    need(use_gate_in_kernel or (A_log is None and dt_bias is None), "A_log and dt_bias go with use_gate_in_kernel")
+    for name, x in (("A_log", A_log), ("dt_bias", dt_bias)):
+        need(x is None or (x.shape == (HV,) and x.is_contiguous()), f"{name} has the shape {None if x is None else tuple(x.shape)}: {(HV,)} is wanted, contiguous")
+    N = B
+    if cu_seqlens is not None:
+        need(B == 1, f"with cu_seqlens all tokens are one row: the batch is {B}, 1 is wanted")
+        need(cu_seqlens.dim() == 1 and cu_seqlens.dtype in (torch.int32, torch.int64) and cu_seqlens.is_contiguous(),
+             f"cu_seqlens is {cu_seqlens.dtype} of shape {tuple(cu_seqlens.shape)}: [sequences + 1] of int32 or int64 is wanted, contiguous")
+        N = cu_seqlens.shape[0] - 1
+    if initial_state is not None:
+        want = (N, most, V, K) if v_first else (N, most, K, V)
+        need(initial_state.shape == want, f"initial_state has the shape {tuple(initial_state.shape)}: {want} is wanted")
+        need(initial_state.dtype in TYPES, f"initial_state is {initial_state.dtype}: float32, bfloat16 or float16 is wanted")
+    for name, x in (("k", k), ("v", v), ("g", g), ("beta", beta), ("initial_state", initial_state), ("cu_seqlens", cu_seqlens), ("A_log", A_log), ("dt_bias", dt_bias)):
+        need(x is None or x.device == q.device, f"{name} is on {None if x is None else x.device}, q on {q.device}")
+    need(q.device.type != "cpu" or os.environ.get("TRITON_INTERPRET") == "1",
+         "q is on the CPU: kernels run on a GPU, and in Triton's interpreter where TRITON_INTERPRET=1 is set before this package is imported")
+
+
+def cast(x):
+    """x as autocast would have it."""
+    device = x.device.type
+    return x.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) and x.dtype == torch.float32 else x
+
+
+def spread(x, heads):
+    """x with each head as often as there must be."""
+    return x if x is None or x.shape[2] == heads else x.repeat_interleave(heads // x.shape[2], 2)
+
+
+def arranged(q, k, v, g, beta, initial_state, cu_seqlens, A_log, dt_bias, use_gate_in_kernel, sigmoid, v_first, scale):
+    """The arguments as kernels take them, checked. Raw gates that want gradients are computed here, by torch."""
+    q, k, v = cast(q), cast(k), cast(v)
+    check(q, k, v, g, beta, initial_state, cu_seqlens, A_log, dt_bias, use_gate_in_kernel, v_first)
+    trains = torch.is_grad_enabled()
+    if use_gate_in_kernel and trains and any(x is not None and x.requires_grad for x in (g, A_log, dt_bias)):
+        g = -A_log.float().exp() * F.softplus(g.float() if dt_bias is None else g.float() + dt_bias.float())
+        A_log = dt_bias = None
+    heads = max(q.shape[2], v.shape[2])
+    if v.shape[2] < heads:
+        v, g, beta = spread(v, heads), spread(g, heads), spread(beta, heads)
+        A_log, dt_bias = (None if x is None else x.repeat_interleave(heads // x.shape[0]) for x in (A_log, dt_bias))
+    k = spread(k, q.shape[2])
+    save = trains and any(x is not None and x.requires_grad for x in (q, k, v, g, beta, initial_state))
+    return q, k, v, g, beta, A_log, dt_bias, q.shape[-1] ** -0.5 if scale is None else float(scale), save
+
+
+def chunk_gated_delta_rule(q, k, v, g=None, beta=None, scale=None, initial_state=None, output_final_state=False, use_qk_l2norm_in_kernel=False,
+                           use_beta_sigmoid_in_kernel=False, allow_neg_eigval=False, state_v_first=False, cu_seqlens=None, cu_seqlens_cpu=None,
+                           chunk_indices=None, chunk_size=None, use_gate_in_kernel=False, A_log=None, dt_bias=None):
+    """o [B, T, HV, V] and the final states [N, HV, K, V] (None unless output_final_state), by chunks, with gradients.
+
+    q [B, T, HQ, K], k [B, T, HK, K], v [B, T, HV, V] in one of float32, bfloat16, float16, their rows with any strides. g [B, T, HV] is the log decay,
+    or with use_gate_in_kernel a of g = -exp(A_log) softplus(a + dt_bias); None is no decay. beta [B, T, HV] is the rate, raw with
+    use_beta_sigmoid_in_kernel, and then twice the sigmoid with allow_neg_eigval; None is 1. With cu_seqlens [N + 1] sequences are packed in one row. States
+    are [N, HV, V, K] with state_v_first. The final states have the type of the initial ones, else float32. cu_seqlens_cpu, chunk_indices and
+    chunk_size are not needed. Where there are more heads of q than of v, states are one for each of q.
+    """
+    return chosen(chunked, q, k, v, g, beta, scale, initial_state, output_final_state, use_qk_l2norm_in_kernel, use_beta_sigmoid_in_kernel, allow_neg_eigval,
+                  state_v_first, cu_seqlens, use_gate_in_kernel, A_log, dt_bias)
+
+
+def fused_recurrent_gated_delta_rule(q, k, v, g=None, beta=None, scale=None, initial_state=None, output_final_state=False, use_qk_l2norm_in_kernel=False,
+                                     use_gate_in_kernel=False, A_log=None, dt_bias=None, use_beta_sigmoid_in_kernel=False, allow_neg_eigval=False,
+                                     state_v_first=False, cu_seqlens=None):
+    """The same token by token, in float32, for a few tokens; see chunk_gated_delta_rule, which computes a call that wants gradients."""
+    return chosen(stepped, q, k, v, g, beta, scale, initial_state, output_final_state, use_qk_l2norm_in_kernel, use_beta_sigmoid_in_kernel, allow_neg_eigval,
+                  state_v_first, cu_seqlens, use_gate_in_kernel, A_log, dt_bias)
+
+
+def chosen(compute, q, k, v, g, beta, scale, initial_state, final, l2norm, beta_sigmoid, negative, v_first, cu_seqlens, use_gate_in_kernel, A_log, dt_bias):
+    kind = v.dtype
+    if compute is stepped and not q.dtype == k.dtype == kind:  # which float32 holds
+        q, k, v = q.float(), k.float(), v.float()
+    q, k, v, g, beta, A_log, dt_bias, scale, save = arranged(q, k, v, g, beta, initial_state, cu_seqlens, A_log, dt_bias, use_gate_in_kernel, beta_sigmoid, v_first, scale)
+    negative = negative and beta_sigmoid
+    if beta_sigmoid and beta is not None and beta.requires_grad and torch.is_grad_enabled():
+        beta = beta.float().sigmoid() * (2 if negative else 1)
+        beta_sigmoid = negative = False
+    o, ht = (chunked if save else compute)(q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens, scale, l2norm, beta_sigmoid, negative, v_first, final, save)
+    return o.to(kind) if compute is stepped else o, ht if final else None
+
+
+def chunked(*arguments):
+    return chunk_forward(*arguments)[:2]
+
+
+def stepped(*arguments):
+    return recurrent(*arguments[:-1])

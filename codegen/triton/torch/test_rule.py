@@ -1,0 +1,222 @@
+"""@NAME@ against the recurrence in float64, token by token: on a GPU, else in Triton's interpreter. Run: python -m pytest tests
+
+Inputs and limits are those that flash-linear-attention tests itself with: the rms of the difference over the rms.
+"""
+
+import os
+import sys
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+device = "cuda" if torch.cuda.is_available() else "cpu"
+if device == "cpu":
+    os.environ["TRITON_INTERPRET"] = "1"
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    from interpreter import emulate_rounding
+
+    emulate_rounding()
+
+from @NAME@ import chunk_gated_delta_rule, fused_recurrent_gated_delta_rule  # noqa: E402
+
+NAMES = ("q", "k", "v", "g", "beta", "h0")
+LIMITS = dict(o=0.005, ht=0.005, q=0.008, k=0.008, v=0.008, g=0.02, beta=0.02, h0=0.008)
+
+
+def reference(q, k, v, g, beta, h0, scale, spans):
+    """o and the final states in float64, of spans (row, first token, token after the last)."""
+    group = v.shape[2] // k.shape[2]
+    q, k = q.repeat_interleave(v.shape[2] // q.shape[2], 2), k.repeat_interleave(group, 2)
+    rows, states = [], []
+    for n, (row, first, end) in enumerate(spans):
+        S, out = h0[n], []
+        for t in range(first, end):
+            S = S * g[row, t].exp()[:, None, None]
+            new = beta[row, t][:, None] * (v[row, t] - torch.einsum("hkv,hk->hv", S, k[row, t]))
+            S = S + k[row, t][:, :, None] * new[:, None, :]
+            out.append(scale * torch.einsum("hkv,hk->hv", S, q[row, t]))
+        rows += out
+        states.append(S)
+    return torch.stack(rows).view(*v.shape), torch.stack(states)
+
+
+def draw(B, T, HK, HV, K, V, dtype=torch.float16, normaliser=1.0, mask=0.0, sequences=None, alike=False, seed=42):
+    """q, k of length 1, v, g, beta, h0 as flash-linear-attention draws them, and gradients of o and ht."""
+    torch.manual_seed(seed)
+    unit = lambda: F.normalize(torch.rand(B, T, HK, K), p=2, dim=-1).to(dtype)
+    q, k, v = unit(), unit(), torch.rand(B, T, HV, V).to(dtype)
+    beta, g = torch.rand(B, T, HV).sigmoid(), F.logsigmoid(torch.rand(B, T, HV)) / normaliser
+    g = g * (torch.rand_like(g) > mask)
+    if alike:
+        k, beta, g = k[:, :1].expand_as(k).clone(), torch.ones_like(beta), torch.zeros_like(g)
+    h0 = 0.3 * torch.randn(sequences or B, HV, K, V)
+    do, dht = torch.randn(B, T, HV, V).to(dtype), 0.3 * torch.randn_like(h0)
+    return [x.to(device) for x in (q, k, v, g, beta, h0)], do.to(device), dht.to(device)
+
+
+def ratio(got, want):
+    want, got = want.double(), got.double()
+    return ((got - want).square().mean().sqrt() / want.square().mean().sqrt().clamp(min=1e-8)).item()
+
+
+def compared(inputs, do, dht, scale, compute, cu=None, norm=False, gradients=True):
+    """Errors of o, ht and gradients by name; compute is called with the inputs."""
+    B, T = inputs[0].shape[:2]
+    spans = [(b, 0, T) for b in range(B)] if cu is None else [(0, a, b) for a, b in zip(cu[:-1], cu[1:])]
+    wide = [x.detach().double().requires_grad_(gradients) for x in inputs]
+    unit = [x / (x.square().sum(-1, keepdim=True) + 1e-6).sqrt() if norm else x for x in wide[:2]]
+    want = reference(*unit, *wide[2:], scale, spans)
+    own = [x.detach().clone().requires_grad_(gradients) for x in inputs]
+    got = compute(*own)
+    errors = {n: ratio(a, b) for n, a, b in zip(("o", "ht"), got, want)}
+    if gradients:
+        torch.autograd.backward(want, (do.double(), dht.double()))
+        torch.autograd.backward(got, (do, dht.to(got[1].dtype)))
+        errors |= {n: ratio(a.grad, b.grad) for n, a, b in zip(NAMES, own, wide)}
+    return errors
+
+
+def keeps(errors):
+    assert all(e < LIMITS[n] for n, e in errors.items()), errors
+
+
+@pytest.mark.parametrize(("B", "T", "HK", "HV", "D", "scale", "normaliser", "mask", "norm", "dtype"), [
+    (2, 75, 2, 2, 64, 1.0, 0.01, 0.0, False, torch.float16),
+    (1, 130, 1, 2, 100, 0.1, 1.0, 0.5, False, torch.float16),
+    (1, 96, 1, 2, 60, 1.0, 0.1, 0.0, True, torch.float16),
+    (1, 150, 1, 1, 128, 0.1, 1.0, 1.0, False, torch.bfloat16),
+    (1, 70, 1, 2, 32, 0.1, 1.0, 0.0, True, torch.float32),
+])
+def test_chunk(B, T, HK, HV, D, scale, normaliser, mask, norm, dtype):
+    inputs, do, dht = draw(B, T, HK, HV, D, D, dtype, normaliser, mask)
+    keeps(compared(inputs, do, dht, scale, lambda q, k, v, g, beta, h0: chunk_gated_delta_rule(
+        q, k, v, g, beta, scale, h0, True, use_qk_l2norm_in_kernel=norm), norm=norm))
+
+
+def test_identical_keys():
+    """Where keys agree the rows of T cancel: bf16 keeps the limits of other inputs, by operands in two parts."""
+    inputs, do, dht = draw(1, 130, 1, 1, 64, 64, torch.bfloat16, alike=True)
+    keeps(compared(inputs, do, dht, 0.125, lambda q, k, v, g, beta, h0: chunk_gated_delta_rule(q, k, v, g, beta, 0.125, h0, True)))
+
+
+@pytest.mark.parametrize("kind", [torch.int32, torch.int64])
+def test_packed(kind):
+    cu = [0, 15, 15, 100, 133]
+    inputs, do, dht = draw(1, 133, 1, 2, 32, 64, sequences=4)
+    at = torch.tensor(cu, device=device, dtype=kind)
+    keeps(compared(inputs, do, dht, 0.2, lambda q, k, v, g, beta, h0: chunk_gated_delta_rule(q, k, v, g, beta, 0.2, h0, True, cu_seqlens=at), cu))
+    keeps(compared(inputs, do, dht, 0.2, lambda q, k, v, g, beta, h0: fused_recurrent_gated_delta_rule(
+        q, k, v, g, beta, 0.2, h0, True, cu_seqlens=at), cu, gradients=False))
+
+
+def test_state_v_first():
+    inputs, do, dht = draw(2, 70, 1, 2, 32, 16)
+
+    def turned(compute):
+        def call(q, k, v, g, beta, h0):
+            o, ht = compute(q, k, v, g, beta, 0.2, h0.transpose(2, 3).contiguous(), True, state_v_first=True)
+            return o, ht.transpose(2, 3)
+        return call
+    keeps(compared(inputs, do, dht, 0.2, turned(chunk_gated_delta_rule)))
+    keeps(compared(inputs, do, dht, 0.2, turned(fused_recurrent_gated_delta_rule), gradients=False))
+
+
+def test_strides():
+    """q, k and v as slices of one tensor give what copies give, to the bit, and gradients that arrive strided too."""
+    (q, k, v, g, beta, _), do, _ = draw(2, 40, 2, 4, 32, 16)
+    whole = torch.cat([x.flatten(2) for x in (q, k, v)], -1).requires_grad_()
+    parts = [x.view(2, 40, -1, w) for x, w in zip(whole.split([64, 64, 64], -1), (32, 32, 16))]
+    assert not parts[0].is_contiguous()
+    o, none = chunk_gated_delta_rule(*parts, g, beta)
+    assert none is None
+    own = [x.clone().requires_grad_() for x in (q, k, v)]
+    same, _ = chunk_gated_delta_rule(*own, g, beta)
+    assert torch.equal(o, same)
+    o.transpose(1, 2).backward(do.transpose(1, 2))
+    same.backward(do.contiguous())
+    assert torch.equal(whole.grad, torch.cat([x.grad.flatten(2) for x in own], -1))
+    o, _ = chunk_gated_delta_rule(*own, g, beta)
+    o.float().sum().backward()  # its gradient has strides of 0
+
+
+def test_raw_gates():
+    """Gates and rates made in the kernel are those that torch makes, with gradients and without."""
+    torch.manual_seed(1)
+    (q, k, v, *_), do, _ = draw(1, 50, 1, 2, 32, 32, torch.float32)
+    a, b, A_log, dt_bias = (torch.randn(s, device=device, requires_grad=True) for s in ((1, 50, 2), (1, 50, 2), (2,), (2,)))
+    options = dict(use_gate_in_kernel=True, A_log=A_log, dt_bias=dt_bias, use_beta_sigmoid_in_kernel=True, allow_neg_eigval=True, use_qk_l2norm_in_kernel=True)
+    g, beta = -A_log.exp() * F.softplus(a + dt_bias), 2 * b.sigmoid()
+    want, _ = chunk_gated_delta_rule(q, k, v, g, beta, use_qk_l2norm_in_kernel=True)
+    wanted = torch.autograd.grad(want, (a, b, A_log, dt_bias), do)
+    got, _ = chunk_gated_delta_rule(q, k, v, a, b, **options)
+    for x, y in zip(torch.autograd.grad(got, (a, b, A_log, dt_bias), do), wanted):
+        assert ratio(x, y) < 1e-3
+    with torch.no_grad():
+        for compute in (chunk_gated_delta_rule, fused_recurrent_gated_delta_rule):
+            assert ratio(compute(q, k, v, a, b, **options)[0], want) < 1e-4
+
+
+def test_defaults():
+    """No decay, a rate of 1, no state; heads of q above those of k and v; states in bf16."""
+    (q, k, v, _, _, h0), _, _ = draw(1, 20, 2, 2, 16, 16, torch.float32)
+    zero, one = torch.zeros(1, 20, 2, device=device), torch.ones(1, 20, 2, device=device)
+    want = reference(*(x.double() for x in (q, k, v, zero, one, h0 * 0)), 0.25, [(0, 0, 20)])[0]
+    for compute in (chunk_gated_delta_rule, fused_recurrent_gated_delta_rule):
+        assert ratio(compute(q, k, v)[0], want) < 1e-4
+        o, ht = compute(q, k[:, :, :1], v[:, :, :1], initial_state=h0.bfloat16(), output_final_state=True)
+        assert ht.dtype == torch.bfloat16 and o.shape == q.shape
+        assert ratio(o, reference(*(x.double() for x in (q, k[:, :, :1].expand_as(k), v[:, :, :1].expand_as(v), zero, one, h0.bfloat16())),
+                                  0.25, [(0, 0, 20)])[0]) < 1e-4
+
+
+def test_beta_of_zero():
+    """A token of rate 0 writes nothing, and its rate has a gradient nevertheless."""
+    inputs, do, dht = draw(1, 40, 1, 1, 32, 32, torch.float32)
+    inputs[4][:, ::3] = 0
+    keeps(compared(inputs, do, dht, 0.2, lambda q, k, v, g, beta, h0: chunk_gated_delta_rule(q, k, v, g, beta, 0.2, h0, True)))
+
+
+def test_operators():
+    """What torch.compile asks of custom operators: schema, fake kernels and gradients."""
+    (q, k, v, g, beta, h0), _, _ = draw(1, 20, 1, 1, 16, 16, torch.float32)
+    q.requires_grad_()
+    tests = ("test_schema", "test_autograd_registration", "test_faketensor")
+    for cu in (None, torch.tensor([0, 20], device=device)):
+        torch.library.opcheck(torch.ops.@NAME@.chunk_forward, (q, k, v, g, beta, None, None, h0, cu, 0.2, True, False, False, False, True, True), test_utils=tests)
+        torch.library.opcheck(torch.ops.@NAME@.recurrent, (q.detach(), k, v, g, beta, None, None, h0, cu, 0.2, True, False, False, True, True), test_utils=tests)
+
+
+def test_no_second_gradient():
+    (q, k, v, g, beta, _), _, _ = draw(1, 20, 1, 1, 16, 16, torch.float32)
+    q.requires_grad_()
+    o, _ = chunk_gated_delta_rule(q, k, v, g, beta)
+    (dq,) = torch.autograd.grad(o.square().sum(), q, create_graph=True)
+    with pytest.raises(NotImplementedError, match="double backward"):
+        dq.sum().backward()
+
+
+def test_autocast():
+    (q, k, v, g, beta, _), _, _ = draw(1, 20, 1, 1, 16, 16, torch.float32)
+    with torch.autocast(device, dtype=torch.bfloat16):
+        o, _ = chunk_gated_delta_rule(q.requires_grad_(), k, v, g, beta)
+    assert o.dtype == torch.bfloat16
+    o.float().sum().backward()
+    assert q.grad.dtype == torch.float32
+
+
+@pytest.mark.parametrize(("change", "sentence"), [
+    (dict(q=torch.zeros(1, 20, 16)), "q has the shape .*: .batch, tokens, heads, width. is wanted"),
+    (dict(k=torch.zeros(1, 20, 1, 16, dtype=torch.float16)), "q is torch.float32, k torch.float16.*one type"),
+    (dict(g=torch.zeros(1, 20, 3)), "g has the shape .*wanted"),
+    (dict(v=torch.zeros(1, 20, 3, 16), q=torch.zeros(1, 20, 2, 16)), "heads of q"),
+    (dict(cu_seqlens=torch.zeros(2)), "cu_seqlens is torch.float32.*int32 or int64"),
+    (dict(initial_state=torch.zeros(2, 1, 16, 16)), "initial_state has the shape"),
+    (dict(q=torch.zeros(1, 20, 1, 300), k=torch.zeros(1, 20, 1, 300)), "at most 256"),
+    (dict(use_gate_in_kernel=True), "wants g and A_log"),
+])
+def test_refusals(change, sentence):
+    (q, k, v, g, beta, _), _, _ = draw(1, 20, 1, 1, 16, 16, torch.float32)
+    change = {n: x.to(device) if isinstance(x, torch.Tensor) else x for n, x in change.items()}
+    with pytest.raises(ValueError, match=sentence):
+        chunk_gated_delta_rule(**(dict(q=q, k=k, v=v, g=g, beta=beta) | change))

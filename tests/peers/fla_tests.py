@@ -1,0 +1,62 @@
+"""flash-linear-attention's own tests of the gated delta rule, their functions unchanged, through the names of a generated package.
+
+    python fla_tests.py FLA PACKAGE [TEST...]
+
+FLA is a checkout of flash-linear-attention, PACKAGE a folder that `gdngen gen --backend triton --package` wrote. The Python has torch, triton, einops and
+fla-core. Without a GPU kernels are interpreted: tests are called with fewer heads and shorter rows than their own table has.
+"""
+
+import importlib
+import importlib.util
+import os
+import sys
+import time
+
+checkout, package, *only = sys.argv[1:]
+sys.path[:0] = [os.path.join(package, "src"), os.path.join(package, "tests")]
+os.environ["FLA_DISABLE_BACKEND_DISPATCH"] = "1"
+import torch  # noqa: E402
+
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"
+    importlib.import_module("interpreter").emulate_rounding()
+ours = importlib.import_module(os.path.basename(os.path.normpath(package)))
+spec = importlib.util.spec_from_file_location("theirs", os.path.join(checkout, "tests", "ops", "test_gdn.py"))
+theirs = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(theirs)
+theirs.device = "cuda" if torch.cuda.is_available() else "cpu"
+for name in ours.__all__:
+    setattr(theirs, name, getattr(ours, name))
+
+f16, f32, bf16 = torch.float16, torch.float32, torch.bfloat16
+CALLS = {
+    "test_fused_recurrent": [(1, 20, 1, 1, 64, 1, 1, f32), (2, 20, 1, 1, 60, 1, 1, f32), (1, 20, 1, 2, 128, 1, 10, f16)],
+    "test_fused_recurrent_state_v_first": [(1, 20, 1, 2, 32, 1, 1, f32)],
+    "test_fused_recurrent_gate_in_kernel": [(1, 20, 1, 2, 32, 1, True, f32)],
+    "test_fused_recurrent_beta_sigmoid_in_kernel": [(1, 20, 1, 2, 32, 1, True, f32)],
+    "test_fused_recurrent_gate_in_kernel_varlen": [(1, 2, 32, True, [0, 5, 20], f32)],
+    "test_chunk": [
+        (1, 96, 1, 1, 128, 0.1, 1, 1.0, False, f16), (2, 75, 1, 1, 64, 1, 0.01, 0, False, f16), (1, 150, 1, 1, 60, 1, 1, 0, False, f16),
+        (1, 130, 1, 1, 64, 0.1, 1, 0.5, False, f16), (1, 96, 1, 1, 100, 1, 0.1, 0, False, f16), (1, 130, 1, 1, 128, 0.1, 10, 0, False, f16),
+        (1, 96, 1, 2, 64, 1, 1, 0, False, f16), (1, 96, 1, 4, 64, 1, 0.1, 0, True, f16), (1, 130, 1, 1, 64, 0.1, 10, 0, False, bf16),
+    ],
+    "test_chunk_with_chunk_size": [(1, 64, 1, 2, 32, 0.1, 1.0, f32, 64)],
+    "test_chunk_beta_sigmoid_in_kernel": [(1, 75, 1, 2, 64, 1, True, True, f16)],
+    "test_chunk_state_v_first": [(1, 75, 1, 64, 1, 1, f16)],
+    "test_chunk_varlen": [(1, 1, 60, 0, [0, 15], f16), (1, 2, 64, 0.5, [0, 40, 65, 140], f16)],
+    "test_chunk_varlen_prefill": [(1, 64, 0, [0, 40, 65, 140], f16)],
+    "test_chunk_gate_in_kernel": [(1, 75, 1, 64, 1, True, True, f16), (1, 75, 1, 60, 1, False, False, f16)],
+    "test_chunk_gate_in_kernel_gqa": [(1, 75, 1, 2, 64, 1, True, f16)],
+    "test_chunk_gate_in_kernel_varlen": [(1, 64, True, [0, 40, 65, 140], f16)],
+}
+failed = 0
+for name, calls in CALLS.items():
+    for args in calls if not only or name in only else ():
+        begin = time.process_time()
+        try:
+            getattr(theirs, name)(*args)
+            said = "pass"
+        except Exception as e:
+            said, failed = f"FAIL {type(e).__name__}: {str(e)[:300]}", failed + 1
+        print(f"{name}{args}: {said} ({time.process_time() - begin:.0f} s)".replace("torch.", ""), flush=True)
+sys.exit(1 if failed else 0)

@@ -13,7 +13,8 @@ import sys
 import time
 
 checkout, package, *only = sys.argv[1:]
-sys.path[:0] = [os.path.join(package, "src"), os.path.join(package, "tests")]
+sys.path[:1] = [os.path.join(package, "src"), os.path.join(package, "tests")]
+# the folder of this script has a fla.py
 os.environ["FLA_DISABLE_BACKEND_DISPATCH"] = "1"
 import torch  # noqa: E402
 

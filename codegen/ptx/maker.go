@@ -20,12 +20,20 @@ import (
 const platform = "cuda"
 
 // GPUOf is the GPU whose kernels a device takes, by the platform of its plugin and its own kind; nil where there are none for it: another
-// platform, or a GPU that is no target.
+// platform, or a GPU of another kind.
 func GPUOf(name, kind string) *target.GPU {
 	if !strings.EqualFold(name, platform) {
 		return nil
 	}
 	return target.GPUOfKind(kind)
+}
+
+// Unknown says of a GPU without kernels what is missing; nil for other devices.
+func Unknown(name, kind string) error {
+	if !strings.EqualFold(name, platform) || GPUOf(name, kind) != nil {
+		return nil
+	}
+	return fmt.Errorf("%s is no kind that takes the kernels of %s: ir/target has no row of its compute capability", kind, strings.Join(target.GPUNames(), ", "))
 }
 
 // Maker makes StableHLO with PTX inside for one GPU, from each spec once. Its methods may be called from several goroutines.
@@ -42,7 +50,7 @@ type made struct {
 	err  error
 }
 
-// On gives the maker for a device, by the platform of its plugin and its kind; nil for a device that is no GPU of ours. It obtains Triton and
+// On gives the maker for a device, by the platform of its plugin and its kind; nil for a device that is no GPU of ours (see Unknown). It obtains Triton and
 // ptxas, and has the device run a small program with PTX inside. An error says why a GPU has none: plain StableHLO runs there all the same.
 func On(ctx context.Context, name, kind string, o plugins.Options, run func(text string, x *array.Array) (*array.Array, error)) (*Maker, error) {
 	g := GPUOf(name, kind)

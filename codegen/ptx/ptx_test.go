@@ -196,6 +196,9 @@ func TestOn(t *testing.T) {
 			require.Equal(t, x.gpu, g.Name)
 		}
 	}
+	require.ErrorContains(t, ptx.Unknown("CUDA", "NVIDIA B300 SXM6"), "no kind that takes the kernels of h100, b200")
+	require.NoError(t, ptx.Unknown("cuda", "NVIDIA H200"))
+	require.NoError(t, ptx.Unknown("cpu", "cpu"))
 	m, err := ptx.On(t.Context(), "cpu", "cpu", plugins.Options{}, nil)
 	require.NoError(t, err)
 	require.Nil(t, m)

@@ -15,6 +15,9 @@ type GPU struct {
 	Name       string   // h100
 	OtherNames []string `zero:"the field has no other name"`
 	Kind       string   // what the runtime calls such a device
+	// Kin are words by which the runtime calls devices that take the same kernels: another number of multiprocessors, or other memory. Times that are
+	// modelled for the row are not theirs.
+	Kin        []string `zero:"no other device takes its kernels"`
 	Capability int      // compute capability: 90 is 9.0
 	SMs        int      // streaming multiprocessors
 	Schedulers int      // of an SM: each issues one warp instruction a cycle
@@ -83,7 +86,7 @@ func (g *GPU) Calibrate(c GPUCalibration) error {
 // told by an H100 80GB HBM3 on 2026-11-26. The b200's Copy is the figure of XLA.
 var gpus = []GPU{
 	{
-		Name: "h100", OtherNames: []string{"hopper", "sm90"}, Kind: "NVIDIA H100 80GB HBM3", Capability: 90,
+		Name: "h100", OtherNames: []string{"hopper", "sm90"}, Kind: "NVIDIA H100 80GB HBM3", Kin: []string{"h200", "gh200", "h20", "h800"}, Capability: 90,
 		SMs: 132, Schedulers: 4, Registers: 65536, Shared: 233472, SharedProgram: 232448, SharedReserved: 1024, Threads: 2048, Programs: 32,
 		L2: 50 << 20, Memory: 84942979072, DRAM: 3.35e12, Copy: 2.825e12, Clock: 1.773e9, MatmulBF16: 512,
 		Timing: &GPUTiming{
@@ -92,7 +95,7 @@ var gpus = []GPU{
 		},
 	},
 	{
-		Name: "b200", OtherNames: []string{"blackwell", "sm100"}, Kind: "NVIDIA B200", Capability: 100,
+		Name: "b200", OtherNames: []string{"blackwell", "sm100"}, Kind: "NVIDIA B200", Kin: []string{"gb200"}, Capability: 100,
 		SMs: 148, Schedulers: 4, Registers: 65536, Shared: 233472, SharedProgram: 232448, SharedReserved: 1024, Threads: 2048, Programs: 32,
 		L2: 132644864, Memory: 191514411008, DRAM: 8e12, Copy: 7.67e12, Clock: 1.965e9, MatmulBF16: 1024,
 		Unknown: []string{"Timing"},
@@ -131,10 +134,11 @@ func LookupGPU(name string) (*GPU, error) {
 	return nil, fmt.Errorf("unknown GPU %q (known: %s)", name, strings.Join(GPUNames(), " "))
 }
 
-// GPUOfKind finds the GPU that a device is of, by what the runtime calls it: "NVIDIA H100 PCIe" is an h100 too. It is nil where there is none.
+// GPUOfKind finds the GPU whose kernels a device takes, by what the runtime calls it: "NVIDIA H100 PCIe" is an h100 too, and an H200 takes its kernels.
+// It is nil where there is none.
 func GPUOfKind(kind string) *GPU {
 	for word := range strings.FieldsSeq(strings.ToLower(kind)) {
-		if i := slices.IndexFunc(gpus, func(g GPU) bool { return g.Name == word }); i >= 0 {
+		if i := slices.IndexFunc(gpus, func(g GPU) bool { return g.Name == word || slices.Contains(g.Kin, word) }); i >= 0 {
 			return &gpus[i]
 		}
 	}

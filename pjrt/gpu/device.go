@@ -1,11 +1,13 @@
 package gpu
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -42,6 +44,20 @@ func (i Info) Target() (*target.GPU, error) {
 type NoDevice struct{ Reason string }
 
 func (e *NoDevice) Error() string { return e.Reason }
+
+// Driver says that no driver of NVIDIA is here, by a look for its library, before anything is fetched. Where there is no python3 to look it says nothing.
+func Driver(ctx context.Context) error {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		return nil
+	}
+	name := cmp.Or(os.Getenv("GDNGEN_CUDA_DRIVER"), "libcuda.so.1")
+	text, err := exec.CommandContext(ctx, python, "-c", "import ctypes, sys\ntry: ctypes.CDLL(sys.argv[1])\nexcept OSError as e: print(e)", name).Output()
+	if said := strings.TrimSpace(string(text)); err == nil && said != "" {
+		return &NoDevice{"no driver of NVIDIA is here: " + said}
+	}
+	return nil
+}
 
 // job is what a child runs on the device, and what is wanted of it.
 type job struct {

@@ -76,16 +76,25 @@ def sequence(cu, T, n, C: tl.constexpr):
 
 
 @triton.jit
-def load_rows(x, n, rows, ok, h, xb, xt, xh, lane, W: tl.constexpr):
+def inside(ok, lane, W: tl.constexpr, BLOCK: tl.constexpr):
+    """Which elements of rows there are: where blocks are whole, all of those that are ok."""
+    if W % BLOCK == 0:
+        return ok[:, None]
+    else:
+        return ok[:, None] & (lane < W)
+
+
+@triton.jit
+def load_rows(x, n, rows, ok, h, xb, xt, xh, lane, W: tl.constexpr, BLOCK: tl.constexpr):
     """x[n, rows, h, lane] by the strides of x, zeros where not ok or beyond W."""
-    at = n.to(tl.int64) * xb + h.to(tl.int64) * xh + rows.to(tl.int64)[:, None] * xt + lane
-    return tl.load(x + at, ok[:, None] & (lane < W), 0.0)
+    x += n.to(tl.int64) * xb + h.to(tl.int64) * xh
+    return tl.load(x + rows.to(tl.int64)[:, None] * xt + lane, inside(ok, lane, W, BLOCK), 0.0)
 
 
 @triton.jit
 def keys(x, n, rows, ok, h, xb, xt, xh, K: tl.constexpr, BK: tl.constexpr, L2: tl.constexpr, OP: tl.constexpr):
     """Rows of q or k, of length 1 where L2."""
-    row = load_rows(x, n, rows, ok, h, xb, xt, xh, tl.arange(0, BK), K)
+    row = load_rows(x, n, rows, ok, h, xb, xt, xh, tl.arange(0, BK), K, BK)
     if L2:
         row = row.to(tl.float32)
         row = (row * tl.rsqrt(tl.sum(row * row, 1) + 1e-6)[:, None]).to(OP)
@@ -211,7 +220,7 @@ def scan(q, k, v, cu, T_in, P_in, G_in, rate_in, h0, ht, o, S_out, U_out, scale,
          HK: tl.constexpr, HV: tl.constexpr, K: tl.constexpr, V: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr, C: tl.constexpr,
          L2: tl.constexpr, VK: tl.constexpr, TWO: tl.constexpr, STAGES: tl.constexpr):
     """The chunks of a sequence in turn, BV columns of the state of a value head: o and ht, and for gradients S before each chunk, and U."""
-    OP: tl.constexpr = q.dtype.element_ty
+    OP: tl.constexpr = k.dtype.element_ty
     TILES: tl.constexpr = (V + BV - 1) // BV
     tile, head = tl.program_id(0) % TILES, tl.program_id(0) // TILES
     n, h = head // HV, head % HV
@@ -228,26 +237,26 @@ def scan(q, k, v, cu, T_in, P_in, G_in, rate_in, h0, ht, o, S_out, U_out, scale,
         ok = rows < end
         at = (first + c).to(tl.int64) * HV + h
         if S_out is not None:
-            tl.store(S_out + at * (K * V) + rk[:, None] * V + rv, S.to(OP), held)
-        k_c, v_c = keys(k, n, rows, ok, hk, kb, kt, kh, K, BK, L2, OP), load_rows(v, n, rows, ok, h, vb, vt, vh, rv, V)
+            tl.store(S_out + at * (K * V) + (rk[:, None] * V + rv), S.to(OP), held)
+        k_c, v_c = keys(k, n, rows, ok, hk, kb, kt, kh, K, BK, L2, OP), load_rows(v, n, rows, ok, h, vb, vt, vh, rv, V, BV)
         G, last = tl.load(G_in + at * C + i), tl.load(G_in + at * C + C - 1)
         rate = tl.load(rate_in + at * C + i)
         grown = tl.exp(G)[:, None]
-        R = v_c.to(tl.float32) - grown * dot2(k_c, S, OP, TWO)
+        R = v_c.to(tl.float32) - grown * dot(k_c, S, OP)
         if OP == tl.float32:
             U = dot(tl.load(T_in + at * (C * C) + square), R, OP)
         else:
             U = dot2(tl.load(T_in + at * (2 * C * C) + square), R, OP, TWO)
             U += dot(tl.load(T_in + at * (2 * C * C) + C * C + square), R, OP)
-        at_v = ((n * T + rows).to(tl.int64) * HV + h)[:, None] * V + rv
-        in_v = ok[:, None] & (rv < V)
+        at_v = ((n * T + rows).to(tl.int64) * HV + h)[:, None] * V
+        in_v = inside(ok, rv, V, BV)
         if o is not None:
             q_c = keys(q, n, rows, ok, hk, qb, qt, qh, K, BK, L2, OP)
-            out = scale * grown * dot(q_c, S, OP) + dot(tl.load(P_in + at * (C * C) + square), U, OP)
-            tl.store(o + at_v, out.to(o.dtype.element_ty), in_v)
+            out = scale * grown * dot(q_c, S, OP) + dot2(tl.load(P_in + at * (C * C) + square), U, OP, TWO)
+            tl.store(o + at_v + rv, out.to(o.dtype.element_ty), in_v)
         if U_out is not None:
-            tl.store(U_out + at_v, U.to(OP), in_v)
-        S = S * tl.exp(last) + dot2(tl.trans(k_c), U * (rate * tl.exp(last - G))[:, None], OP, TWO)
+            tl.store(U_out + at_v + rv, U.to(OP), in_v)
+        S = S * tl.exp(last) + dot(tl.trans(k_c), U * (rate * tl.exp(last - G))[:, None], OP)
     if ht is not None:
         tl.store(ht + state_at(n, h, rk[:, None], rv, HV, K, V, VK), S.to(ht.dtype.element_ty), held)
 
@@ -275,23 +284,22 @@ def reverse(q, k, do, cu, T_in, P_in, G_in, rate_in, dht, dh0, dS_out, dv, scale
         rows = start + c * C + i
         ok = rows < end
         at = (first + c).to(tl.int64) * HV + h
-        tl.store(dS_out + at * (K * V) + rk[:, None] * V + rv, dS.to(OP), held)
+        tl.store(dS_out + at * (K * V) + (rk[:, None] * V + rv), dS.to(OP), held)
         q_c, k_c = keys(q, n, rows, ok, hk, qb, qt, qh, K, BK, L2, OP), keys(k, n, rows, ok, hk, kb, kt, kh, K, BK, L2, OP)
-        d_c = load_rows(do, n, rows, ok, h, db, dt, dh, rv, V)
+        d_c = load_rows(do, n, rows, ok, h, db, dt, dh, rv, V, BV)
         G, last = tl.load(G_in + at * C + i), tl.load(G_in + at * C + C - 1)
         rate = tl.load(rate_in + at * C + i)
         P = tl.load(P_in + at * (C * C) + square)
-        dU = dot(tl.trans(P), d_c, OP) + dot2(k_c, dS, OP, TWO) * (rate * tl.exp(last - G))[:, None]
+        dU = dot(tl.trans(P), d_c, OP) + dot(k_c, dS, OP) * (rate * tl.exp(last - G))[:, None]
         if OP == tl.float32:
             X = tl.load(T_in + at * (C * C) + square)
             dR = dot(tl.trans(X), dU, OP)
         else:
             X, rest = tl.load(T_in + at * (2 * C * C) + square), tl.load(T_in + at * (2 * C * C) + C * C + square)
             dR = dot2(tl.trans(X), dU, OP, TWO) + dot(tl.trans(rest), dU, OP)
-        at_v = ((n * T + rows).to(tl.int64) * HV + h)[:, None] * V + rv
-        tl.store(dv + at_v, dR.to(OP), ok[:, None] & (rv < V))
+        tl.store(dv + ((n * T + rows).to(tl.int64) * HV + h)[:, None] * V + rv, dR.to(OP), inside(ok, rv, V, BV))
         grown = tl.exp(G)[:, None]
-        dS = dS * tl.exp(last) + dot(tl.trans(q_c), d_c.to(tl.float32) * (grown * scale), OP) - dot2(tl.trans(k_c), dR * grown, OP, TWO)
+        dS = dS * tl.exp(last) + dot(tl.trans(q_c), d_c.to(tl.float32) * (grown * scale), OP) - dot(tl.trans(k_c), dR * grown, OP)
     if dh0 is not None:
         tl.store(dh0 + state_at(n, h, rk[:, None], rv, HV, K, V, VK), dS.to(dh0.dtype.element_ty), held)
 
@@ -318,9 +326,9 @@ def scores(q, k, do, cu, G_in, rate_in, U_in, dR_in, X_out, sums_out, dbeta, sca
         h = hk * (HV // HK) + m
         at = p.to(tl.int64) * HV + h
         G, rate = tl.load(G_in + at * C + i), tl.load(rate_in + at * C + i)
-        at_v = ((n * T + rows).to(tl.int64) * HV + h)[:, None] * V + rv
-        in_v = ok[:, None] & (rv < V)
-        U, dR, d = tl.load(U_in + at_v, in_v, 0.0), tl.load(dR_in + at_v, in_v, 0.0), load_rows(do, n, rows, ok, h, db, dt, dh, rv, V)
+        at_v = ((n * T + rows).to(tl.int64) * HV + h)[:, None] * V
+        in_v = inside(ok, rv, V, BV)
+        U, dR, d = tl.load(U_in + at_v + rv, in_v, 0.0), tl.load(dR_in + at_v + rv, in_v, 0.0), load_rows(do, n, rows, ok, h, db, dt, dh, rv, V, BV)
         D = weights(G, 1.0, C)
         X = dot(d, tl.trans(U), OP) * D * scale
         Y = tl.where(i[:, None] > i, -dot(dR, tl.trans(U), OP) * D, 0.0)
@@ -342,7 +350,7 @@ def scores(q, k, do, cu, G_in, rate_in, U_in, dR_in, X_out, sums_out, dbeta, sca
 @triton.jit
 def of_norm(d, x, n, rows, ok, h, xb, xt, xh, K: tl.constexpr, BK: tl.constexpr):
     """The gradient of a row of x from that of the row of length 1."""
-    row = load_rows(x, n, rows, ok, h, xb, xt, xh, tl.arange(0, BK), K).to(tl.float32)
+    row = load_rows(x, n, rows, ok, h, xb, xt, xh, tl.arange(0, BK), K, BK).to(tl.float32)
     r = tl.rsqrt(tl.sum(row * row, 1) + 1e-6)[:, None]
     row *= r
     return (d - row * tl.sum(d * row, 1)[:, None]) * r
@@ -372,12 +380,15 @@ def grads(q, k, do, cu, G_in, rate_in, S_in, U_in, dS_in, dR_in, X_in, sums_in, 
         r, y, whole = tl.zeros((C,), tl.float32), tl.zeros((C,), tl.float32), 0.0
         for t in tl.static_range((V + BV - 1) // BV):
             rv = t * BV + tl.arange(0, BV)
-            held = (rk[:, None] < K) & (rv < V) & (end > 0)
-            at_s = at * (K * V) + rk[:, None] * V + rv
-            S, dS = tl.load(S_in + at_s, held, 0.0), tl.load(dS_in + at_s, held, 0.0)
-            at_v = ((n * T + rows).to(tl.int64) * HV + h)[:, None] * V + rv
-            in_v = ok[:, None] & (rv < V)
-            U, dR, d = tl.load(U_in + at_v, in_v, 0.0), tl.load(dR_in + at_v, in_v, 0.0), load_rows(do, n, rows, ok, h, db, dt, dh, rv, V)
+            held = inside(rk < K, rv, V, BV)  # behind the last chunk S may be anything: nothing is stored there
+            at_s = rk[:, None] * V + rv
+            if K == BK and V % BV == 0:
+                S, dS = tl.load(S_in + at * (K * V) + at_s), tl.load(dS_in + at * (K * V) + at_s)
+            else:
+                S, dS = tl.load(S_in + at * (K * V) + at_s, held, 0.0), tl.load(dS_in + at * (K * V) + at_s, held, 0.0)
+            at_v = ((n * T + rows).to(tl.int64) * HV + h)[:, None] * V
+            in_v = inside(ok, rv, V, BV)
+            U, dR, d = tl.load(U_in + at_v + rv, in_v, 0.0), tl.load(dR_in + at_v + rv, in_v, 0.0), load_rows(do, n, rows, ok, h, db, dt, dh, rv, V, BV)
             x = dot(d, tl.trans(S), OP) * (grown * scale)[:, None]
             dq_c += x
             r += tl.sum(x * q_c, 1)
@@ -397,9 +408,9 @@ def grads(q, k, do, cu, G_in, rate_in, S_in, U_in, dS_in, dR_in, X_in, sums_in, 
         tl.store(dg + at_g, d_g, ok)
     if L2:
         dq_c, dk_c = of_norm(dq_c, q, n, rows, ok, hk, qb, qt, qh, K, BK), of_norm(dk_c, k, n, rows, ok, hk, kb, kt, kh, K, BK)
-    at_k = ((n * T + rows).to(tl.int64) * HK + hk)[:, None] * K + rk
-    tl.store(dq + at_k, dq_c.to(OP), ok[:, None] & (rk < K))
-    tl.store(dk + at_k, dk_c.to(OP), ok[:, None] & (rk < K))
+    at_k = ((n * T + rows).to(tl.int64) * HK + hk)[:, None] * K
+    tl.store(dq + at_k + rk, dq_c.to(OP), inside(ok, rk, K, BK))
+    tl.store(dk + at_k + rk, dk_c.to(OP), inside(ok, rk, K, BK))
 
 
 @triton.jit(do_not_specialize=["T"])

@@ -5,6 +5,7 @@ Sizes, strides, scale and options are those of a call. Nothing waits for the GPU
 
 import contextlib
 import os
+import warnings
 from typing import Optional
 
 import torch
@@ -92,7 +93,7 @@ def chunk_forward(q: Tensor, k: Tensor, v: Tensor, g: Optional[Tensor], beta: Op
                                             NEGATIVE=negative, num_warps=2 if C == 64 or BV < 64 else 1)
         if N:
             kernels.scan[(N * HV * (-(-V // BV)),)](q, k, v, cu_seqlens, T_out, P_out, G, rate, h0, ht, o, None, None, scale, N, row, *at,
-                                                   *strides(v, cu_seqlens), **wide, V=V, BV=BV, VK=v_first, TWO=False, STAGES=stages, num_warps=4)
+                                                   *strides(v, cu_seqlens), **wide, V=V, BV=BV, VK=v_first, TWO=save and q.dtype == torch.bfloat16, STAGES=stages, num_warps=4)
     kept = (T_out, P_out, G, rate) if save else tuple(none_of(q) for _ in range(4))
     return o, none_of(q) if ht is None else ht, *kept
 
@@ -133,7 +134,7 @@ def chunk_backward(q: Tensor, k: Tensor, v: Tensor, initial_state: Optional[Tens
     with on(q):
         if N:
             programs = (N * HV * (-(-V // BV)),)
-            kernels.scan[programs](q, k, v, cu_seqlens, T_in, P_in, G, rate, h0, None, None, S, U, scale, N, row, *at, *at_v, **serial)
+            kernels.scan[programs](None, k, v, cu_seqlens, T_in, None, G, rate, h0, None, None, S, U, scale, N, row, *at, *at_v, **serial)
             kernels.reverse[programs](q, k, do, cu_seqlens, T_in, P_in, G, rate, dht, None if h0 is None else dh0, dS, dv, scale, N, row, *at, *at_d, **serial)
         if chunks:
             kernels.scores[(chunks * HK,)](q, k, do, cu_seqlens, G, rate, U, dv, X, sums, dbeta, scale, N, row, *at, *at_d, **wide, BV=power(V), num_warps=8)
@@ -275,9 +276,18 @@ def arranged(q, k, v, g, beta, initial_state, cu_seqlens, A_log, dt_bias, use_ga
     return q, k, v, g, beta, A_log, dt_bias, q.shape[-1] ** -0.5 if scale is None else float(scale), save
 
 
+def named(state_v_first, former):
+    """state_v_first, which had another name before."""
+    if former is None:
+        return state_v_first
+    need(not state_v_first, "transpose_state_layout is the former name of state_v_first: give one of them")
+    warnings.warn("transpose_state_layout is called state_v_first now", DeprecationWarning, stacklevel=3)
+    return former
+
+
 def chunk_gated_delta_rule(q, k, v, g=None, beta=None, scale=None, initial_state=None, output_final_state=False, use_qk_l2norm_in_kernel=False,
                            use_beta_sigmoid_in_kernel=False, allow_neg_eigval=False, state_v_first=False, cu_seqlens=None, cu_seqlens_cpu=None,
-                           chunk_indices=None, chunk_size=None, use_gate_in_kernel=False, A_log=None, dt_bias=None):
+                           chunk_indices=None, chunk_size=None, use_gate_in_kernel=False, A_log=None, dt_bias=None, transpose_state_layout=None):
     """o [B, T, HV, V] and the final states [N, HV, K, V] (None unless output_final_state), by chunks, with gradients.
 
     q [B, T, HQ, K], k [B, T, HK, K], v [B, T, HV, V] in one of float32, bfloat16, float16, their rows with any strides. g [B, T, HV] is the log decay,
@@ -287,15 +297,15 @@ def chunk_gated_delta_rule(q, k, v, g=None, beta=None, scale=None, initial_state
     chunk_size are not needed. Where there are more heads of q than of v, states are one for each of q.
     """
     return chosen(chunked, q, k, v, g, beta, scale, initial_state, output_final_state, use_qk_l2norm_in_kernel, use_beta_sigmoid_in_kernel, allow_neg_eigval,
-                  state_v_first, cu_seqlens, use_gate_in_kernel, A_log, dt_bias)
+                  named(state_v_first, transpose_state_layout), cu_seqlens, use_gate_in_kernel, A_log, dt_bias)
 
 
 def fused_recurrent_gated_delta_rule(q, k, v, g=None, beta=None, scale=None, initial_state=None, output_final_state=False, use_qk_l2norm_in_kernel=False,
                                      use_gate_in_kernel=False, A_log=None, dt_bias=None, use_beta_sigmoid_in_kernel=False, allow_neg_eigval=False,
-                                     state_v_first=False, cu_seqlens=None):
+                                     state_v_first=False, cu_seqlens=None, transpose_state_layout=None):
     """The same token by token, in float32, for a few tokens; see chunk_gated_delta_rule, which computes a call that wants gradients."""
     return chosen(stepped, q, k, v, g, beta, scale, initial_state, output_final_state, use_qk_l2norm_in_kernel, use_beta_sigmoid_in_kernel, allow_neg_eigval,
-                  state_v_first, cu_seqlens, use_gate_in_kernel, A_log, dt_bias)
+                  named(state_v_first, transpose_state_layout), cu_seqlens, use_gate_in_kernel, A_log, dt_bias)
 
 
 def chosen(compute, q, k, v, g, beta, scale, initial_state, final, l2norm, beta_sigmoid, negative, v_first, cu_seqlens, use_gate_in_kernel, A_log, dt_bias):

@@ -83,6 +83,9 @@ func (a *App) ptxOn(r *device.Runner) *ptx.Maker {
 		}
 		return y[0], nil
 	})
+	if err == nil {
+		err = ptx.Unknown(info.Platform, info.Kind)
+	}
 	if err != nil {
 		a.Note("no kernels for %s: %v", info.Kind, err)
 	}

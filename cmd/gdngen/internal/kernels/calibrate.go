@@ -78,6 +78,9 @@ func (a CLI) attachedGPU(name string) (*calibrate.Device, error) {
 		}
 		name = g.Name
 	}
+	if err := gpu.Driver(a.Ctx); err != nil {
+		return nil, err
+	}
 	k, err := a.toolkit()
 	if err != nil {
 		return nil, err

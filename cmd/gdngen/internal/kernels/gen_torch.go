@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 
 	"github.com/gdngen/gdngen/autotune/contest"
-	"github.com/gdngen/gdngen/autotune/store"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/codegen/pallas"
 	"github.com/gdngen/gdngen/codegen/triton"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/internal/store"
 	"github.com/gdngen/gdngen/pjrt/gpu"
 )
 

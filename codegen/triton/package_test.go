@@ -59,6 +59,7 @@ func TestPackage(t *testing.T) {
 	require.Contains(t, paths["pyproject.toml"], `name = "gdr-x"`)
 	require.Contains(t, paths["src/gdr_x/rule.py"], `NAMESPACE = "gdr_x"`)
 	require.Contains(t, paths["tests/test_rule.py"], "from gdr_x import chunk_gated_delta_rule")
+	require.Contains(t, paths["src/gdr_x/serving.py"], "def gated_delta_rule_decode_pretranspose")
 	require.Contains(t, paths, "LICENSE")
 	out, err := exec.Command("python3", "-c", parsed, dir).CombinedOutput()
 	require.NoError(t, err, string(out))

@@ -18,7 +18,7 @@ if device == "cpu":
 
     emulate_rounding()
 
-from @NAME@ import chunk_gated_delta_rule, fused_recurrent_gated_delta_rule  # noqa: E402
+from @NAME@ import chunk_gated_delta_rule, fused_recurrent_gated_delta_rule, serving  # noqa: E402
 
 NAMES = ("q", "k", "v", "g", "beta", "h0")
 LIMITS = dict(o=0.005, ht=0.005, q=0.008, k=0.008, v=0.008, g=0.02, beta=0.02, h0=0.008)
@@ -185,6 +185,53 @@ def test_operators():
     for cu in (None, torch.tensor([0, 20], device=device)):
         torch.library.opcheck(torch.ops.@NAME@.chunk_forward, (q, k, v, g, beta, None, None, h0, cu, 0.2, True, False, False, False, True, True), test_utils=tests)
         torch.library.opcheck(torch.ops.@NAME@.recurrent, (q.detach(), k, v, g, beta, None, None, h0, cu, 0.2, True, False, False, True, True), test_utils=tests)
+
+
+def test_pool():
+    """States of a pool by index, one skipped, in place; another layout, other places to leave them, raw gates, under the names of serving programs."""
+    (q, k, v, g, beta, h0), _, _ = draw(3, 1, 1, 2, 16, 32, torch.float32, sequences=5)
+    at = torch.tensor([3, -1, 0], device=device, dtype=torch.int32)
+    want, states = fused_recurrent_gated_delta_rule(q, k, v, g, beta, initial_state=h0[[3, 1, 0]], output_final_state=True)
+    pool = h0.clone()
+    o, same = serving.fused_recurrent_gated_delta_rule(q, k, v, g, beta, initial_state=pool, ssm_state_indices=at)
+    assert same is pool and not o[1].any()
+    torch.testing.assert_close(o[[0, 2]], want[[0, 2]])
+    torch.testing.assert_close(pool[[3, 0]], states[[0, 2]])
+    assert torch.equal(pool[[1, 2, 4]], h0[[1, 2, 4]])
+    A_log, dt_bias = torch.randn(2, device=device), torch.randn(2, device=device)
+    raw = dict(use_gate_in_kernel=True, A_log=A_log, dt_bias=dt_bias, use_beta_sigmoid_in_kernel=True, use_qk_l2norm_in_kernel=True)
+    want, states = fused_recurrent_gated_delta_rule(q, k, v, g, beta, initial_state=h0[[3, 1, 0]], output_final_state=True, **raw)
+    turned = h0.transpose(2, 3).contiguous()
+    pool = turned.clone()
+    o = serving.fused_sigmoid_gating_delta_rule_update(A_log, g, dt_bias, 1.0, 20.0, q, k, v, beta, pool, at, use_qk_l2norm_in_kernel=True)
+    torch.testing.assert_close(o[[0, 2]], want[[0, 2]])
+    torch.testing.assert_close(pool[[3, 0]].transpose(2, 3), states[[0, 2]])
+    pool, into = turned.clone(), torch.tensor([4, 2, -1], device=device, dtype=torch.int32)
+    o, _ = serving.gated_delta_rule_decode_pretranspose(q, k, v, pool, A_log, g, dt_bias, beta, initial_state_indices=at, output_state_indices=into)
+    torch.testing.assert_close(o[0], want[0])
+    torch.testing.assert_close(pool[4].transpose(1, 2), states[0])
+    assert torch.equal(pool[:4], turned[:4])
+
+
+def test_windows():
+    """Windows of drafts: the state after each token goes to its place, and the next window starts behind the tokens that were accepted."""
+    (q, k, v, g, beta, h0), _, _ = draw(2, 3, 1, 2, 16, 16, torch.float32, sequences=8)
+    at = torch.tensor([[3, 1, 6], [0, 5, -1]], device=device)
+    accepted = torch.tensor([2, 1], device=device, dtype=torch.int32)
+    pool = h0.clone()
+    o, _ = serving.fused_recurrent_gated_delta_rule(q, k, v, g, beta, initial_state=pool, ssm_state_indices=at, num_accepted_tokens=accepted)
+    for t in (1, 2, 3):
+        want, states = fused_recurrent_gated_delta_rule(q[:, :t], k[:, :t], v[:, :t], g[:, :t], beta[:, :t], initial_state=h0[[1, 0]], output_final_state=True)
+        torch.testing.assert_close(o[:, :t], want)
+        for n in range(2):
+            if at[n, t - 1] >= 0:
+                torch.testing.assert_close(pool[at[n, t - 1]], states[n])
+    assert torch.equal(pool[[2, 4, 7]], h0[[2, 4, 7]])
+    flat = lambda x: x.flatten(0, 1)[None]
+    other, cu = h0.clone(), torch.tensor([0, 3, 6], device=device)
+    packed, _ = serving.fused_recurrent_gated_delta_rule(*map(flat, (q, k, v, g, beta)), initial_state=other, cu_seqlens=cu, ssm_state_indices=at,
+                                                         num_accepted_tokens=accepted)
+    assert torch.equal(packed, flat(o)) and torch.equal(other, pool)
 
 
 def test_no_second_gradient():

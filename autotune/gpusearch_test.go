@@ -43,7 +43,7 @@ func (h *hills) Gates() []judge.Gate {
 			}
 			scan := 1e6 * (1 + .3*off(v.BV, 32) + .1*off(v.Warps, 4) + .2*off(v.Stages, 3))
 			n := int64(prepare + scan)
-			c := journal.Cost{Target: "h100", Ruler: journal.Modelled, Cycles: n, Score: n, PerToken: journal.Figure(n) / 1000, Micros: journal.Figure(n), Schedule: w.Record.IR,
+			c := journal.Cost{Target: "h100", Ruler: journal.Modelled, Cycles: n, Score: n, PerToken: perToken(w, n), Micros: journal.Figure(n), Schedule: w.Record.IR,
 				Stages: []journal.Stage{{Name: "prepare", Cycles: int64(prepare)}, {Name: "scan", Cycles: int64(scan)}}}
 			w.Record.Costs = append(w.Record.Costs, c)
 			return nil, nil

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/judge"
 	"github.com/gdngen/gdngen/autotune/report"
 	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/gdn"
@@ -121,6 +122,7 @@ func Verify(dir string) (*Verification, error) {
 		return v, nil
 	}
 	defer p.strategy.Close()
+	v.Faults = append(v.Faults, p.verifyCosts(s, &objects)...)
 	switch now := p.proposer(); {
 	case strategy.IsOutside(s.Header.Strategy):
 		v.Notes = append(v.Notes, "an outside proposer can not be asked again: proposals are not recomputed")
@@ -130,6 +132,23 @@ func Verify(dir string) (*Verification, error) {
 		v.Faults = append(v.Faults, p.verifyProposals(s)...)
 	}
 	return v, nil
+}
+
+// verifyCosts recomputes the costs of every candidate, as far as they follow from what is kept.
+func (p *plan) verifyCosts(s *journal.State, objects *store.Store) (faults []string) {
+	grounds := judge.Grounds{Shapes: p.shapes, Targets: p.targets, Objective: p.objective}
+	for _, c := range s.Now().Candidates() {
+		for _, fault := range grounds.Faults(c, func(role string) []byte {
+			text, err := objects.Get(c.Objects[role])
+			if err != nil {
+				return nil // a fault of its own
+			}
+			return text
+		}) {
+			faults = append(faults, fmt.Sprintf("candidate %d: %s", c.ID, fault))
+		}
+	}
+	return faults
 }
 
 // verifyProposals asks the strategy again for every candidate.

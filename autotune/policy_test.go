@@ -23,7 +23,7 @@ func priced(costs func(w *judge.Work, target string) int64) *fake {
 			w.Record.Costs = nil
 			for _, t := range w.Targets {
 				score := costs(w, t.Name)
-				w.Record.Costs = append(w.Record.Costs, journal.Cost{Target: t.Name, Cycles: score, Score: score, PerToken: journal.Figure(float64(score) / 32768), Schedule: w.Variant.Hash()})
+				w.Record.Costs = append(w.Record.Costs, journal.Cost{Target: t.Name, Cycles: score, Score: score, PerToken: perToken(w, score), Schedule: w.Variant.Hash()})
 			}
 		case "targets":
 			w.Targets = w.Targets[:1]

@@ -75,6 +75,7 @@ func drive(ctx context.Context, c Config, fresh bool) (sum *report.Summary, err 
 	if d.meter, _ = e.(meter); d.meter != nil {
 		d.before = d.meter.CPU()
 	}
+	d.confirmer, _ = e.(judge.Confirmer)
 	d.begun = d.state.Len()
 	if err := errors.Join(d.begin(e), d.objects.Clean()); err != nil {
 		return nil, err
@@ -115,8 +116,10 @@ type driver struct {
 	pace    pace
 	failing atomic.Int64 // failures in a row
 	meter   meter        // nil: the evaluator has none
-	before  time.Duration
-	flight  []string // what is being judged, for the progress
+
+	confirmer judge.Confirmer // nil: the evaluator is this process
+	before    time.Duration
+	flight    []string // what is being judged, for the progress
 }
 
 // attach binds the device of an evaluator, where it has one, to the targets of the run.
@@ -206,6 +209,7 @@ func (d *driver) begin(e judge.Evaluator) error {
 // task is a candidate under way.
 type task struct {
 	work   *judge.Work
+	fresh  judge.Work         // as it was proposed; workers write into work
 	marks  map[int]judge.Mark // the candidate before each gate that asks again
 	reject *judge.Refusal
 	fault  bool          // no program: reject is the proposer's fault
@@ -294,7 +298,7 @@ func (d *driver) run(ctx context.Context) (stopped string, err error) {
 		flight = flight[1:]
 		d.flight = nil
 		for _, t := range flight {
-			d.flight = append(d.flight, t.work.Record.Variant)
+			d.flight = append(d.flight, t.fresh.Record.Variant)
 		}
 		if err := d.record(ctx, head); err != nil {
 			stop("the machinery failed")
@@ -389,8 +393,8 @@ func (d *driver) idle() (n int) {
 func (d *driver) pending(known int, flight []*task) []string {
 	l := variants(d.state.Now().Candidates()[known:])
 	for _, t := range flight {
-		if t.work.Record.Variant != "" {
-			l = append(l, t.work.Record.Variant)
+		if t.fresh.Record.Variant != "" {
+			l = append(l, t.fresh.Record.Variant)
 		}
 	}
 	return l
@@ -427,6 +431,8 @@ func (d *driver) task(id int, p *strategy.Proposal, view journal.View) *task {
 			Record: d.plan.proposed(id, p, view), Objects: map[string][]byte{}, Wall: map[string]float64{}},
 		marks: map[int]judge.Mark{}, done: make(chan struct{}),
 	}
+	t.fresh = *t.work
+	t.fresh.Record = t.work.Record.Clone()
 	if p.IR != "" {
 		t.work.Objects[proposalRole] = []byte(p.IR)
 	}
@@ -542,9 +548,30 @@ func (d *driver) record(ctx context.Context, t *task) error {
 		if err != nil {
 			return err
 		}
+		if err := d.confirm(ctx, t, v); err != nil {
+			return err
+		}
 		reject = &judge.Refusal{Verdict: v, Reason: reason}
 	}
 	return d.append(w, reject)
+}
+
+// confirm has a champion of workers judged once more before it counts: one that lies, or has bad memory, ends no session.
+func (d *driver) confirm(ctx context.Context, t *task, v journal.Verdict) error {
+	if d.confirmer == nil || v != journal.Keep {
+		return nil
+	}
+	again := t.fresh
+	again.Record, again.Objects, again.Wall = t.fresh.Record.Clone(), map[string][]byte{}, map[string]float64{}
+	err := d.confirmer.Confirm(ctx, &again, t.work)
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	event := journal.Event{Candidate: t.work.Record.ID, Gate: verdictGate, Node: t.work.Node, Message: err.Error()}
+	return errors.Join(&PauseError{Candidate: event.Candidate, Gate: event.Gate, Attempts: 1, Err: err}, d.journal.Append(journal.KindPause, event))
 }
 
 // append writes a concluded candidate.

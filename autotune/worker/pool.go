@@ -22,12 +22,14 @@ type PoolOptions struct {
 	Mixed     bool          // processors may differ, and with them the last digits of a CPU
 	Silence   time.Duration // after which a worker is lost: defaultSilence
 	Limit     time.Duration // of one candidate: defaultLimit
+	Ready     time.Duration // until a worker says that it is ready: defaultReady
 	Warn      func(string)  // called for what the user should know; may be nil
 }
 
 const (
 	defaultSilence = 30 * time.Second
 	defaultLimit   = time.Hour
+	defaultReady   = 15 * time.Minute // it may have to fetch compilers
 )
 
 // NoWorkerError says that no worker is left that could judge.
@@ -53,6 +55,7 @@ type Pool struct {
 // New starts workers and waits until each has said what it is, or why it can not serve. It fails where none can.
 func New(ctx context.Context, engines []*Engine, o PoolOptions) (*Pool, error) {
 	o.Silence, o.Limit = cmp.Or(o.Silence, defaultSilence), cmp.Or(o.Limit, defaultLimit)
+	o.Ready = cmp.Or(o.Ready, defaultReady)
 	p := &Pool{o: o, changed: make(chan struct{})}
 	p.life, p.end = context.WithCancel(context.WithoutCancel(ctx))
 	for _, e := range engines {
@@ -198,6 +201,36 @@ func (p *Pool) judge(ctx context.Context, w *judge.Work) (*reply, error) {
 	return first, nil
 }
 
+// Confirm asks another machine, or another worker, for the costs of a candidate. What it says is not taken: where it differs, one of the two
+// is wrong, and an error says so.
+func (p *Pool) Confirm(ctx context.Context, proposed, judged *judge.Work) error {
+	avoid := &avoided{}
+	if first, ok := judged.Left.(*reply); ok && first.by != nil {
+		avoid.slots = []*slot{first.by}
+		if p.others(first.by) {
+			avoid.nodes = []string{judged.Node}
+		}
+	}
+	second, s, err := p.ask(ctx, proposed, avoid)
+	if err != nil {
+		return err
+	}
+	was, is := sums(judged.Record), sums(second.Steps[len(second.Steps)-1].Record)
+	if is != was {
+		return fmt.Errorf("it would be a champion by %s, and a second judgement, by worker %s, is %s: one of the workers is wrong; leave it out, or mend it", was, s.name, is)
+	}
+	return nil
+}
+
+// sums are the costs of a candidate in words.
+func sums(c *journal.Candidate) string {
+	var l []string
+	for _, x := range c.Costs {
+		l = append(l, fmt.Sprintf("%s: score %d, hbm %d, schedule %s%s", x.Target, x.Score, x.HBM, x.Schedule, x.Verdict))
+	}
+	return cmp.Or(strings.Join(l, "; "), "no cost")
+}
+
 // last is the refusal of a judgement; nil: none.
 func (r *reply) last() *judge.Refusal { return r.Steps[len(r.Steps)-1].Refusal }
 
@@ -277,6 +310,7 @@ func (p *Pool) ask(ctx context.Context, w *judge.Work, avoid *avoided) (*reply, 
 		if r.Error != "" {
 			return nil, nil, fmt.Errorf("on %s: %s", node, r.Error)
 		}
+		r.by = s
 		return r, s, nil
 	}
 }

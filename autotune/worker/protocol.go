@@ -69,6 +69,8 @@ type reply struct {
 	Wall  map[string]float64 `json:"wall,omitempty"`  // seconds by gate
 	CPU   float64            `json:"cpu,omitempty"`   // seconds of processor time
 	Error string             `json:"error,omitempty"` // the order could not be followed
+
+	by *slot
 }
 
 // reader reads messages.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"strings"
 	"time"
 
 	"github.com/gdngen/gdngen/autotune/journal"
@@ -37,7 +39,9 @@ func (s *slot) start(ctx context.Context) error {
 	}
 	c := &conn{pipes: p, out: &writer{out: p.in}, messages: make(chan *message), gone: make(chan struct{})}
 	go c.read()
-	if err := c.greet(ctx, s.pool.o.Silence); err != nil {
+	ready, cancel := context.WithTimeoutCause(ctx, s.pool.o.Ready, fmt.Errorf("it was not ready within %v", s.pool.o.Ready))
+	defer cancel()
+	if err := c.greet(ready, s.pool.o.Silence); err != nil {
 		c.close()
 		var r *refusedError
 		if errors.As(err, &r) {
@@ -199,6 +203,9 @@ func (c *conn) judge(ctx context.Context, limits PoolOptions, w *judge.Work) (*r
 	if err := c.check(m.Reply, id); err != nil {
 		return nil, err
 	}
+	if faults := m.Reply.faults(w.Grounds()); len(faults) > 0 {
+		return nil, fmt.Errorf("its record contradicts itself: %s", strings.Join(faults, "; "))
+	}
 	select {
 	case err = <-sent:
 	case <-ctx.Done():
@@ -252,6 +259,18 @@ func (c *conn) check(r *reply, id int) error {
 		}
 	}
 	return nil
+}
+
+// faults are those of the costs that a reply has.
+func (r *reply) faults(g judge.Grounds) (l []string) {
+	objects := map[string][]byte{}
+	for _, s := range r.Steps {
+		maps.Copy(objects, s.Objects)
+	}
+	if len(r.Steps) > 0 && r.Steps[len(r.Steps)-1].Record != nil {
+		l = g.Faults(r.Steps[len(r.Steps)-1].Record, func(role string) []byte { return objects[role] })
+	}
+	return l
 }
 
 func known(v journal.Verdict) bool { return v != "" && v.Known() }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -81,6 +82,10 @@ func behave(mode string) error {
 		e.plugins = map[string]string{"libtpu": "9.9"}
 	case "broken":
 		o.Evaluator = func(context.Context) (judge.Evaluator, error) { return nil, fmt.Errorf("no plugin here") }
+	case "beats":
+		for ; ; time.Sleep(testBeat) {
+			fmt.Println(`{"beat":{}}`)
+		}
 	case "mute":
 		select {}
 	case "babble":
@@ -106,7 +111,7 @@ func behave(mode string) error {
 			}
 			return nil
 		}
-		if mode == "half" || mode == "twice" || mode == "stranger" {
+		if slices.Contains([]string{"half", "twice", "stranger", "lie", "negative", "swindle"}, mode) {
 			e.before, out = nil, &mangler{mode: mode, wrong: wrong}
 		}
 	}
@@ -165,6 +170,13 @@ func (m *mangler) Write(b []byte) (int, error) {
 			os.Stdout.Write(b)
 		case "stranger":
 			b = bytes.Replace(b, []byte(`{"reply":{"id":`), []byte(`{"reply":{"id":9`), 1)
+		case "lie":
+			b = regexp.MustCompile(`"score":\d+`).ReplaceAll(b, []byte(`"score":1`))
+		case "negative":
+			b = regexp.MustCompile(`"score":(\d+)`).ReplaceAll(b, []byte(`"score":-$1`))
+		case "swindle": // without a contradiction
+			b = regexp.MustCompile(`"(cycles|score)":\d+`).ReplaceAll(b, []byte(`"$1":32768`))
+			b = regexp.MustCompile(`"per_token":[0-9.]+`).ReplaceAll(b, []byte(`"per_token":1`))
 		}
 	}
 	return os.Stdout.Write(b)
@@ -345,6 +357,8 @@ func TestMisbehaving(t *testing.T) {
 		{"half", "", "middle of a line"},
 		{"stranger", "", "not asked"},
 		{"flood", "6/compile", "it wrote"},
+		{"lie", "", "its record contradicts itself: cost on v6e: score 1, and the larger of its cycles and of main memory is "},
+		{"negative", "", "its record contradicts itself: cost on v6e: score -"},
 		{"chatter", "6/compile", "did not end in time"},
 		{"forever", "7/compile", "did not end in time: 2s"},
 	} {
@@ -363,6 +377,28 @@ func TestMisbehaving(t *testing.T) {
 			require.Equal(t, 1, losses[0].Attempt)
 		})
 	}
+}
+
+// A worker that lies without a contradiction is found where it would make a champion, before the champion ends anything.
+func TestSwindle(t *testing.T) {
+	once := onceEnv + "=" + filepath.Join(t.TempDir(), "once")
+	p := pool(t, PoolOptions{}, engine(t, "swindle", once), engine(t, "swindle", once))
+	c := quick(t, p)
+	_, err := autotune.Search(t.Context(), c)
+	var pause *autotune.PauseError
+	require.ErrorAs(t, err, &pause)
+	require.ErrorContains(t, err, "it would be a champion by v6e: score 32768")
+	_, err = autotune.Resume(t.Context(), c) // once is over
+	require.NoError(t, err)
+	v, err := autotune.Verify(c.Dir)
+	require.NoError(t, err)
+	require.Empty(t, v.Faults)
+}
+
+// A worker that says for ever that it gets ready is not waited for.
+func TestNeverReady(t *testing.T) {
+	_, err := New(t.Context(), []*Engine{engine(t, "beats")}, PoolOptions{Silence: testSilence, Ready: 300 * time.Millisecond})
+	require.ErrorContains(t, err, "it was not ready within 300ms")
 }
 
 // What a worker says beside its answer is noticed at the next order; a failure of its machinery is tried again as here.

@@ -127,5 +127,5 @@ func (a CLI) workers(o *onFlags, s *searchFlags, mixed bool, warn func(string)) 
 		flags = append(flags, "--offline")
 	}
 	generator, _ := app.Version()
-	return worker.New(a.Ctx, engines, worker.PoolOptions{Generator: generator, Flags: flags, Mixed: mixed, Limit: o.limit, Warn: warn})
+	return worker.New(a.Ctx, engines, worker.PoolOptions{Generator: generator, Flags: flags, Mixed: mixed, Limit: o.limit, Ready: s.config.Budget, Warn: warn})
 }

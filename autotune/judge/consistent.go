@@ -1,0 +1,125 @@
+package judge
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+
+	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/measure"
+	"github.com/gdngen/gdngen/autotune/objective"
+	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/pjrt/llo"
+)
+
+// Grounds are what the costs of a run follow from.
+type Grounds struct {
+	Shapes    []Shape
+	Targets   []*codegen.Target
+	Objective objective.Objective
+}
+
+// Grounds are those of a candidate's run.
+func (w *Work) Grounds() Grounds { return Grounds{w.Shapes, w.Targets, w.Objective} }
+
+// Faults says what of a candidate's costs does not follow from its record and from the schedules that were counted: score, score per token
+// and the cycles of main memory are functions of them. object gives what is kept under a role, nil where nothing is.
+func (g Grounds) Faults(c *journal.Candidate, object func(role string) []byte) (faults []string) {
+	for i := range c.Costs {
+		cost := &c.Costs[i]
+		if cost.Verdict != "" {
+			continue
+		}
+		fault := g.fault(cost)
+		if fault == "" {
+			fault = g.counted(cost, object)
+		}
+		if fault != "" {
+			faults = append(faults, fmt.Sprintf("cost on %s: %s", cost.Target, fault))
+		}
+	}
+	return faults
+}
+
+// fault holds a cost to its own fields.
+func (g Grounds) fault(c *journal.Cost) string {
+	for name, x := range map[string]int64{"cycles": c.Cycles, "wall": c.Wall, "hbm": c.HBM, "spills": c.Spills, "stall": c.Stall, "calls": c.Calls} {
+		if x < 0 {
+			return fmt.Sprintf("%s %d", name, x)
+		}
+	}
+	if c.Score <= 0 {
+		return fmt.Sprintf("score %d", c.Score)
+	}
+	score, least := float64(c.Score), float64(max(c.Took(), c.HBM))
+	var tokens, weighed float64
+	for i, s := range g.Shapes {
+		tokens += s.Weight * float64(s.Spec.Work())
+		if i < len(c.Shapes) {
+			weighed += s.Weight * float64(c.Shapes[i].Score)
+		}
+	}
+	erring := g.Objective != (objective.Objective{}) && g.Objective.Meets(c) // there the score is a measure of error
+	several := len(c.Shapes) == len(g.Shapes) && len(g.Shapes) > 1
+	switch {
+	case c.RulerName() == journal.Modelled && c.Score != c.Cycles:
+		return fmt.Sprintf("score %d, and its cycles are %d", c.Score, c.Cycles)
+	case erring:
+	case c.RulerName() != journal.Modelled && !several && score != least:
+		return fmt.Sprintf("score %d, and the larger of its cycles and of main memory is %.0f", c.Score, least)
+	case several && math.Abs(score-weighed) > float64(len(g.Shapes)):
+		return fmt.Sprintf("score %d, and its shapes weigh %.0f", c.Score, weighed)
+	case several && c.RulerName() != journal.Modelled && score < least-1:
+		return fmt.Sprintf("score %d, and the larger of its cycles and of main memory is %.0f", c.Score, least)
+	}
+	if per := float64(c.PerToken) * tokens; !erring && !(math.Abs(per-score) <= 1+1e-6*score) {
+		return fmt.Sprintf("%v cycles a token, and score %d over %.0f tokens and heads is %.6g", c.PerToken, c.Score, tokens, score/tokens)
+	}
+	return ""
+}
+
+// counted holds a cost to the schedules of its shapes. Where one is not kept nothing is said.
+func (g Grounds) counted(c *journal.Cost, object func(role string) []byte) string {
+	var t *codegen.Target
+	for _, x := range g.Targets {
+		if x.Name == c.Target {
+			t = x
+		}
+	}
+	if t == nil || object == nil {
+		return ""
+	}
+	var cycles, wall, hbm float64
+	for i, s := range g.Shapes {
+		text := object(role("schedule/"+c.Target, i))
+		if text == nil {
+			return ""
+		}
+		r := new(llo.Report)
+		if err := json.Unmarshal(text, r); err != nil {
+			return "its schedule can not be read: " + firstLines(err.Error())
+		}
+		cycles += s.Weight * float64(r.Cycles)
+		wall += s.Weight * float64(max(0, r.Wall.Cycles))
+		hbm += s.Weight * float64(measure.Score(0, r.HBMBytes, s.Spec, t))
+		if schedule := c.Schedule; len(g.Shapes) == 1 && r.Schedule != schedule {
+			return fmt.Sprintf("schedule %s, and the one that is kept is %s", schedule, r.Schedule)
+		}
+	}
+	for _, x := range []struct {
+		name    string
+		was, is float64
+	}{{"cycles", float64(c.Cycles), cycles}, {"wall", float64(c.Wall), wall}, {"hbm", float64(c.HBM), hbm}} {
+		if math.Abs(x.was-x.is) > 1 {
+			return fmt.Sprintf("%s %.0f, and its schedule says %.0f", x.name, x.was, x.is)
+		}
+	}
+	return ""
+}
+
+// Confirmer is an evaluator whose judgement is asked for a second time before it counts as the best.
+type Confirmer interface {
+	// Confirm judges a candidate once more, as it was proposed, on another machine where there is one. An error says what differs.
+	Confirm(ctx context.Context, proposed, judged *Work) error
+}

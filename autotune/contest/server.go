@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gdngen/gdngen/autotune/flashinfer"
+	"github.com/gdngen/gdngen/internal/web"
 )
 
 // Prefix begins the places that are servers of FlashInfer-Bench.
@@ -42,7 +43,7 @@ func (e *TaskError) Error() string {
 // Server is a server of FlashInfer-Bench.
 type Server struct {
 	URL  string
-	http http.Client
+	http *http.Client
 }
 
 // Dial names the server of a place fib:URL. Nothing is sent.
@@ -52,8 +53,11 @@ func Dial(place string) (*Server, error) {
 	if !ok || err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" {
 		return nil, fmt.Errorf("place %s: want the address of a server of FlashInfer-Bench, such as fib:http://gpu:8000", place)
 	}
-	return &Server{URL: u.String()}, nil
+	return &Server{URL: u.String(), http: web.New(web.Limits{})}, nil
 }
+
+// mostAnswer bounds an answer in bytes.
+const mostAnswer = 256 << 20
 
 // call asks the server; answer is read from JSON.
 func (s *Server) call(ctx context.Context, method, path string, body, answer any) error {
@@ -84,7 +88,7 @@ func (s *Server) call(ctx context.Context, method, path string, body, answer any
 		return &ServerError{name, 0, err.Error()}
 	}
 	defer a.Body.Close()
-	data, err := io.ReadAll(a.Body)
+	data, err := web.All(a.Body, mostAnswer)
 	if err != nil {
 		return &ServerError{name, 0, err.Error()}
 	}

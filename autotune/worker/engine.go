@@ -79,6 +79,9 @@ func ParseEngine(text string) (*Engine, error) {
 		if wants := strings.Contains(k.form, ":"); wants != has || wants && e.rest == "" {
 			return nil, fmt.Errorf("engine %q: want %s or %s*SLOTS", text, k.form, k.form)
 		}
+		if name != "exec" && (strings.HasPrefix(e.rest, "-") || strings.ContainsAny(e.rest, " \t")) { // ssh would take it for an option
+			return nil, fmt.Errorf("engine %q: want %s", text, k.form)
+		}
 		e.kind = k
 		return e, nil
 	}

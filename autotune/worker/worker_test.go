@@ -692,3 +692,11 @@ func TestParseEngine(t *testing.T) {
 		require.ErrorContains(t, err, says, text)
 	}
 }
+
+// What ssh would take for an option is no machine.
+func TestEngineIsNoOption(t *testing.T) {
+	for _, text := range []string{"ssh:-oProxyCommand=x", "ssh:a b", "ray:-x"} {
+		_, err := ParseEngine(text)
+		require.ErrorContains(t, err, "want "+text[:3], text)
+	}
+}

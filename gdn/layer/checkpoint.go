@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 
 	"github.com/gdngen/gdngen/gdn"
@@ -157,8 +158,8 @@ func (w *Weights) open(path string) (*array.File, error) {
 // Names lists the tensors, sorted.
 func (w *Weights) Names() []string { return slices.Sorted(maps.Keys(w.where)) }
 
-// Read gives a tensor, valid until Close.
-func (w *Weights) Read(name string) (*array.Array, error) {
+// Read gives a copy of a tensor. A file that was cut since it was opened is an error.
+func (w *Weights) Read(name string) (a *array.Array, err error) {
 	path, ok := w.where[name]
 	if !ok {
 		return nil, fmt.Errorf("tensor %s is missing", name)
@@ -167,14 +168,20 @@ func (w *Weights) Read(name string) (*array.Array, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, err := f.Tensor(name)
+	a, err = f.Tensor(name)
 	if f.Opaque[name] != "" {
 		return nil, err
 	}
 	if a == nil {
 		return nil, fmt.Errorf("tensor %s is missing from %s, where the index says it is", name, path)
 	}
-	return a, nil
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // pages of a file that is shorter by now are none
+	defer func() {
+		if bad := recover(); bad != nil {
+			a, err = nil, fmt.Errorf("tensor %s can not be read from %s, which was cut or lost since it was opened: %v", name, path, bad)
+		}
+	}()
+	return a.Clone(), nil
 }
 
 // Close lets the files go.

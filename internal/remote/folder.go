@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/gdngen/gdngen/internal/terminal"
 	"io"
 	"maps"
 	"os"
@@ -137,10 +138,13 @@ func (m *machinePlace) in(ctx context.Context, id, script string) (string, error
 		return "", err
 	}
 	first, rest, _ := strings.Cut(said, "\n")
-	if first != "there" {
+	switch first {
+	case "there":
+		return rest, nil
+	case "none":
 		return "", &NoJobError{m.text, id}
 	}
-	return rest, nil
+	return "", &UnreachableError{m.text, fmt.Errorf("its shell prints %.80q before it answers: no start file of a shell may print where nobody reads", terminal.Plain(first))}
 }
 
 func (m *machinePlace) Status(ctx context.Context, id string) (*State, error) {
@@ -205,7 +209,9 @@ func (m *machinePlace) Open(ctx context.Context, id, name string) (io.ReadCloser
 }
 
 // local says whether a name stays below its folder.
-func local(name string) bool { return filepath.IsLocal(name) && path.Clean(name) == name }
+func local(name string) bool {
+	return filepath.IsLocal(name) && path.Clean(name) == name && terminal.Plain(name) == name
+}
 
 func (m *machinePlace) List(ctx context.Context) (l []Listed, err error) {
 	said, err := m.ssh.Run(ctx, fmt.Sprintf("cd %s 2>/dev/null || exit 0; for j in *; do test -f \"$j/run\" || continue; (cd \"$j\"; echo \"$j $(%s)\"); done", jobsThere, stateScript), nil)
@@ -213,7 +219,7 @@ func (m *machinePlace) List(ctx context.Context) (l []Listed, err error) {
 		return nil, err
 	}
 	for line := range strings.Lines(said) {
-		id, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		id, rest, _ := strings.Cut(strings.TrimSpace(terminal.Lines(line)), " ")
 		if CheckID(id) != nil {
 			continue // not of ours
 		}

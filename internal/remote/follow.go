@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/gdngen/gdngen/internal/web"
 	"io"
 	"regexp"
 	"time"
@@ -102,6 +103,9 @@ func (f *Follower) copy(ctx context.Context) error {
 	}
 }
 
+// mostOutput bounds what of a job's output is read at once, in bytes.
+const mostOutput = 1 << 30
+
 // Output is what a job has printed so far.
 func Output(ctx context.Context, p Place, id string) (string, error) {
 	r, err := p.Logs(ctx, id, 0, false)
@@ -109,7 +113,7 @@ func Output(ctx context.Context, p Place, id string) (string, error) {
 		return "", err
 	}
 	defer r.Close()
-	text, err := io.ReadAll(r)
+	text, err := web.All(r, mostOutput)
 	return string(text), err
 }
 

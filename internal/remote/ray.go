@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	"github.com/gdngen/gdngen/internal/terminal"
+	"github.com/gdngen/gdngen/internal/web"
 )
 
 // rayPlace runs jobs on a Ray cluster by the REST of its dashboard. A job's package is named by its content, so that it travels once. Its
@@ -24,7 +26,7 @@ import (
 type rayPlace struct {
 	text    string
 	address string
-	http    http.Client
+	http    *http.Client
 	settle  time.Duration // that a stop may take
 }
 
@@ -41,7 +43,7 @@ func openRay(rest string) (Place, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" {
 		return nil, badPlace("place ray:%s: want the address of a dashboard, such as ray:http://head:8265", rest)
 	}
-	return &rayPlace{text: "ray:" + rest, address: strings.TrimRight(rest, "/"), settle: raySettle}, nil
+	return &rayPlace{text: "ray:" + rest, address: strings.TrimRight(rest, "/"), http: web.New(web.Limits{}), settle: raySettle}, nil
 }
 
 // rayToken is the user's token; empty: none.
@@ -128,9 +130,12 @@ func (p *rayPlace) call(ctx context.Context, method, path string, body []byte, o
 		return err
 	}
 	defer a.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(a.Body, rayAnswer))
-	if err != nil || out == nil {
-		return err
+	data, err := web.All(a.Body, rayAnswer)
+	if err != nil {
+		return &UnreachableError{p.text, err}
+	}
+	if out == nil {
+		return nil
 	}
 	if err := json.Unmarshal(data, out); err != nil {
 		return fmt.Errorf("%s answers %s with what is not its JSON: %w", p.text, path, err)
@@ -149,7 +154,7 @@ type rayJob struct {
 }
 
 func (j *rayJob) state() State {
-	s := State{Phase: Phase(strings.ToLower(j.Status)), Node: j.Node, Message: j.Message}
+	s := State{Phase: Phase(strings.ToLower(j.Status)), Node: j.Node, Message: terminal.Lines(j.Message)}
 	if j.Exit != nil {
 		s.Exit = *j.Exit
 	}
@@ -430,7 +435,7 @@ func (p *rayPlace) List(ctx context.Context) (l []Listed, err error) {
 	}
 	for _, j := range all {
 		if j.ID != "" {
-			l = append(l, Listed{j.ID, j.state()})
+			l = append(l, Listed{terminal.Plain(j.ID), j.state()})
 		}
 	}
 	return l, nil

@@ -143,6 +143,9 @@ func fetchSome(ctx context.Context, p Place, id, dir string, wanted func(File) b
 	return l, nil
 }
 
+// mostResult bounds a result whose size is not listed, in bytes.
+const mostResult = 64 << 30
+
 func fetch(ctx context.Context, p Place, id string, f File, to string) (x Fetched, err error) {
 	r, err := p.Open(ctx, id, f.Name)
 	if err != nil {
@@ -158,11 +161,15 @@ func fetch(ctx context.Context, p Place, id string, f File, to string) (x Fetche
 	}
 	defer os.Remove(w.Name())
 	sum := sha256.New()
-	n, err := io.Copy(io.MultiWriter(w, sum), r)
+	most := f.Size // what is listed is the limit: of a file that grows the rest comes the next time
+	if most < 0 {
+		most = mostResult
+	}
+	n, err := io.Copy(io.MultiWriter(w, sum), io.LimitReader(r, most))
 	if err = errors.Join(err, w.Close()); err != nil {
 		return x, err
 	}
-	if f.Size >= 0 && n < f.Size { // more is a file that grows
+	if f.Size >= 0 && n < f.Size {
 		return x, fmt.Errorf("%d bytes of %d came", n, f.Size)
 	}
 	return Fetched{f.Name, to, n, hex.EncodeToString(sum.Sum(nil))}, os.Rename(w.Name(), to)

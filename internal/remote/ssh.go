@@ -13,6 +13,8 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+
+	"github.com/gdngen/gdngen/internal/terminal"
 )
 
 // SSHEnv names a program that stands in for ssh, with its first arguments.
@@ -58,9 +60,9 @@ const sshFailed = 255
 
 // Run runs a script with an input, which may be nil, and gives what it prints. An error other than *UnreachableError holds its last words.
 func (s *SSH) Run(ctx context.Context, script string, in io.Reader) (string, error) {
-	var out, noise bytes.Buffer
 	cmd := s.Command(script)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, &out, &noise
+	out, noise := &answer{end: func() { cmd.Process.Kill() }}, &last{}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, noise
 	if err := cmd.Start(); err != nil {
 		return "", &UnreachableError{s.Host, err}
 	}
@@ -69,6 +71,9 @@ func (s *SSH) Run(ctx context.Context, script string, in io.Reader) (string, err
 	stop()
 	if ctx.Err() != nil {
 		return "", ctx.Err()
+	}
+	if out.large {
+		return "", &UnreachableError{s.Host, fmt.Errorf("it answers with more than %d MiB", sshAnswer>>20)}
 	}
 	if err != nil {
 		if said := strings.TrimSpace(noise.String()); said != "" {
@@ -79,8 +84,39 @@ func (s *SSH) Run(ctx context.Context, script string, in io.Reader) (string, err
 		}
 		return "", fmt.Errorf("on %s: %w", s.Host, err)
 	}
-	return out.String(), nil
+	return out.text.String(), nil
 }
+
+// sshAnswer bounds an answer in bytes; files are read as streams.
+const sshAnswer = 64 << 20
+
+// answer keeps what a script prints, up to a limit. It ends one that prints more.
+type answer struct {
+	text  bytes.Buffer // no embedded one, whose ReadFrom knows no limit
+	large bool
+	end   func()
+}
+
+func (a *answer) Write(b []byte) (int, error) {
+	if a.text.Len()+len(b) > sshAnswer {
+		a.large = true
+		a.end()
+		return 0, io.ErrShortWrite
+	}
+	return a.text.Write(b)
+}
+
+// last keeps the end of what a script complains of.
+type last struct{ text []byte }
+
+func (l *last) Write(b []byte) (int, error) {
+	const most = 64 << 10
+	l.text = append(l.text, b...)
+	l.text = l.text[max(0, len(l.text)-most):]
+	return len(b), nil
+}
+
+func (l *last) String() string { return terminal.Lines(string(l.text)) }
 
 // cacheThere is gdngen's folder on the other machine, for a shell.
 const cacheThere = `"${XDG_CACHE_HOME:-$HOME/.cache}/gdngen"`
@@ -137,8 +173,8 @@ func (s *SSH) Push(ctx context.Context) (path string, err error) {
 // stream runs a script whose output is read as it comes. Closing it, or the end of ctx, ends the script's connection.
 func (s *SSH) stream(ctx context.Context, script string) (io.ReadCloser, error) {
 	cmd := s.Command(script)
-	var noise bytes.Buffer
-	cmd.Stderr = &noise
+	noise := &last{}
+	cmd.Stderr = noise
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
@@ -146,7 +182,7 @@ func (s *SSH) stream(ctx context.Context, script string) (io.ReadCloser, error) 
 	if err := cmd.Start(); err != nil {
 		return nil, &UnreachableError{s.Host, err}
 	}
-	r := &stream{ReadCloser: out, cmd: cmd, noise: &noise, host: s.Host}
+	r := &stream{ReadCloser: out, cmd: cmd, noise: noise, host: s.Host}
 	r.stop = context.AfterFunc(ctx, func() { cmd.Process.Kill() })
 	return r, nil
 }
@@ -156,7 +192,7 @@ type stream struct {
 	io.ReadCloser
 	cmd   *exec.Cmd
 	stop  func() bool
-	noise *bytes.Buffer
+	noise *last
 	host  string
 	ended bool
 	err   error

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"golang.org/x/term"
 )
@@ -17,6 +18,27 @@ const (
 	Green  = 32
 	Yellow = 33
 )
+
+// Plain drops characters that move a cursor, turn the direction of text or are not shown: words of others are shown as they read. Tabs are
+// blanks. Line ends stay where they are asked for by Lines.
+func Plain(text string) string { return plain(text, false) }
+
+// Lines is Plain for a text of several lines.
+func Lines(text string) string { return plain(text, true) }
+
+func plain(text string, lines bool) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\t':
+			return ' '
+		case r == '\n' && lines:
+			return r
+		case unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) || r == unicode.ReplacementChar:
+			return -1
+		}
+		return r
+	}, text)
+}
 
 // Paint colours text for a terminal; NO_COLOR and a dumb terminal turn colours off.
 func Paint(w io.Writer, colour int, text string) string {

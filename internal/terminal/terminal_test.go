@@ -23,3 +23,8 @@ func TestNumbers(t *testing.T) {
 	require.Equal(t, "-", Percent(1, 0))
 	require.Equal(t, "12.5%", Percent(1, 8))
 }
+
+func TestPlain(t *testing.T) {
+	require.Equal(t, "a bc", Plain("a\tb\x1b\u202e\n\u2028\x7fc"))
+	require.Equal(t, "a\nb", Lines("a\nb\r\u200b"))
+}

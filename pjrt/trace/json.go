@@ -33,12 +33,13 @@ type eventReader struct {
 	kinds     map[Op]*Op
 	complete  int // events with a duration
 	all       int // but those that only name things, as the converter counts
+	in        *guard
 }
 
 // readJSON reads trace events, one at a time: {"traceEvents": [...]}, or the list alone.
-func readJSON(in io.Reader) (*Trace, error) {
+func readJSON(in *guard) (*Trace, error) {
 	d := json.NewDecoder(in)
-	r := &eventReader{&Trace{}, map[int64]string{}, map[thread]string{}, map[thread]*Line{}, nil, map[Op]*Op{}, 0, 0}
+	r := &eventReader{&Trace{}, map[int64]string{}, map[thread]string{}, map[thread]*Line{}, nil, map[Op]*Op{}, 0, 0, in}
 	found := false
 	err := func() error {
 		t, err := d.Token()
@@ -75,7 +76,10 @@ func readJSON(in io.Reader) (*Trace, error) {
 		_, err = d.Token()
 		return err
 	}()
+	bad := (*damage)(nil)
 	switch {
+	case errors.As(err, &bad) || in.ctx.Err() != nil:
+		return nil, err
 	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
 		return nil, &damage{d.InputOffset(), fmt.Sprintf("cut off: the JSON ends too early, after %d events", r.complete)}
 	case err != nil:
@@ -92,6 +96,9 @@ func (r *eventReader) list(d *json.Decoder) error {
 		var e traceEvent
 		if err := d.Decode(&e); err != nil {
 			return err
+		}
+		if r.in.mark = r.in.read; r.complete >= mostTimed {
+			return &damage{-1, fmt.Sprintf("it has more than %d events", mostTimed)}
 		}
 		r.add(&e)
 	}

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"compress/gzip"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -20,7 +21,10 @@ var kinds = []string{".xplane.pb", "perfetto_trace.json.gz", ".trace.json.gz", "
 
 // Open reads a file, or the newest run in a folder: the folder of a run, or one that holds plugins/profile/RUN. The error is that of the file system,
 // or a *FileError.
-func Open(path string) (*Trace, error) {
+func Open(path string) (*Trace, error) { return OpenContext(context.Background(), path) }
+
+// OpenContext is Open, which ends with ctx.
+func OpenContext(ctx context.Context, path string) (*Trace, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -33,7 +37,7 @@ func Open(path string) (*Trace, error) {
 	}
 	all := &Trace{}
 	for _, f := range files {
-		t, err := read(f)
+		t, err := read(ctx, f)
 		if err != nil {
 			return nil, err
 		}
@@ -105,13 +109,13 @@ func kindOf(path string) int {
 }
 
 // read reads a file, whatever its name is.
-func read(path string) (*Trace, error) {
+func read(ctx context.Context, path string) (*Trace, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	t, err := decode(f)
+	t, err := decode(ctx, f)
 	if d := (*damage)(nil); errors.As(err, &d) {
 		return nil, &FileError{path, d.at, d.reason}
 	}
@@ -122,14 +126,14 @@ func read(path string) (*Trace, error) {
 }
 
 // decode tells the forms apart by their first bytes.
-func decode(in io.Reader) (*Trace, error) {
+func decode(ctx context.Context, in io.Reader) (*Trace, error) {
 	b := bufio.NewReader(in)
 	if magic, _ := b.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		z, err := gzip.NewReader(b)
 		if err != nil {
 			return nil, &damage{-1, "cut off, or not gzip: " + err.Error()}
 		}
-		t, err := decode(&inflater{z})
+		t, err := decode(ctx, &inflater{z})
 		if bad := (*gzipError)(nil); errors.As(err, &bad) {
 			return nil, &damage{-1, bad.Error()}
 		}
@@ -140,11 +144,11 @@ func decode(in io.Reader) (*Trace, error) {
 	case len(head) == 0 && errors.Is(err, io.EOF):
 		return nil, &damage{0, "the file is empty"}
 	case isJSON(head):
-		return readJSON(b)
+		return readJSON(&guard{ctx: ctx, in: b, most: mostJSON, json: true})
 	case err != nil && !errors.Is(err, io.EOF):
 		return nil, err
 	}
-	data, err := io.ReadAll(b)
+	data, err := io.ReadAll(&guard{ctx: ctx, in: b, most: mostSpace})
 	if err != nil {
 		return nil, err
 	}

@@ -208,7 +208,7 @@ func TestDamaged(t *testing.T) {
 		return path
 	}
 	for n := 1; n < len(whole)-10; n += 7 { // the last field is the host's name
-		_, err := decode(bytes.NewReader(whole[:n]))
+		_, err := decode(t.Context(), bytes.NewReader(whole[:n]))
 		require.ErrorAs(t, err, new(*damage), "%d bytes", n)
 		require.Regexp(t, `cut off|has no planes|an XSpace`, err.Error())
 	}
@@ -404,7 +404,7 @@ func FuzzRead(f *testing.F) {
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if x, err := decode(bytes.NewReader(data)); err == nil {
+		if x, err := decode(t.Context(), bytes.NewReader(data)); err == nil {
 			x.describe()
 			x.Sum(Query{Warmup: -1})
 		}

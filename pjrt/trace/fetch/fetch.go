@@ -17,12 +17,13 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/gdngen/gdngen/internal/terminal"
 )
 
 // Sources are the forms of a source, with their meanings.
@@ -130,7 +131,7 @@ func New(ctx context.Context, text string, o Options) (*Plan, error) {
 			}
 		}
 	}
-	switch _, one := from.(*web); {
+	switch _, one := from.(*website); {
 	case one:
 		p.Files = all
 	case o.Only != "":
@@ -146,6 +147,9 @@ func New(ctx context.Context, text string, o Options) (*Plan, error) {
 		return nil, &MissingError{text, fmt.Sprintf("none of its %d files is %s", len(all), cmp.Or(o.Only, "a trace"))}
 	}
 	for _, f := range p.Files {
+		if terminal.Plain(f.Name) != f.Name {
+			return nil, &SourceError{text, fmt.Sprintf("it lists %q, which has characters that are not shown", f.Name)}
+		}
 		if !filepath.IsLocal(filepath.FromSlash(f.Name)) {
 			return nil, &SourceError{text, fmt.Sprintf("it lists %q, which is outside of it", f.Name)}
 		}
@@ -202,7 +206,7 @@ func (p *Plan) copy(ctx context.Context, f File, to string) error {
 	if err := errors.Join(part.Close(), os.Chmod(part.Name(), 0o644)); err != nil {
 		return err
 	}
-	if err := p.from.get(ctx, f, part.Name()); errors.Is(err, fs.ErrNotExist) { // the client of the hub leaves no file of a connection that was cut
+	if err := p.from.get(ctx, f, part.Name()); errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("its %d bytes did not all come: try again", f.Size)
 	} else if err != nil {
 		return err

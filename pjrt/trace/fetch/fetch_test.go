@@ -12,7 +12,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/gdngen/gdngen/internal/web"
 	"github.com/stretchr/testify/require"
 )
 
@@ -236,4 +238,59 @@ func TestSources(t *testing.T) {
 	p := &Plan{Files: []File{{Size: 5}, {Size: -1}}}
 	_, ok := p.Size()
 	require.False(t, ok)
+}
+
+// A hub whose commit or hashes are none, whose names hide, that sends more than it listed, or nothing at all, is refused; whatever its ETag
+// says, nothing is written but the file that was asked for.
+func TestHostileHub(t *testing.T) {
+	const commit = "0123456789abcdef0123456789abcdef01234567"
+	old := client
+	client = web.New(web.Limits{Headers: 200 * time.Millisecond, Silence: 200 * time.Millisecond})
+	defer func() { client = old }()
+	body := "evil content\n"
+	git := fmt.Sprintf("%x", sha1.Sum(fmt.Appendf(nil, "blob %d\x00%s", len(body), body)))
+	for name, x := range map[string]struct{ sha, file, oid, body, says string }{
+		"etag":   {commit, "x.trace.json.gz", git, body, ""},
+		"commit": {"../../escaped", "x.trace.json.gz", git, body, "which is none"},
+		"hash":   {commit, "x.trace.json.gz", "../" + git[3:], body, "with hash"},
+		"name":   {commit, "../x.trace.json.gz", git, body, "outside of it"},
+		"hidden": {commit, "x\u202e.trace.json.gz", git, body, "characters that are not shown"},
+		"large":  {commit, "x.trace.json.gz", git, strings.Repeat("a", 1<<20), "more than 13 bytes came"},
+		"silent": {commit, "x.trace.json.gz", git, "", "can not be reached"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hold := make(chan struct{})
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+				switch {
+				case strings.Contains(q.URL.Path, "/revision/"):
+					json.NewEncoder(w).Encode(map[string]string{"sha": x.sha})
+				case strings.Contains(q.URL.Path, "/tree/"):
+					json.NewEncoder(w).Encode([]map[string]any{{"type": "file", "path": x.file, "size": len(body), "oid": x.oid}})
+				case x.body == "":
+					<-hold
+				default:
+					w.Header().Set("ETag", `"../../../escaped_etag"`)
+					fmt.Fprint(w, x.body)
+				}
+			}))
+			defer s.Close()
+			defer close(hold)
+			t.Setenv("HF_ENDPOINT", s.URL)
+			t.Setenv("HF_TOKEN", "")
+			dir := filepath.Join(t.TempDir(), "a", "b", "c")
+			p, err := New(t.Context(), "hf:a/ev", Options{})
+			if err == nil {
+				_, err = p.Run(t.Context(), dir, func(string) {})
+			}
+			if x.says == "" {
+				require.NoError(t, err)
+				require.FileExists(t, filepath.Join(dir, x.file))
+			} else {
+				require.ErrorContains(t, err, x.says)
+			}
+			above, err := os.ReadDir(filepath.Dir(filepath.Dir(filepath.Dir(dir))))
+			require.NoError(t, err)
+			require.LessOrEqual(t, len(above), 1)
+		})
+	}
 }

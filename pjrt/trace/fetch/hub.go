@@ -13,15 +13,15 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/gomlx/go-huggingface/hub"
+	"github.com/gdngen/gdngen/internal/web"
 )
 
-// repository is a repository of Hugging Face. The library downloads; sizes and hashes, which it does not have, come from the list of files.
+// repository is a repository of Hugging Face.
 type repository struct {
 	id, revision, prefix string
-	kind                 hub.RepoType
-	repo                 *hub.Repo
+	kind                 string // models or datasets
 	endpoint             string
+	commit               string // of the revision, when it was listed
 }
 
 var repositoryForm = regexp.MustCompile(`^([^/@\s]+/[^/@\s]+)(?:@([^/\s]+))?(?:/(.*))?$`)
@@ -31,47 +31,75 @@ func newHub(text, rest string, dataset bool) (source, error) {
 	if m == nil {
 		return nil, &SourceError{text, "want ORG/REPO[@REVISION][/PREFIX] after the colon"}
 	}
-	r := &repository{id: m[1], revision: m[2], prefix: strings.Trim(m[3], "/"), kind: hub.RepoTypeModel, endpoint: "https://huggingface.co"}
+	r := &repository{id: m[1], revision: m[2], prefix: strings.Trim(m[3], "/"), kind: "models", endpoint: "https://huggingface.co"}
 	if r.revision == "" {
 		r.revision = "main"
 	}
 	if dataset {
-		r.kind = hub.RepoTypeDataset
+		r.kind = "datasets"
 	}
 	if e := os.Getenv("HF_ENDPOINT"); e != "" {
 		r.endpoint = strings.TrimSuffix(e, "/")
 	}
-	r.repo = hub.New(r.id).WithType(r.kind).WithRevision(r.revision).WithEndpoint(r.endpoint).WithAuth(os.Getenv("HF_TOKEN")).WithProgressBar(false)
-	r.repo.Verbosity = 0
 	return r, nil
 }
+
+// ask makes a request with the user's token.
+func (r *repository) ask(ctx context.Context, address string) (*http.Response, error) {
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, err
+	}
+	if token := os.Getenv("HF_TOKEN"); token != "" {
+		q.Header.Set("Authorization", "Bearer "+token)
+	}
+	return do(q)
+}
+
+// mostList bounds an answer that is a list, in bytes, mostPages the pages of one.
+const (
+	mostList  = 64 << 20
+	mostPages = 1000
+)
+
+// read reads an answer that is JSON, and gives its header.
+func (r *repository) read(ctx context.Context, address string, to any) (http.Header, error) {
+	a, err := r.ask(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	defer a.Body.Close()
+	text, err := web.All(a.Body, mostList)
+	if err == nil {
+		err = json.Unmarshal(text, to)
+	}
+	return a.Header, err
+}
+
+var hexForm = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
 
 // list asks for the tree of the repository, page by page.
 func (r *repository) list(ctx context.Context) ([]File, error) {
 	var all []File
+	var at struct{ SHA string }
+	if _, err := r.read(ctx, fmt.Sprintf("%s/api/%s/%s/revision/%s", r.endpoint, r.kind, r.id, url.PathEscape(r.revision)), &at); err != nil {
+		return nil, err
+	}
+	if !hexForm.MatchString(at.SHA) {
+		return nil, fmt.Errorf("it names commit %.80q, which is none", at.SHA)
+	}
+	r.commit = at.SHA
 	next := fmt.Sprintf("%s/api/%s/%s/tree/%s?recursive=true", r.endpoint, r.kind, r.id, url.PathEscape(r.revision))
-	for next != "" {
-		q, err := http.NewRequestWithContext(ctx, http.MethodGet, next, nil)
-		if err != nil {
-			return nil, err
-		}
-		if token := os.Getenv("HF_TOKEN"); token != "" {
-			q.Header.Set("Authorization", "Bearer "+token)
+	for n := 0; next != ""; n++ {
+		if n == mostPages {
+			return nil, fmt.Errorf("its list has more than %d pages", mostPages)
 		}
 		var page []struct {
 			Type, Path, Oid string
 			Size            int64
 			LFS             *struct{ Oid string }
 		}
-		answer, err := http.DefaultClient.Do(q)
-		if err != nil {
-			return nil, err
-		}
-		err = said(answer)
-		if err == nil {
-			err = json.NewDecoder(answer.Body).Decode(&page)
-		}
-		answer.Body.Close()
+		header, err := r.read(ctx, next, &page)
 		if err != nil {
 			return nil, err
 		}
@@ -89,9 +117,12 @@ func (r *repository) list(ctx context.Context) ([]File, error) {
 			if x.LFS != nil {
 				f.SHA256, f.git = x.LFS.Oid, ""
 			}
+			if hash := f.SHA256 + f.git; !hexForm.MatchString(hash) || f.Size < 0 {
+				return nil, fmt.Errorf("it lists %.80q with hash %.80q and %d bytes", x.Path, hash, f.Size)
+			}
 			all = append(all, f)
 		}
-		if next, err = following(next, answer.Header.Get("Link")); err != nil {
+		if next, err = following(next, header.Get("Link")); err != nil {
 			return nil, err
 		}
 	}
@@ -133,31 +164,18 @@ func said(a *http.Response) error {
 	return fmt.Errorf("%s says %s", a.Request.URL.Host, a.Status)
 }
 
-// get downloads into a folder of its own: the library takes what its cache has for whole, also after a connection was cut.
+// get downloads a file of the commit that was listed.
 func (r *repository) get(ctx context.Context, f File, to string) error {
-	dir, err := os.MkdirTemp(filepath.Dir(to), ".fetch-*")
+	words := strings.Split(f.full, "/")
+	for i, w := range words {
+		words[i] = url.PathEscape(w)
+	}
+	a, err := r.ask(ctx, fmt.Sprintf("%s/%s%s/resolve/%s/%s", r.endpoint, map[string]string{"datasets": "datasets/"}[r.kind], r.id, r.commit, strings.Join(words, "/")))
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	type result struct {
-		path string
-		err  error
-	}
-	done := make(chan result, 1)
-	go func() { // the library can not be interrupted
-		p, err := r.repo.WithCacheDir(dir).DownloadFile(f.full)
-		done <- result{p, err}
-	}()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case x := <-done:
-		if x.err != nil {
-			return errors.New(strings.SplitN(x.err.Error(), "\n", 2)[0])
-		}
-		return copyFile(x.path, to)
-	}
+	defer a.Body.Close()
+	return save(a.Body, f.Size, to)
 }
 
 func copyFile(from, to string) error {

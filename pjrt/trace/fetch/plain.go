@@ -15,6 +15,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/gdngen/gdngen/internal/remote"
+	"github.com/gdngen/gdngen/internal/web"
 )
 
 // folder is a folder of this machine.
@@ -40,8 +43,8 @@ func (d *folder) get(_ context.Context, f File, to string) error {
 	return copyFile(filepath.Join(d.dir, filepath.FromSlash(f.Name)), to)
 }
 
-// web is one file of a web server.
-type web struct{ address string }
+// website is one file of a web server.
+type website struct{ address string }
 
 func newWeb(text string) (source, error) {
 	u, err := url.Parse(text)
@@ -51,17 +54,17 @@ func newWeb(text string) (source, error) {
 	if name := path.Base(u.Path); name == "/" || name == "." {
 		return nil, &SourceError{text, "it names no file"}
 	}
-	return &web{text}, nil
+	return &website{text}, nil
 }
 
-func (w *web) list(ctx context.Context) ([]File, error) {
+func (w *website) list(ctx context.Context) ([]File, error) {
 	q, err := http.NewRequestWithContext(ctx, http.MethodHead, w.address, nil)
 	if err != nil {
 		return nil, err
 	}
-	a, err := http.DefaultClient.Do(q)
+	a, err := client.Do(q)
 	if err != nil {
-		return nil, err
+		return nil, &remote.UnreachableError{Host: q.URL.Host, Err: err}
 	}
 	a.Body.Close()
 	size := a.ContentLength
@@ -73,25 +76,51 @@ func (w *web) list(ctx context.Context) ([]File, error) {
 	return []File{{Name: path.Base(q.URL.Path), Size: size}}, nil
 }
 
-func (w *web) get(ctx context.Context, _ File, to string) error {
+func (w *website) get(ctx context.Context, f File, to string) error {
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, w.address, nil)
 	if err != nil {
 		return err
 	}
-	q.Header.Set("Accept-Encoding", "identity") // or a .gz would come unpacked
-	a, err := http.DefaultClient.Do(q)
+	a, err := do(q)
 	if err != nil {
 		return err
 	}
 	defer a.Body.Close()
+	return save(a.Body, f.Size, to)
+}
+
+// client is that of all sources.
+var client = web.New(web.Limits{})
+
+// do makes a request. An answer other than OK is an error.
+func do(q *http.Request) (*http.Response, error) {
+	a, err := client.Do(q)
+	if err != nil {
+		return nil, &remote.UnreachableError{Host: q.URL.Host, Err: err}
+	}
 	if err := said(a); err != nil {
-		return err
+		a.Body.Close()
+		return nil, err
+	}
+	return a, nil
+}
+
+// mostFile bounds a file whose size is not known, in bytes.
+const mostFile = 64 << 30
+
+// save writes a body of a size, which it may not pass; below zero: not known.
+func save(body io.Reader, size int64, to string) error {
+	if size < 0 {
+		size = mostFile
 	}
 	f, err := os.Create(to)
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(f, a.Body)
+	_, err = io.Copy(f, web.Bound(body, size))
+	if silent := (*web.SilentError)(nil); errors.As(err, &silent) {
+		err = &remote.UnreachableError{Host: "the server", Err: err}
+	}
 	return errors.Join(err, f.Close())
 }
 

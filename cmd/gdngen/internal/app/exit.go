@@ -178,7 +178,7 @@ func (a *App) Complain(err error, code int) {
 	case code == ExitTimeout && errors.Is(err, context.DeadlineExceeded):
 		message = fmt.Sprintf("not done within --timeout %v", a.Timeout)
 	}
-	fmt.Fprintf(a.Stderr, "%s %s\n", terminal.Paint(a.Stderr, terminal.Red, "gdngen:"), message)
+	fmt.Fprintf(a.Stderr, "%s %s\n", terminal.Paint(a.Stderr, terminal.Red, "gdngen:"), terminal.Lines(message))
 	if missing := (*plugins.MissingError)(nil); errors.As(err, &missing) {
 		fmt.Fprintln(a.Stderr, "        `gdngen doctor` shows what this machine has and lacks")
 	}

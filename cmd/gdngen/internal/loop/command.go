@@ -13,7 +13,8 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
+
+	"github.com/gdngen/gdngen/internal/terminal"
 )
 
 // command is a shell command that somebody else wrote.
@@ -198,18 +199,8 @@ func (s *splitter) flush() {
 	}
 }
 
-// plain drops control characters, which could move a terminal's cursor or end a line of a commit message.
-func plain(text string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\t':
-			return ' '
-		case unicode.IsControl(r) || r == unicode.ReplacementChar:
-			return -1
-		}
-		return r
-	}, text)
-}
+// plain drops what could move a terminal's cursor, turn the direction of text, or end a line of a commit message.
+func plain(text string) string { return terminal.Plain(text) }
 
 // clip shortens a text to one plain line.
 func clip(text string, n int) string {

@@ -8,6 +8,7 @@ require (
 	github.com/ebitengine/purego v0.11.3
 	github.com/gofrs/flock v0.13.0
 	github.com/gomlx/compute v0.1.6
+	github.com/gomlx/go-huggingface v0.4.0
 	github.com/gomlx/go-xla v0.4.5
 	github.com/gomlx/gomlx v0.28.8
 	github.com/rogpeppe/go-internal v1.16.0

@@ -105,7 +105,9 @@ func Emit[R any](a *App, doc any, rows []R, text func(w io.Writer)) error {
 }
 
 // Note writes a line of progress.
-func (a *App) Note(format string, args ...any) { fmt.Fprintln(a.Stderr, terminal.Lines(fmt.Sprintf(format, args...))) }
+func (a *App) Note(format string, args ...any) {
+	fmt.Fprintln(a.Stderr, terminal.Lines(fmt.Sprintf(format, args...)))
+}
 
 // Warn writes a warning.
 func (a *App) Warn(format string, args ...any) {

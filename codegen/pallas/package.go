@@ -106,7 +106,7 @@ func Package(name string, parts []Part, build Build, p Provenance) ([]File, erro
 		used := append(share.Names(left[i]), given[i]...)
 		own := ofRule(name, left[i])
 		if p.Trace && slices.Contains(used, "_interleave") {
-			own += pytext.ImportFrom(name+".pipeline", []string{"_interleave"})
+			taken[i]["pipeline"] = []string{"_interleave"}
 		}
 		for _, module := range slices.Sorted(maps.Keys(taken[i])) {
 			from := slices.DeleteFunc(taken[i][module], func(n string) bool { return !slices.Contains(used, n) })
@@ -136,7 +136,7 @@ func Package(name string, parts []Part, build Build, p Provenance) ([]File, erro
 		files = append(files, File{Path: path, Text: pytext.Format(pytext.Spaced(b.String()))})
 	}
 	init := fmt.Sprintf("\"\"\"%s for TPUs.\"\"\"\n\nfrom %s import parallel\nfrom %[2]s._recurrent import recurrent\nfrom %[2]s.api import (\n    %[3]s,\n    compiler_options,\n    decode_pool,\n    decode_step,\n    prefill_pool,\n)\n\n"+
-		"__all__ = [\"%[3]s\", \"compiler_options\", \"decode_pool\", \"decode_step\", \"parallel\", \"prefill_pool\", \"recurrent\"]\n", api.data.Text.Title, name, api.data.Chunk())
+		"__all__ = [\"__version__\", \"%[3]s\", \"compiler_options\", \"decode_pool\", \"decode_step\", \"parallel\", \"prefill_pool\", \"recurrent\"]\n__version__ = \"%[4]s\"\n", api.data.Text.Title, name, api.data.Chunk(), folder.Version)
 	files = append(files,
 		File{Path: "LICENSE", Text: folder.License},
 		File{Path: "pyproject.toml", Text: folder.Project(name, api.data.Text.Title)},

@@ -2,6 +2,7 @@ package pallas_test
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -83,8 +84,12 @@ func TestTracedPackage(t *testing.T) {
 		require.Equal(t, f.Path == "src/gdr/pipeline.py", own, f.Path)
 		if !own && strings.Contains(f.Text, "_interleave(") {
 			require.Contains(t, f.Text, "from gdr.pipeline import _interleave\n", f.Path)
+			common := strings.Index(f.Text, "from gdr.common import ")
+			require.True(t, 0 <= common && common < strings.Index(f.Text, "from gdr.pipeline"), "%s: imports are sorted", f.Path)
 			takes++
 		}
 	}
 	require.Positive(t, takes)
+	init := slices.IndexFunc(files, func(f pallas.File) bool { return strings.HasSuffix(f.Path, "/__init__.py") })
+	require.Contains(t, files[init].Text, "__version__ = \"0.1.0\"\n")
 }

@@ -143,7 +143,7 @@ build-backend = "setuptools.build_meta"
 
 [project]
 name = "%s"
-version = "` + wheelVersion + `"
+version = "` + Version + `"
 description = "%s for TPUs: Pallas kernels for training and inference"
 readme = "README.md"
 license = "` + wheelLicense + `"

@@ -21,8 +21,8 @@ type File struct {
 // Address is where the generator is.
 const Address = "github.com/gdngen/gdngen"
 
-// wheelVersion is that of a package, in its wheel and in pyproject.toml.
-const wheelVersion = "0.1.0"
+// Version is that of a package, in its wheel, in pyproject.toml and as __version__.
+const Version = "0.1.0"
 
 // wheelLicense is that of a package: texts of the generator are in it.
 const wheelLicense = "Apache-2.0"
@@ -37,7 +37,7 @@ var summary = regexp.MustCompile(`(?m)^description = "(.*)"$`)
 // Wheel is a package as pip installs it without building anything, and the name that such a file must have. The files are those that
 // Package gives for the name.
 func Wheel(name string, files []File) (file string, data []byte, err error) {
-	info := fmt.Sprintf("%s-%s.dist-info/", name, wheelVersion)
+	info := fmt.Sprintf("%s-%s.dist-info/", name, Version)
 	texts := []File{}
 	description, about := "", ""
 	for _, f := range files {
@@ -57,7 +57,7 @@ func Wheel(name string, files []File) (file string, data []byte, err error) {
 	texts = append(texts,
 		File{info + "METADATA", fmt.Sprintf("Metadata-Version: 2.4\nName: %s\nVersion: %s\n%sAuthor: gdngen\nLicense-Expression: %s\nLicense-File: LICENSE\nProject-URL: Source, https://%s\nRequires-Python: >=3.11\n"+
 			"Description-Content-Type: text/markdown\nRequires-Dist: jax>=0.10.2\nRequires-Dist: numpy\nProvides-Extra: test\nRequires-Dist: pytest; extra == \"test\"\n\n%s",
-			strings.ReplaceAll(name, "_", "-"), wheelVersion, about, wheelLicense, Address, description)},
+			strings.ReplaceAll(name, "_", "-"), Version, about, wheelLicense, Address, description)},
 		File{info + "WHEEL", "Wheel-Version: 1.0\nGenerator: gdngen\nRoot-Is-Purelib: true\nTag: py3-none-any\n"})
 	record := ""
 	for _, f := range texts {
@@ -77,5 +77,5 @@ func Wheel(name string, files []File) (file string, data []byte, err error) {
 		}
 	}
 	err = z.Close()
-	return fmt.Sprintf("%s-%s-py3-none-any.whl", name, wheelVersion), b.Bytes(), err
+	return fmt.Sprintf("%s-%s-py3-none-any.whl", name, Version), b.Bytes(), err
 }

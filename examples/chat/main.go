@@ -39,7 +39,7 @@ func main() {
 	var o options
 	flag.StringVar(&o.model, "model", "", "folder of the model: config.json, safetensors files, tokenizer.json")
 	flag.StringVar(&o.backend, "backend", "", "xla or go; by default GOMLX_BACKEND, or xla")
-	flag.BoolVar(&o.half, "bfloat16", false, "hold the weights in bfloat16: half the memory")
+	flag.BoolVar(&o.half, "bfloat16", false, "hold the weights in bfloat16, and convert them at every call")
 	flag.StringVar(&o.prompt, "prompt", "", "answer this alone")
 	flag.BoolVar(&o.raw, "raw", false, "continue the text, as a model without training in dialogue does")
 	flag.IntVar(&o.tokens, "tokens", 256, "tokens of an answer at most")

@@ -1,6 +1,7 @@
 package pallas
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -71,6 +72,9 @@ func element(ref, at string, lead int) string {
 	}
 	l := strings.SplitN(at, ", ", lead+1)
 	n := min(len(l), lead)
+	if before, shape, shaped := strings.Cut(cast, ".reshape("); shaped && ok {
+		return rowsOf(base+".bitcast"+before, strings.Split(strings.TrimSuffix(shape, ")"), ", "), l, lead)
+	}
 	ref = view(base, strings.Join(l[:n], ", "))
 	if ok {
 		ref += ".bitcast" + cast
@@ -79,6 +83,39 @@ func element(ref, at string, lead int) string {
 		at = l[n]
 	}
 	return ref + "[" + at + "]"
+}
+
+// rowsOf is a block of rows of a reference whose shape is another than that of what it is cast from: its leading dimensions become rows, so that no number
+// stands in the index. The first lead of l are indices of these, the rest is that of rows.
+func rowsOf(ref string, shape, l []string, lead int) string {
+	total, rows, place := asRows(shape, l, lead)
+	ref += fmt.Sprintf(".reshape(%d, %s)", total, strings.Join(shape[lead+1:], ", "))
+	if total != rows {
+		ref += fmt.Sprintf(".at[pl.ds(%s, %d)]", cmp.Or(place, "0"), rows)
+	}
+	return ref + "[" + append(l[lead:], "...")[0] + "]"
+}
+
+// asRows counts the rows of a shape whose leading dimensions are rows too, and says at which of them an index of these begins; empty: at none.
+func asRows(shape, l []string, lead int) (total, rows int, place string) {
+	total = 1
+	for d := lead; d >= 0; d-- {
+		n, err := strconv.Atoi(shape[d])
+		if err != nil {
+			panic("pallas: a shape of numbers was written otherwise: " + shape[d])
+		}
+		if d == lead {
+			rows = n
+		} else if l[d] != "0" {
+			at := l[d]
+			if !identifier.MatchString(at) {
+				at = "(" + at + ")"
+			}
+			place = strings.Trim(fmt.Sprintf("%d * %s + %s", total, at, place), " +")
+		}
+		total *= n
+	}
+	return total, rows, place
 }
 
 // index adds an index to a name that may have one.

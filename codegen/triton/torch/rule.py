@@ -48,8 +48,8 @@ def sizes(q, v, cu):
 
 
 def chunk_of(q, K, save):
-    """Tokens of a chunk: 64 where gradients will want T and P, and operands are narrow enough for that."""
-    return 64 if save and q.dtype != torch.float32 and K <= 128 else 32
+    """Tokens of a chunk: 64 where gradients will want T and P. With keys of less than 64 columns Triton from 3.6 on would miscompile products of 64 rows."""
+    return 64 if save and q.dtype != torch.float32 and 64 <= power(K) <= 128 else 32
 
 
 def chunks_of(T, N, B, C, cu):

@@ -211,7 +211,12 @@ func (p *Pool) Confirm(ctx context.Context, proposed, judged *judge.Work) error 
 			avoid.nodes = []string{judged.Node}
 		}
 	}
+	fresh := *proposed
+	fresh.Record = proposed.Record.Clone()
 	second, s, err := p.ask(ctx, proposed, avoid)
+	if err == nil && second.doubtful() { // that may be the machine's fault, which is no contradiction
+		second, s, err = p.ask(ctx, &fresh, &avoided{slots: []*slot{s}})
+	}
 	if err != nil {
 		return err
 	}

@@ -36,21 +36,13 @@ func (Backend) Emit(m *ir.Module, target *codegen.Target) (*codegen.Artifact, er
 			return "", err
 		}
 		a.Kernels = append(a.Kernels, codegen.Kernel{Name: Name(in), Text: body})
-		return call(in, target, body, operands, outside, hands(in, handed))
+		hands := slices.ContainsFunc(slices.Concat(in.Args, in.Results), func(x *ir.Value) bool { return handed[x] })
+		return call(in, target, body, operands, outside, hands)
 	}}.Emit(m)
 	if err != nil {
 		return nil, err
 	}
 	return a, nil
-}
-
-// hands says whether a kernel hands arrays to another or takes them, but for those that it changes in place, such as a pool's, which stay where they are.
-func hands(kernel *ir.Instr, handed map[*ir.Value]bool) bool {
-	g, inPlace := kernel.Attrs.Grid, map[*ir.Value]bool{}
-	for _, a := range g.Alias {
-		inPlace[kernel.Results[a[0]]], inPlace[kernel.Args[g.Tables+a[1]]] = true, true
-	}
-	return slices.ContainsFunc(slices.Concat(kernel.Args, kernel.Results), func(x *ir.Value) bool { return handed[x] && !inPlace[x] })
 }
 
 // call prints a kernel as one StableHLO operation, from the operation's name on; its location names it in the schedule.

@@ -2,6 +2,7 @@ package route_test
 
 import (
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -23,4 +24,10 @@ func TestMixedRoom(t *testing.T) {
 	mixed, alone := limits(s), limits(s.Prompts())
 	require.NotEmpty(t, alone)
 	require.Contains(t, mixed, alone[0])
+	program, err := route.Program(s, v, "mosaic", target)
+	require.NoError(t, err)
+	prompts := regexp.MustCompile(`custom_call @tpu_custom_call\(([^)]*)\) \{[^\n]*kernel_name = "packed"`).FindStringSubmatch(program.Text)
+	require.Len(t, prompts, 2)
+	pool := prompts[1][strings.LastIndex(prompts[1], " ")+1:]
+	require.Equal(t, 1, strings.Count(prompts[1], pool), "of several windows on a pool XLA makes copies of it: %s", prompts[1])
 }

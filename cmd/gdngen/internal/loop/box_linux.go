@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -240,12 +239,4 @@ func loopback() error {
 	}
 	r.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
 	return unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, r)
-}
-
-// resolver are files below hidden folders that any program needs: where names are looked up, and the system of NixOS.
-func resolver() (l []string) {
-	if to, err := filepath.EvalSymlinks("/etc/resolv.conf"); err == nil && to != "/etc/resolv.conf" {
-		l = append(l, to)
-	}
-	return existing(slices.Concat(l, []string{"/run/current-system"}))
 }

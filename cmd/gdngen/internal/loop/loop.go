@@ -340,3 +340,11 @@ func (l *Loop) finish(r Record) error {
 	l.Ended(r)
 	return nil
 }
+
+// resolver are files below hidden folders that any program needs: where names are looked up, and the system of NixOS.
+func resolver() (l []string) {
+	if to, err := filepath.EvalSymlinks("/etc/resolv.conf"); err == nil && to != "/etc/resolv.conf" {
+		l = append(l, to)
+	}
+	return existing(slices.Concat(l, []string{"/run/current-system"}))
+}

@@ -119,7 +119,7 @@ type driver struct {
 
 	confirmer judge.Confirmer // nil: the evaluator is this process
 	before    time.Duration
-	flight    []string // what is being judged, for the progress
+	flight    []string // candidates being judged, for the progress
 }
 
 // attach binds the device of an evaluator, where it has one, to the targets of the run.

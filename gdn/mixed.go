@@ -36,7 +36,7 @@ func (s *Spec) checkMixed() error {
 	return nil
 }
 
-// Decodes is the spec of the first sequences of a mixed batch, those of one token or a window, as batch rows.
+// Decodes is the spec of the first sequences of a mixed batch, of one token or a window each, as batch rows.
 func (s Spec) Decodes() Spec {
 	s.Batch, s.Tokens, s.Window = min(s.Seqs, s.Tokens), s.Mixed, s.Mixed > 1
 	s.Seqs, s.Packed, s.Mixed = 0, false, 0

@@ -20,7 +20,7 @@ type Grounds struct {
 	Objective objective.Objective
 }
 
-// Grounds are those of a candidate's run.
+// Grounds are the settings of a candidate's run.
 func (w *Work) Grounds() Grounds { return Grounds{w.Shapes, w.Targets, w.Objective} }
 
 // Faults says what of a candidate's costs does not follow from its record and from the schedules that were counted: score, score per token

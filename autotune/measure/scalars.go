@@ -150,7 +150,7 @@ func ParseLoad(text string) ([]int, error) {
 // maxLoad bounds the sequences of a part of a load.
 const maxLoad = 1 << 16
 
-// Under has the program's cost be that of packed sequences of some lengths, those of a mixed batch in their order.
+// Under costs the program for packed sequences of the given lengths, in order for a mixed batch.
 func (p *Program) Under(load []int) error {
 	var tokens int
 	for _, n := range load {

@@ -261,7 +261,7 @@ func (c *conn) check(r *reply, id int) error {
 	return nil
 }
 
-// faults are those of the costs that a reply has.
+// faults lists contradictions in the costs of a reply.
 func (r *reply) faults(g judge.Grounds) (l []string) {
 	objects := map[string][]byte{}
 	for _, s := range r.Steps {

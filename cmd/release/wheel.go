@@ -20,7 +20,7 @@ var models = []struct{ name, title, spec string }{
 	{"olmo_hybrid", "OLMo hybrid 7B", "b=1,t=4096,hk=30,hv=30,k=96,v=192,dtype=bf16,gates=fused,gatedtype=bf16,negeig,l2norm"},
 }
 
-// wheelName is the package that has those of all models.
+// wheelName is the package around the packages of all models.
 const wheelName = "gdngen_kernels"
 
 const wheelReadme = `# gdngen-kernels
@@ -80,7 +80,7 @@ func wheel(version, out string) error {
 	return os.WriteFile(filepath.Join(out, name), data, 0o644)
 }
 
-// moved are the modules of a package as those of a package inside the wheel's.
+// moved gives the modules of a package as modules of a package inside the wheel's.
 func moved(dir, name string) ([]pallas.File, error) {
 	var files []pallas.File
 	imports := regexp.MustCompile(`(?m)^( *from )(` + name + `\b)`)

@@ -188,7 +188,7 @@ func (p *printer) rounds(n *loops.Node) (before, body, pause []statement) {
 	p.clock, p.until, p.quiet = first, min(until, first+each), period < p.k.grain
 	body = p.nodes(l.Body)
 	lasts := p.clock - first
-	if lasts > 0 && first+count*lasts > wholeChunk { // what is within takes longer than a round has: rounds wait at their ends alone
+	if lasts > 0 && first+count*lasts > wholeChunk { // a round takes longer than its share of time: rounds wait at their ends alone
 		p.clock, p.quiet, lasts = first, true, 0
 		body = p.nodes(l.Body)
 	}

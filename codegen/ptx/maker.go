@@ -28,7 +28,7 @@ func GPUOf(name, kind string) *target.GPU {
 	return target.GPUOfKind(kind)
 }
 
-// Unknown says of a GPU without kernels what is missing; nil for other devices.
+// Unknown names the missing facts of a GPU without kernels; nil for other devices.
 func Unknown(name, kind string) error {
 	if !strings.EqualFold(name, platform) || GPUOf(name, kind) != nil {
 		return nil

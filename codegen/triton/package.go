@@ -23,7 +23,7 @@ var packageFiles = [][2]string{
 	{"tests/test_rule.py", "test_rule.py"},
 }
 
-// SupportsPackage says why a package of functions of torch can not compute a spec. Sizes, types and options are those of a call.
+// SupportsPackage says why a package of functions of torch can not compute a spec. Sizes, types and options come with a call.
 func SupportsPackage(s gdn.Spec) error {
 	if s.Window || s.Every > 0 || s.Pool > 0 {
 		return fmt.Errorf("triton package: pool, window, every: its functions return the states after the last token; leave them out")

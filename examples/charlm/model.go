@@ -13,7 +13,7 @@ import (
 	"github.com/gdngen/gdngen/gdn/lm"
 )
 
-// size is that of a model, and of which layers it consists.
+// size has the sizes of a model and its kinds of layers.
 type size struct {
 	symbols, width, blocks, heads, dim int
 	mixer                              string

@@ -23,7 +23,7 @@ func folder(t *testing.T) string {
 	return to
 }
 
-// A dialogue of two lines, the same again for a seed, and what is measured.
+// A dialogue of two lines, the same again for a seed, and its measurements.
 func TestChat(t *testing.T) {
 	o := options{model: folder(t), backend: "go", tokens: 12, temperature: .7, seed: 3}
 	say := func(o options, lines string) string {

@@ -19,7 +19,7 @@ func turns(s gdn.Spec, v gdn.Variant) bool {
 // flat says whether kernels take flat rows as they are.
 func (p *plan) flat() bool { return p.rowsOf != gdn.RowsHeads && p.v.Layout == gdn.LayoutBTLanes }
 
-// params declares parameters that are not given, and gives those of rows with heads as an axis, as args.
+// params declares parameters that are not given, and gives row parameters with heads as an axis, as args.
 func (p *plan) params(s gdn.Spec, inputs []gdn.Param, given map[string]*ir.Value) {
 	byHeads := map[string]ir.Type{}
 	for _, in := range s.ByHeads().Inputs() {

@@ -23,14 +23,14 @@ type mixing struct {
 	s             gdn.Spec
 	args          map[string]*ir.Value
 	first, tokens *ir.Value // the number of decodes, and of their tokens
-	bounds        *ir.Value // [S+1] where sequences begin and the last ends; those of padding are empty
+	bounds        *ir.Value // [S+1] where sequences begin and the last ends; padding entries are empty
 	begin, length *ir.Value // [S]
 	place         *ir.Value // [S] 0, 1 and so on
 	decodes       *ir.Value // [S] bool: it is a decode, or a window, as long as it may be
 	names         *ir.Value // [S] the state of a sequence, or its group of states; -1: none
 }
 
-// mixed writes the program of a mixed batch. Its plan is that of the prompts, with the grids of both to schedule.
+// mixed writes the program of a mixed batch. It has the plan of the prompts, with the grids of both to schedule.
 func (base Base) mixed(b *ir.Builder) (*plan, []*ir.Value, error) {
 	s := base.spec
 	x := &mixing{Builder: b, s: s, args: map[string]*ir.Value{}}
@@ -176,7 +176,7 @@ func (x *mixing) ofPrompts() map[string]*ir.Value {
 	return given
 }
 
-// joined puts the outputs of decodes, [rows, tokens, ...], into those of all tokens.
+// joined puts the outputs of decodes, [rows, tokens, ...], into the outputs of all tokens.
 func (x *mixing) joined(decoded, o *ir.Value) *ir.Value {
 	b, w := x.Builder, x.s.Mixed
 	n := min(decoded.Type.Shape[0]*w, x.s.Tokens)

@@ -115,7 +115,7 @@ func (c mixedCall) poison(token, state func(i int) bool) mixedCall {
 	return mixedCall{c.s, in}
 }
 
-// Padding, slots that nobody starts from, and one request's tokens and states, whatever they hold, change no bit of the others; nor does a sequence that
+// Padding, slots that no sequence starts from, and one request's tokens and states, whatever they hold, change no bit of the others; nor does a sequence that
 // may not be: with a slot beyond the pool, with one that another sequence has, or a window that is too long. Its own outputs are zeros.
 func TestMixedContain(t *testing.T) {
 	for i, text := range mixedSpecs {

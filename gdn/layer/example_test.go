@@ -46,7 +46,7 @@ func Example() {
 	var cfg layer.Config
 	step, err := model.NewExec1(backend, store, func(scope *model.Scope, x *Node) *Node { // x [batch, tokens, features]
 		b := layer.New(scope.In("gdn"), x).Heads(2, 4).HeadDims(8, 8).InitGain(1) // also Mask, CuSeqlens, Cache, NegativeEigenvalues
-		cfg = b.Config()                                                          // all sizes, also those that nobody set
+		cfg = b.Config()                                                          // all sizes, defaults too
 		y := b.Done()
 		loss := ReduceAllMean(Square(Sub(SliceAxis(y, 1, AxisRangeToEnd(2)), SliceAxis(x, 1, AxisRangeFromStart(-2)))))
 		adam.UpdateGraph(scope, x.Graph(), loss)

@@ -59,7 +59,7 @@ type Latent struct {
 type style struct {
 	prefixes  []string // under which the tensors may stand
 	mixer     string   // before the tensors of a rule
-	sparse    string   // before those of experts, which have the names
+	sparse    string   // before the weights of experts, which have the names
 	expert    [3]string
 	shared    string
 	others    map[string]string // other names of tensors: OLMo's files differ, and transformers saves Kimi's dense layers as if they were sparse
@@ -71,7 +71,7 @@ type style struct {
 	firstFull bool // kimi counts the layers of attention
 }
 
-// fields are those of config.json that package published does not read. Pointers tell what is absent, or null, from zero.
+// fields of config.json that package published does not read. A nil pointer is an absent field or null, not zero.
 type fields struct {
 	Type         string      `json:"model_type"`
 	Vocabulary   int         `json:"vocab_size"`
@@ -320,7 +320,7 @@ func (c *Config) experts(f fields) error {
 	return nil
 }
 
-// check refuses what is not computed.
+// check refuses layers and fields that are not computed.
 func (c *Config) check(f, outer fields) error {
 	sizes := []struct {
 		name string

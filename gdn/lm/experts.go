@@ -41,7 +41,7 @@ func (b *builder) choose(s *model.Scope, x *Node) (chosen, weights *Node) {
 }
 
 // chosen computes the experts of each token: x is [tokens, hidden], chosen [tokens, n], and comes out as [tokens, n, hidden]. Tokens are brought
-// into blocks of one expert each, as many as there could be, so that no token is left out and the work is that of the chosen experts.
+// into blocks of one expert each, as many as there could be, so that no token is left out and the chosen experts alone are computed.
 func (b *builder) chosen(s *model.Scope, x, chosen *Node) *Node {
 	e, g := b.c.Experts, x.Graph()
 	tokens, hidden := x.Shape().Dim(0), b.c.Hidden
@@ -90,7 +90,7 @@ func placed(of *Node, experts, size, blocks int) (slots, owner, from *Node) {
 	return slots, owner, from
 }
 
-// sums are those of the numbers up to each along an axis of [n, m].
+// sums gives prefix sums along an axis of [n, m].
 func sums(x *Node, axis int) *Node {
 	for reach := 1; reach < x.Shape().Dim(axis); reach *= 2 {
 		dims := []int{x.Shape().Dim(0), x.Shape().Dim(1)}

@@ -21,7 +21,7 @@ type builder struct {
 	begin *Node // int32 scalar: tokens before the first of this call
 }
 
-// Logits are those of a model for each of the tokens, int32 [batch, tokens]: the graph to be trained. Variables that are not in the scope are
+// Logits builds the logits of a model for each of the tokens, int32 [batch, tokens]: the graph to be trained. Variables that are not in the scope are
 // made there.
 func Logits(scope *model.Scope, c Config, tokens *Node) *Node {
 	b := &builder{c: c, scope: scope, begin: ScalarZero(tokens.Graph(), dtypes.Int32)}
@@ -89,7 +89,7 @@ func (b *builder) features(tokens *Node, caches []*Node) (x *Node, next []*Node)
 	return b.norm(x, b.scope, "norm"), next
 }
 
-// logits are those of features.
+// logits gives the logits of features.
 func (b *builder) logits(x *Node) *Node {
 	if b.c.Tied {
 		return b.linear(b.scope, "embed_tokens", x, b.c.Vocabulary)
@@ -122,7 +122,7 @@ func (b *builder) normed(x *Node, s *model.Scope, name string, eps float64) *Nod
 	return Mul(y, ExpandLeftToRank(w, y.Rank()))
 }
 
-// attention is that of x over the tokens in its caches and itself, with a gate where the family has one.
+// attention of x over the tokens in its caches and itself, with a gate where the family has one.
 func (b *builder) attention(s *model.Scope, x *Node, kept []*Node) (y *Node, next []*Node) {
 	c := b.c
 	batch, tokens := x.Shape().Dim(0), x.Shape().Dim(1)

@@ -103,7 +103,7 @@ func TestTransformers(t *testing.T) {
 	})
 }
 
-// Weights held in bfloat16 are those of the file, rounded: all is computed in float32, and so are the stored logits of rounded weights.
+// Weights held in bfloat16 are the file's, rounded: all is computed in float32, and so are the stored logits of rounded weights.
 func TestBFloat16(t *testing.T) {
 	b := layertest.Backend(t, device.Go)
 	for _, name := range models {
@@ -163,7 +163,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// Published configurations are those of whole models, or refused by a field.
+// Published configurations give whole models, or are refused by a field.
 func TestPublished(t *testing.T) {
 	const none, unknown = "is no model of this package", "has no layer that is known here"
 	for name, want := range map[string]string{ // layers, of them attention, with experts; or an error
@@ -188,7 +188,7 @@ func TestPublished(t *testing.T) {
 	}
 }
 
-// Experts that are no numbers are refused, and those of a layer may be in one tensor.
+// Experts whose names have no number are refused, and the experts of a layer may be in one tensor.
 func TestExpertTensors(t *testing.T) {
 	b := layertest.Backend(t, device.Go)
 	m, answers := open(t, b, "qwen3_5_moe", dtypes.Float32)

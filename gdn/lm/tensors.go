@@ -34,7 +34,7 @@ func in(scope *model.Scope, layer int) *model.Scope {
 	return scope.At("layer_%d", layer)
 }
 
-// weights lists what a model has apart from its rules.
+// weights lists the tensors of a model outside of its rules.
 func (c Config) weights(prefix string) []weight {
 	list := []weight{
 		{-1, "embed_tokens", []int{c.Vocabulary, c.Hidden}, []string{prefix + "embed_tokens.weight"}, ""},

@@ -22,7 +22,7 @@ func copied(t *testing.T, folder string, files ...string) string {
 	return folder
 }
 
-// Tokens are those of the package tokenizers (tests/peers/tokenizer.py), and come back as the text.
+// Tokens equal the package tokenizers' (tests/peers/tokenizer.py), and decode to the text.
 func TestTokenizer(t *testing.T) {
 	folder := copied(t, t.TempDir(), "tokenizer/tokenizer.json")
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "config.json"), []byte(`{"text_config": {"eos_token_id": 5}}`), 0o644))

@@ -244,7 +244,7 @@ func TestLossKernel(t *testing.T) {
 	require.Zero(t, lossRows(4096, 1000, 128<<20))
 }
 
-// A model of every kind of layer learns: its loss begins at that of a guess and falls.
+// A model of every kind of layer learns: its loss begins at a guess's and falls.
 func TestTraining(t *testing.T) {
 	for _, c := range []Config{tiny, tinyKDA} {
 		c.Tokens, c.Batch, c.Layers, c.AttentionEvery, c.Hidden, c.Rule.V = 32, 2, 2, 2, 16, 4

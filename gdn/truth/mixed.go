@@ -14,7 +14,7 @@ func distributed(s gdn.Spec, distribution *array.Array) (decodes, all int) {
 	return int(max(0, min(list[0], int64(all)))), all
 }
 
-// foundIn are names with -1 in place of those of none.
+// foundIn gives the names, with -1 for names of no state.
 func foundIn(list []int64, n int) []int64 {
 	list = slices.Clone(list)
 	for i, x := range list {

@@ -161,7 +161,7 @@ func fetch(ctx context.Context, p Place, id string, f File, to string) (x Fetche
 	}
 	defer os.Remove(w.Name())
 	sum := sha256.New()
-	most := f.Size // what is listed is the limit: of a file that grows the rest comes the next time
+	most := f.Size // the listed size is the limit: the rest of a growing file comes the next time
 	if most < 0 {
 		most = mostResult
 	}

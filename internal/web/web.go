@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Limits are those of a client; zero fields stand for the defaults.
+// Limits of a client; a zero field takes the default.
 type Limits struct {
 	Connect time.Duration // until a connection stands: 20 s
 	Headers time.Duration // until an answer begins: 1 minute
@@ -23,7 +23,7 @@ type Limits struct {
 // redirects is how often an answer may name another address.
 const redirects = 5
 
-// New makes a client. Compressed answers are not unpacked, so that sizes are those of what is sent.
+// New makes a client. Compressed answers are not unpacked, so that sizes count sent bytes.
 func New(l Limits) *http.Client {
 	connect, silence := cmp.Or(l.Connect, 20*time.Second), cmp.Or(l.Silence, time.Minute)
 	t := &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: connect, KeepAlive: 30 * time.Second}).DialContext, TLSHandshakeTimeout: connect,

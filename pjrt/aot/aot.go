@@ -90,7 +90,7 @@ type Result struct {
 type Compiler struct {
 	opts    Options
 	machine *platform
-	turn    chan struct{} // holds one token: the right to touch what is below
+	turn    chan struct{} // holds one token: the right to touch the fields below
 	child   *worker
 	pid     atomic.Int64 // of the child; 0: there is none
 	temp    *Scratch

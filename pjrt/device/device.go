@@ -106,7 +106,7 @@ type Device struct {
 	info    Info
 	target  *target.Target // nil: no TPU
 	emit    Emit
-	turn    chan struct{} // holds one token: the right to touch what is below
+	turn    chan struct{} // holds one token: the right to touch the fields below
 	child   *child.Process
 	noise   child.Noise
 	scratch *aot.Scratch

@@ -95,7 +95,7 @@ func Open(ctx context.Context, o Options) (*Device, error) {
 	return d, nil
 }
 
-// Load writes a module for the device by Options.Emit and compiles it there. The error is that of Emit, or by the device's compiler a
+// Load writes a module for the device by Options.Emit and compiles it there. The error is Emit's, or by the device's compiler a
 // *pjrt.CompileError.
 func (d *Device) Load(ctx context.Context, m *ir.Module) (*Program, error) {
 	if d.emit == nil {

@@ -89,7 +89,7 @@ func (w *website) get(ctx context.Context, f File, to string) error {
 	return save(a.Body, f.Size, to)
 }
 
-// client is that of all sources.
+// client serves all sources.
 var client = web.New(web.Limits{})
 
 // do makes a request. An answer other than OK is an error.

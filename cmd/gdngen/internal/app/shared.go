@@ -72,7 +72,7 @@ const OnEnv = remote.OnEnv
 // stamped is the version that a release stamps in (cmd/release).
 var stamped string
 
-// Version is the module's version, or that of the release, and the revision where the build knows it.
+// Version is the version of the module or of the release, and the revision where the build knows it.
 func Version() (version, revision string) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

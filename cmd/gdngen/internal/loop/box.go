@@ -23,10 +23,10 @@ type box struct {
 	Shown    []string `json:"shown"`    // files and folders to read
 	Writable []string `json:"writable"` // folders that outlive the command
 	Masked   []string `json:"masked"`   // files that read as empty
-	Home     string   `json:"home"`     // of the user: what is shown of it is at the same place of the command's own home
+	Home     string   `json:"home"`     // of the user: shown files have the same place in the command's own home
 	Own      string   `json:"own"`      // that home, in a folder of Writable
 	Run      string   `json:"run"`      // folder of the run
-	Open     bool     `json:"open"`     // the network is that of the machine
+	Open     bool     `json:"open"`     // the command has the machine's network
 	tool     string   // absolute path of bubblewrap
 }
 

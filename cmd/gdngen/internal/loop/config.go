@@ -64,7 +64,7 @@ type Config struct {
 	Show         []string `json:"show,omitempty"`          // files and folders of homes, /tmp and /run that agent and checks may read
 	AgentNetwork bool     `json:"agent_network,omitempty"` // agents reach the network
 	CheckNetwork bool     `json:"check_network,omitempty"` // checks do; with On they do in any case
-	Unwatched    bool     `json:"unattended,omitempty"`    // nobody reads a warning: no sandbox is an error, unless Sandbox is none
+	Unwatched    bool     `json:"unattended,omitempty"`    // warnings are not read: no sandbox is an error, unless Sandbox is none
 
 	Env      []string `json:"env,omitempty"` // names of variables that agent and checks see beside the usual ones
 	On       string   `json:"on,omitempty"`  // place of gdngen remote, for the agent and the checks

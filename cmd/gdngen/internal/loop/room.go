@@ -144,7 +144,7 @@ func (l *Loop) judgeRun(n int, seed string) judgeRun {
 				noted[i].Job, noted[i].Trace, noted[i].Text = "", "", ""
 			}
 		}
-		if in.commit == "" { // the base's are those of an iteration before
+		if in.commit == "" { // the base has the files of an iteration before
 			l.noted = append(l.noted, noted...)
 		}
 		o.secret = l.Holdout != ""

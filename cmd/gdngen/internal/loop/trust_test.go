@@ -157,7 +157,7 @@ func TestJudgeSwapped(t *testing.T) {
 	}
 }
 
-// A file that nobody may read stops git, and so the change, not the night. To root it is a file as any.
+// A file without permissions stops git, and so the change, not the night. To root it is a file as any.
 func TestUnreadable(t *testing.T) {
 	c := bed(t, `echo x > tight; chmod 000 tight; echo 70 > cost`)
 	l, reasons := verdicts(t, c)
@@ -169,7 +169,7 @@ func TestUnreadable(t *testing.T) {
 	require.Contains(t, reasons, `git refuses what it left: error: open("tight"): Permission denied`)
 }
 
-// Where no sandbox can be had, auto says so, and a night that nobody watches does not begin.
+// Where no sandbox can be had, auto says so, and an unattended night does not begin.
 func TestNoSandbox(t *testing.T) {
 	c := bed(t, "echo 70 > cost")
 	c.Sandbox = "auto"
@@ -182,7 +182,7 @@ func TestNoSandbox(t *testing.T) {
 	require.Error(t, why)
 	_, _, err = newBox("namespace", broken)
 	require.ErrorContains(t, err, "--sandbox namespace can not be had here")
-	stageName = "nowhere" // which nobody makes
+	stageName = "nowhere" // which does not exist
 	programs.Store("bwrap", "/bin/false")
 	defer func() {
 		stageName = "root"

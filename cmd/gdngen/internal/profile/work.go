@@ -27,7 +27,7 @@ type Work struct {
 	Tokens  int // of a step
 	Modules []mfu.Module
 
-	// Losses are those of the training steps before those that are profiled.
+	// Losses of the training steps before the profiled ones.
 	Losses []float64
 
 	arguments func(*ir.Module) ([]*array.Array, error)

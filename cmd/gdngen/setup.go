@@ -9,8 +9,8 @@ import (
 )
 
 // plugins obtains the named plugins, or all. missing is why the first that can not be had is not there.
-func (a CLI) plugins(only string, offline bool) (rows []plugins.Obtained, missing error, err error) {
-	rows, missing, err = plugins.Obtain(a.Ctx, only, map[string]string{"cpu": a.CPUPlugin, "tpu": a.Libtpu}, plugins.Options{Progress: a.Stderr, Offline: offline})
+func (a CLI) plugins(only string, offline, verify bool) (rows []plugins.Obtained, missing error, err error) {
+	rows, missing, err = plugins.Obtain(a.Ctx, only, map[string]string{"cpu": a.CPUPlugin, "tpu": a.Libtpu}, plugins.Options{Progress: a.Stderr, Offline: offline, Verify: verify})
 	if app.IsA[*plugins.UnknownError](err) {
 		return nil, nil, app.Usage(err)
 	}
@@ -23,7 +23,7 @@ func (a CLI) setupCmd() *cobra.Command {
 		Use:   "setup",
 		Short: "Fetch the plugins that run and compile programs",
 		Long: `setup fetches the pinned plugins with pip into the user's cache, verified by their hashes. Other commands do so when they need one; setup is
-for a machine that will be offline. --libtpu, --cpu-plugin and the variables GDNGEN_LIBTPU and GDNGEN_CPU_PLUGIN name other builds, and
+for a machine that will be offline, and compares what is there with its hashes. --libtpu, --cpu-plugin and the variables GDNGEN_LIBTPU and GDNGEN_CPU_PLUGIN name other builds, and
 GDNGEN_CACHE moves the cache.
 
 What targets that are GPUs want is fetched by --only gpu alone, or when such a target first needs it: Triton and NumPy (205 MiB, 720 on disk), and
@@ -33,7 +33,7 @@ build of the plugin, and GDNGEN_CUDA_TOOLKIT a folder with bin/ptxas and nvvm/li
 		GroupID: "self",
 		Args:    app.Args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
-			rows, missing, err := a.plugins(only, a.Offline)
+			rows, missing, err := a.plugins(only, a.Offline, true)
 			if err != nil {
 				return err
 			}

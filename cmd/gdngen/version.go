@@ -34,7 +34,7 @@ func (a CLI) versionCmd() *cobra.Command {
 			r := versionResult{Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Cgo: pjrt.HasCgo, Mosaic: mosaic.Version}
 			r.Version, r.Revision = app.Version()
 			var err error
-			if r.Plugins, _, err = a.plugins("", true); err != nil {
+			if r.Plugins, _, err = a.plugins("", true, false); err != nil {
 				return err
 			}
 			return app.Emit(a.App, r, []any{r}, func(w io.Writer) {

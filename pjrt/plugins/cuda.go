@@ -26,12 +26,14 @@ var (
 		platform: "manylinux_2_27_x86_64",
 		sha256:   "e5ff589d43064913bb74027682d89639c7ea48f9f81c2bae6fc75117e913f93e", bytes: 134162640,
 		library: "jax_plugins/xla_cuda13/xla_cuda_plugin.so", size: 411465856,
+		sum: "43d3efd6fd43d8a5d9aa67176e830d81e4ad5fc19fda4ad09cdcc4aebd9f3920",
 	}
 	ptxasRelease = release{
 		name: "nvidia-cuda-nvcc", version: "13.0.88", env: CUDAToolkitEnv, setup: setupGPU,
 		platform: "manylinux_2_17_x86_64",
 		sha256:   "56fe502eb77625a12f25172caa3cdddb4e4c8ba2c8c17dba44b164761b380f03", bytes: 37384532,
 		library: "nvidia/cu13/bin/ptxas", size: 37741528,
+		sum:    "daba837a68265cae38c832d13399b61dab811891de9b8914defddef143b849f2",
 		folder: toolkitFolder, place: toolkitPTXAS,
 	}
 	libdeviceRelease = release{
@@ -39,6 +41,7 @@ var (
 		platform: "manylinux_2_12_x86_64",
 		sha256:   "c5f41ffeb6466944a026dfa5317d7d85355c119bbec279205d22f1869d1054e0", bytes: 61601415,
 		library: "nvidia/cu13/nvvm/libdevice/libdevice.10.bc", size: 464132,
+		sum:    "91334d6e12748f6cb5bbf0a1cd965a56bcd93dc4f496d2e5c5f8c6e523094356",
 		folder: toolkitFolder, place: toolkitLibdevice,
 	}
 )

@@ -53,7 +53,7 @@ func Doctor(ctx context.Context) []Check {
 		checkPip(ctx, complete),
 		checkCache(complete),
 		checkCPU(cpu, cpuErr),
-		checkTPU(tpu, tpuErr),
+		pluginCheck("libtpu", tpu, tpuErr),
 	}
 	checks = append(checks, checkGPUTools(ctx)...)
 	return append(checks, checkDevices("TPU", tpusOf(pci)), checkDevices("GPU", gpusOf(pci)), checkMachine())
@@ -154,17 +154,17 @@ func checkCPU(p Plugin, err error) Check {
 	return c
 }
 
-func checkTPU(p Plugin, err error) Check {
-	c := pluginCheck("libtpu", p, err)
-	if c.OK && p.Source == "cache" {
-		c.Detail += "; size as pinned"
-	}
-	return c
-}
-
+// pluginCheck says where a plugin is, and whether a pinned one is undamaged: a damaged library can end the process that loads it.
 func pluginCheck(name string, p Plugin, err error) Check {
 	if err == nil {
-		return Check{Name: name, OK: true, Detail: strings.TrimSpace(p.Name+" "+p.Version) + " (" + p.Source + "): " + p.Path}
+		err = p.Damaged()
+	}
+	if err == nil {
+		detail := strings.TrimSpace(p.Name+" "+p.Version) + " (" + p.Source + "): " + p.Path
+		if p.Pinned() {
+			detail += "; SHA-256 as pinned"
+		}
+		return Check{Name: name, OK: true, Detail: detail}
 	}
 	c := Check{Name: name, Detail: err.Error()}
 	var missing *MissingError

@@ -66,6 +66,9 @@ func Obtain(ctx context.Context, only string, paths map[string]string, o Options
 		if ctx.Err() != nil {
 			return nil, nil, ctx.Err()
 		}
+		if err == nil && o.Verify {
+			err = p.Damaged()
+		}
 		row := Obtained{k.name, p.Name, p.Version, p.Source, p.Path, "", k.doc}
 		if err != nil {
 			row.Absent = err.Error()

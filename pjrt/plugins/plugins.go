@@ -29,6 +29,7 @@ type Plugin struct {
 	Version string // the pinned version; empty for a library the user named
 	Path    string // absolute path of the shared library
 	Source  string // where it was found: "option", "environment", "cache" or "download"
+	sum     string // SHA-256 of the pinned library; empty for a library the user named
 }
 
 // Release names the plugin with its release: the pinned one, or that of the wheel which a library of the user's choice lies in.
@@ -66,16 +67,44 @@ func (p Plugin) Identity() (string, error) {
 	if p.Version != "" {
 		return p.Version, nil
 	}
-	f, err := os.Open(p.Path)
+	sum, err := fileSum(p.Path)
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimSpace(p.beside() + " sha256:" + sum[:16]), nil
+}
+
+// Pinned says whether the checksum of the library is known, so that Damaged can tell.
+func (p Plugin) Pinned() bool { return p.sum != "" }
+
+// Damaged compares a pinned library with its checksum; the error is a *MissingError. It reads the whole file, some 200 to 600 MB. Other
+// libraries are not compared.
+func (p Plugin) Damaged() error {
+	if !p.Pinned() {
+		return nil
+	}
+	mend := "remove " + filepath.Dir(p.Path) + " and run `gdngen setup`"
+	switch sum, err := fileSum(p.Path); {
+	case err != nil:
+		return &MissingError{Plugin: p.Release(), Why: NoFile, Detail: err.Error(), Mend: mend, Err: err}
+	case sum != p.sum:
+		return &MissingError{Plugin: p.Release(), Why: HashMismatch, Detail: fmt.Sprintf("%s has SHA-256 %s, pinned is %s", p.Path, sum, p.sum), Mend: mend}
+	}
+	return nil
+}
+
+// fileSum is the SHA-256 of a file, in hexadecimal.
+func fileSum(path string) (string, error) {
+	f, err := os.Open(path)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
 	h := sha256.New()
 	if _, err := io.Copy(h, f); err != nil {
-		return "", fmt.Errorf("%s: %w", p.Path, err)
+		return "", fmt.Errorf("%s: %w", path, err)
 	}
-	return strings.TrimSpace(p.beside() + " sha256:" + hex.EncodeToString(h.Sum(nil)[:8])), nil
+	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // Options says how to look for a plugin.
@@ -83,6 +112,7 @@ type Options struct {
 	Path     string    // use this shared library; empty to search
 	Progress io.Writer // lines about a download, redrawn in place on a terminal; nil for silence
 	Offline  bool      // never download
+	Verify   bool      // Obtain compares pinned libraries with their checksums
 }
 
 // CPU obtains the plugin that runs programs on the CPU.
@@ -134,6 +164,7 @@ type release struct {
 	bytes    int64  // of the wheel
 	library  string // path in the wheel
 	size     int64  // of the library
+	sum      string // SHA-256 of the library
 	folder   string // of the cache that it shares with other releases; empty: its own
 	place    string // path in the folder; empty: the last part of library
 	setup    string // the command that fetches it; empty: gdngen setup
@@ -145,12 +176,14 @@ var (
 		platform: "manylinux_2_27_x86_64",
 		sha256:   "1319390d948b39f69f7dade496b7c385149d9ca6097a6b62114da113216d9ad1", bytes: 62711338,
 		library: "lammps_jax_pjrt_cpu/pjrt_c_api_cpu_plugin.so", size: 201600336,
+		sum: "ad1309ac822b1b24d51b7f9947c7c9fa9ef5d67f390584cbc3d1fa2428fed9c2",
 	}
 	tpuRelease = release{
 		name: "libtpu", version: "0.0.51", env: "GDNGEN_LIBTPU",
 		platform: "manylinux_2_31_x86_64",
 		sha256:   "ba67ddbfdbac61c8da1fafc26cd51b93e9fe4d298016e2882eb986b1718cba34", bytes: 204805508,
 		library: "libtpu/libtpu.so", size: 574812664,
+		sum: "ad0b2a3bc5d4de96f653b3701aaed8769a691776ca0e14c791dcdca785d43e42",
 	}
 )
 
@@ -171,7 +204,7 @@ func (r release) obtain(ctx context.Context, opts Options) (Plugin, error) {
 	if err != nil {
 		return Plugin{}, r.missing(NoCache, err.Error(), "set "+CacheEnv+" to a directory that can be written", err)
 	}
-	p := Plugin{Name: r.name, Version: r.version, Path: r.cached(cache), Source: "cache"}
+	p := Plugin{Name: r.name, Version: r.version, Path: r.cached(cache), Source: "cache", sum: r.sum}
 	if r.present(p.Path) {
 		return p, nil
 	}

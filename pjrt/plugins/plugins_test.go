@@ -331,6 +331,25 @@ func TestDoctor(t *testing.T) {
 	require.Contains(t, c.Detail, "not a shared library")
 }
 
+// A pinned library of the right size with another byte is named by doctor and setup, and is not loaded.
+func TestDamaged(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lib.so")
+	require.NoError(t, os.WriteFile(path, []byte("library"), 0o644))
+	sum := sha256.Sum256([]byte("library"))
+	p := Plugin{Name: "probe", Version: "1.0", Path: path, Source: "cache", sum: hex.EncodeToString(sum[:])}
+	require.NoError(t, p.Damaged())
+	require.Contains(t, pluginCheck("probe", p, nil).Detail, "SHA-256 as pinned")
+
+	require.NoError(t, os.WriteFile(path, []byte("librarz"), 0o644))
+	c := checkCPU(p, nil)
+	require.False(t, c.OK)
+	require.Contains(t, c.Detail, "hash mismatch: "+path+" has SHA-256")
+	require.Equal(t, "remove "+filepath.Dir(path)+" and run `gdngen setup`", c.Mend)
+
+	p.sum = "" // of the user's choice
+	require.NoError(t, p.Damaged())
+}
+
 func TestMissingTools(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	c := checkPip(context.Background(), false)

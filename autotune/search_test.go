@@ -559,12 +559,15 @@ func TestPruning(t *testing.T) {
 	c.Lookahead, c.Seeds, c.Strategy = 1, []string{"default", "forward", "token", "ladder", "block", "split"}, "exhaustive"
 	c.Objective = objective.Objective{Most: 1e-9} // which no cost meets: ranked by cycles, and a miracle below the bound of main memory ends nothing
 	c.Evaluator = &fake{roomy: true, refuse: func(gate string, w *judge.Work) *judge.Refusal {
+		miracle := func(target string) journal.Cost {
+			return journal.Cost{Target: target, Ruler: journal.Wall, Cycles: 1, Wall: 1, Score: 1, PerToken: perToken(w, 1), Schedule: "wonder"}
+		}
 		if gate == "schedule" && w.Record.ID == 2 { // a miracle on the first target
-			w.Record.Costs[0].Score = 1
+			w.Record.Costs[0] = miracle(w.Targets[0].Name)
 		}
 		if gate == "targets" && w.Record.ID == 3 { // and on the others
 			for _, t := range w.Targets[1:] {
-				w.Record.Costs = append(w.Record.Costs, journal.Cost{Target: t.Name, Ruler: journal.Wall, Score: 1, Schedule: "wonder"})
+				w.Record.Costs = append(w.Record.Costs, miracle(t.Name))
 			}
 			w.Targets = w.Targets[:1]
 		}

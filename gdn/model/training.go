@@ -38,10 +38,13 @@ type trained struct {
 	values  map[string]*array.Array
 }
 
-// NewTraining draws weights. A model without a vocabulary has no loss.
+// ErrNoLoss says that a model can not be trained.
+var ErrNoLoss = errors.New("model: without a vocabulary there is no loss to train by: set vocab")
+
+// NewTraining draws weights. The error of a model without a vocabulary is ErrNoLoss.
 func NewTraining(c Config, v gdn.Variant, run func(m *ir.Module, args []*array.Array) ([]*array.Array, error)) (*Training, error) {
 	if c.Vocab == 0 {
-		return nil, errors.New("model: without a vocabulary there is no loss to train by: set vocab")
+		return nil, ErrNoLoss
 	}
 	t := &Training{Args: map[string][]*array.Array{}, c: c, v: v, run: run, draw: rand.New(rand.NewPCG(1, 2)),
 		pieces: map[string][]Piece{}, optimise: map[string]Piece{}, modules: map[string]*ir.Module{}}

@@ -265,9 +265,9 @@ func TestPallasPackage(t *testing.T) {
 	lint(t, py, dir)
 	pytest := []string{"-m", "pytest", "-q", "-p", "no:cacheprovider"}
 	var tests []string
-	for name := range strings.FieldsSeq(runJAX(t, dir, absolute(t, py), append(pytest, "--collect-only")...)) {
+	for name := range strings.Lines(runJAX(t, dir, absolute(t, py), append(pytest, "--collect-only")...)) {
 		if strings.Contains(name, "::") {
-			tests = append(tests, name)
+			tests = append(tests, strings.TrimSpace(name))
 		}
 	}
 	require.NotEmpty(t, tests)

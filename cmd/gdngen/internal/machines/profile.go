@@ -67,7 +67,9 @@ the CPU, gives ` + profile.StepsFile + ` alone, and that is said.`,
 			if err != nil {
 				return err
 			}
-			if err := w.Train(a.Ctx, d, train, func(step int, loss float64) { a.Note("step %d: loss %.4f", step, loss) }); err != nil {
+			if err := w.Train(a.Ctx, d, train, func(step int, loss float64) { a.Note("step %d: loss %.4f", step, loss) }); errors.Is(err, model.ErrNoLoss) {
+				return app.Usage(err)
+			} else if err != nil {
 				return err
 			}
 			r, err := profile.Run(a.Ctx, d, lock, w, o, out)

@@ -137,7 +137,7 @@ func TestStep(t *testing.T) {
 
 // A model trains on the device, its record has the losses, and the profiled steps have the arguments of the last step of training.
 func TestTrain(t *testing.T) {
-	d, err := device.Open(t.Context(), device.Options{Plugin: pjrttest.CPUPlugin(t)})
+	d, err := device.Open(t.Context(), device.Options{Plugin: pjrttest.CPUPlugin(t), Emit: route.Text})
 	require.NoError(t, err)
 	defer d.Close()
 	c := small

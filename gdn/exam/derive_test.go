@@ -17,11 +17,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/gdn/exam/internal/arith"
 	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/internal/rotate"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/tests/arith"
 )
 
 var update = flag.String("update", "", "derive limits.txt anew for a precision or a class of inputs, the others as they are, or for all")
@@ -212,7 +212,7 @@ func derive(t *testing.T) {
 	for _, tokens := range lengths {
 		seeds += fmt.Sprintf(", 1 to %d at %d tokens", seedsOf("bf16x1", tokens), tokens)
 	}
-	head := fmt.Sprintf(`# The largest errors of the arithmetic of gdn/exam/internal/arith, K = V = 128, bf16 inputs without an initial state, against float64.
+	head := fmt.Sprintf(`# The largest errors of the arithmetic of tests/arith, K = V = 128, bf16 inputs without an initial state, against float64.
 %s# Seeds%s; for f32 and bf16x3 1 to %d; %d value heads of each.
 # A limit is a figure times its margin (limits.go). *2: beta doubled. @-5: log decays of channels cut at a bound of -5. No figure is moved to let a kernel pass.
 # Behind a row in which a figure rose: those of the derivation before.

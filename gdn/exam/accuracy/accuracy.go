@@ -2,7 +2,7 @@
 //
 // Errors are the root mean square of the error over that of a float64 reference, over all value heads of two runs of their own seeds, of the
 // outputs in float32 and of the final states. A row is one kernel on one Column. What public kernels have is by their arithmetic
-// (gdn/exam/internal/arith), ours by the interpreter on what is emitted for v6e.
+// (tests/arith), ours by the interpreter on what is emitted for v6e.
 package accuracy
 
 import (
@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/gdn/exam/internal/arith"
 	"github.com/gdngen/gdngen/gdn/truth"
 )
 
@@ -90,9 +89,11 @@ func Ours() []string {
 
 // Peers lists the public kernels of the table.
 func Peers() []string {
-	var l []string
-	for _, p := range arith.Peers {
-		l = append(l, p.Name)
+	ours, l := Ours(), []string(nil)
+	for _, r := range Table {
+		if !slices.Contains(ours, r.Kernel) && !slices.Contains(l, r.Kernel) {
+			l = append(l, r.Kernel)
+		}
 	}
 	return l
 }

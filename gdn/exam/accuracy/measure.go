@@ -3,10 +3,8 @@ package accuracy
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/gdn/exam/internal/arith"
 	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir/array"
 )
@@ -51,17 +49,6 @@ func (c Column) measure(s gdn.Spec, run func(gdn.Spec, map[string]*array.Array) 
 		state.add(got["final_state"].Float64s(), want["final_state"].Float64s())
 	}
 	return Error{first.ratio(), last.ratio(), state.ratio()}, nil
-}
-
-// Peer gives the errors of the arithmetic of a public kernel.
-func (c Column) Peer(name string) (Error, error) {
-	i := slices.IndexFunc(arith.Peers, func(p arith.Peer) bool { return p.Name == name })
-	if i < 0 {
-		return Error{}, fmt.Errorf("no arithmetic of a kernel %q is known (known: %q)", name, Peers())
-	}
-	return c.Measure(func(s gdn.Spec, in map[string]*array.Array) (map[string]*array.Array, error) {
-		return arith.Outputs(s, in, arith.Peers[i].Run), nil
-	})
 }
 
 // share sums squares of errors and of the reference.

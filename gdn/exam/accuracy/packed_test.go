@@ -9,10 +9,10 @@ import (
 
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/gdn/exam/internal/arith"
 	"github.com/gdngen/gdngen/internal/rotate"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
+	"github.com/gdngen/gdngen/tests/arith"
 )
 
 // packedErrors are those of what computes two sequences in the tokens of a column, over its seeds.

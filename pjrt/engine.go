@@ -141,6 +141,16 @@ func (e *Engine) Kind() (string, error) {
 	return e.table.Kind()
 }
 
+// Attributes are what the plugin tells of the first device by name, numbers as texts: of a GPU "compute_capability" and "core_count".
+func (e *Engine) Attributes() map[string]string {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	if e.client == nil {
+		return nil
+	}
+	return e.table.Attributes()
+}
+
 // Version is the plugin's version of its interface and platform.
 func (e *Engine) Version() string {
 	e.mu.RLock()

@@ -41,6 +41,9 @@ func (*Engine) Devices() []string { return nil }
 // Kind gives ErrNoCgo.
 func (*Engine) Kind() (string, error) { return "", ErrNoCgo }
 
+// Attributes is empty.
+func (*Engine) Attributes() map[string]string { return nil }
+
 // Compile gives ErrNoCgo.
 func (*Engine) Compile(string) (*Program, error) { return nil, ErrNoCgo }
 

@@ -65,7 +65,7 @@ type Device struct {
 	saying  sync.Mutex // variants are examined beside each other
 }
 
-// Attached finds the GPU that is attached; it must be the one that is named, if one is.
+// Attached finds the GPU that is attached; it must take the kernels of the one that is named, if one is.
 func Attached(ctx context.Context, k *gpu.Toolkit, name string) (*Device, error) {
 	info, err := k.Device(ctx)
 	if err != nil {
@@ -75,8 +75,8 @@ func Attached(ctx context.Context, k *gpu.Toolkit, name string) (*Device, error)
 	if err != nil {
 		return nil, &gpu.NoDevice{Reason: err.Error()}
 	}
-	if name != "" && name != g.Name {
-		return nil, &gpu.NoDevice{Reason: fmt.Sprintf("the attached %s is no %s", info.Name, name)}
+	if named, err := target.LookupGPU(name); err == nil && named.Capability != g.Capability {
+		return nil, &gpu.NoDevice{Reason: fmt.Sprintf("the attached %s does not take the kernels of %s", info.Name, name)}
 	}
 	return &Device{Toolkit: k, GPU: g, Info: info}, nil
 }

@@ -3,6 +3,8 @@ package ptx
 import (
 	"context"
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -19,21 +21,18 @@ import (
 // platform is what the CUDA plugin calls its kind of devices.
 const platform = "cuda"
 
-// GPUOf is the GPU whose kernels a device takes, by the platform of its plugin and its own kind; nil where there are none for it: another
-// platform, or a GPU of another kind.
-func GPUOf(name, kind string) *target.GPU {
+// GPUOf is the GPU that a device is, by the platform of its plugin, its kind and the attributes that the plugin tells of it; nil for a device of
+// another platform. An error says why a GPU takes no kernels.
+func GPUOf(name, kind string, attributes map[string]string) (*target.GPU, error) {
 	if !strings.EqualFold(name, platform) {
-		return nil
+		return nil, nil
 	}
-	return target.GPUOfKind(kind)
-}
-
-// Unknown names the missing facts of a GPU without kernels; nil for other devices.
-func Unknown(name, kind string) error {
-	if !strings.EqualFold(name, platform) || GPUOf(name, kind) != nil {
-		return nil
+	d := target.Device{Kind: kind}
+	d.SMs, _ = strconv.Atoi(attributes["core_count"])
+	if x, err := strconv.ParseFloat(attributes["compute_capability"], 64); err == nil {
+		d.Capability = int(math.Round(10 * x))
 	}
-	return fmt.Errorf("%s is no kind that takes the kernels of %s: ir/target has no row of its compute capability", kind, strings.Join(target.GPUNames(), ", "))
+	return target.GPUOf(d)
 }
 
 // Maker makes StableHLO with PTX inside for one GPU, from each spec once. Its methods may be called from several goroutines.
@@ -50,10 +49,9 @@ type made struct {
 	err  error
 }
 
-// On gives the maker for a device, by the platform of its plugin and its kind; nil for a device that is no GPU of ours (see Unknown). It obtains Triton and
+// On gives the maker for a GPU (see GPUOf); nil for a device that is none. It obtains Triton and
 // ptxas, and has the device run a small program with PTX inside. An error says why a GPU has none: plain StableHLO runs there all the same.
-func On(ctx context.Context, name, kind string, o plugins.Options, run func(text string, x *array.Array) (*array.Array, error)) (*Maker, error) {
-	g := GPUOf(name, kind)
+func On(ctx context.Context, g *target.GPU, o plugins.Options, run func(text string, x *array.Array) (*array.Array, error)) (*Maker, error) {
 	if g == nil {
 		return nil, nil
 	}
@@ -69,7 +67,11 @@ func OnEngine(ctx context.Context, e *pjrt.Engine, o plugins.Options) (*Maker, e
 	if err != nil {
 		return nil, err
 	}
-	return On(ctx, e.Platform(), kind, o, func(text string, x *array.Array) (*array.Array, error) {
+	g, err := GPUOf(e.Platform(), kind, e.Attributes())
+	if err != nil {
+		return nil, err
+	}
+	return On(ctx, g, o, func(text string, x *array.Array) (*array.Array, error) {
 		p, err := e.Compile(text)
 		if err != nil {
 			return nil, err

@@ -186,27 +186,31 @@ func TestRefused(t *testing.T) {
 // What a device gets follows from the platform of its plugin and its kind; a GPU whose plugin takes no PTX, or computes it wrongly, gets an
 // error that says so.
 func TestOn(t *testing.T) {
-	for _, x := range []struct{ platform, kind, gpu string }{
-		{"cuda", "NVIDIA H100 80GB HBM3", "h100"}, {"CUDA", "NVIDIA B200", "b200"}, {"cuda", "NVIDIA A100-SXM4-80GB", ""},
-		{"rocm", "NVIDIA H100 80GB HBM3", ""}, {"tpu", "TPU v6 lite", ""}, {"cpu", "cpu", ""},
+	for _, x := range []struct{ platform, kind, capability, gpu string }{
+		{"cuda", "NVIDIA H100 80GB HBM3", "9.0", "h100"}, {"CUDA", "NVIDIA B200", "", "b200"}, {"cuda", "NVIDIA H900", "9.0", "gpu90x114"}, {"cuda", "NVIDIA B310", "10.3", "gpu103x114"},
+		{"rocm", "NVIDIA H100 80GB HBM3", "", ""}, {"tpu", "TPU v6 lite", "", ""}, {"cpu", "cpu", "", ""},
 	} {
-		g := ptx.GPUOf(x.platform, x.kind)
+		attributes := map[string]string{"compute_capability": x.capability}
+		if strings.HasPrefix(x.gpu, "gpu") {
+			attributes["core_count"] = "114"
+		}
+		g, err := ptx.GPUOf(x.platform, x.kind, attributes)
+		require.NoError(t, err)
 		require.Equal(t, x.gpu == "", g == nil, x)
 		if g != nil {
 			require.Equal(t, x.gpu, g.Name)
 		}
 	}
-	require.ErrorContains(t, ptx.Unknown("CUDA", "NVIDIA B300 SXM6"), "no kind that takes the kernels of h100, b200")
-	require.NoError(t, ptx.Unknown("cuda", "NVIDIA H200"))
-	require.NoError(t, ptx.Unknown("cpu", "cpu"))
-	m, err := ptx.On(t.Context(), "cpu", "cpu", plugins.Options{}, nil)
+	_, err := ptx.GPUOf("CUDA", "NVIDIA A100-SXM4-80GB", map[string]string{"compute_capability": "8.0"})
+	require.ErrorContains(t, err, "compute capability 8.0, and kernels are for 9.0 and 10.x")
+	m, err := ptx.On(t.Context(), nil, plugins.Options{}, nil)
 	require.NoError(t, err)
 	require.Nil(t, m)
 	for want, run := range map[string]func(string, *array.Array) (*array.Array, error){
 		"no such call":              func(string, *array.Array) (*array.Array, error) { return nil, errors.New("no such call") },
 		"the probe gives 1 for 1 +": func(_ string, x *array.Array) (*array.Array, error) { return x, nil },
 	} {
-		_, err = ptx.On(t.Context(), "cuda", "NVIDIA B200", plugins.Options{}, run)
+		_, err = ptx.On(t.Context(), lookup(t, "b200"), plugins.Options{}, run)
 		require.ErrorIs(t, err, ptx.ErrNotTaken)
 		require.ErrorContains(t, err, want)
 	}

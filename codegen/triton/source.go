@@ -92,6 +92,7 @@ type data struct {
 	Sequences, Tokens               int
 	SequencesP                      int // in a power of two
 	Packed                          bool
+	Widest                          int    // elements of a token, of q or v
 	AtLaunch                        bool   // sizes, scale and state are those of a call
 	Scale, ScaleParam, ScaleValue   string // as kernels name it
 	Chunked, Fuse                   bool
@@ -191,7 +192,7 @@ func newData(s gdn.Spec, v Variant, version string) *data {
 
 // atLaunch leaves sizes, scale and state to a call.
 func (d *data) atLaunch(s gdn.Spec) {
-	d.AtLaunch, d.Scale, d.ScaleParam = true, "scale", ", scale"
+	d.AtLaunch, d.Scale, d.ScaleParam, d.Widest = true, "scale", ", scale", max(s.HeadsK*s.K, s.HeadsV*s.V)
 	var shapes []string
 	for _, p := range append(s.Inputs(), s.Outputs()...) {
 		shape := fmt.Sprint(p.Type.Shape)

@@ -238,6 +238,7 @@ func TestAtLaunch(t *testing.T) {
 		require.Equal(t, texts[0], texts[1])
 		require.NotContains(t, texts[0], "TOKENS")
 		require.NotContains(t, texts[0], "SCALE")
+		require.Equal(t, strings.HasPrefix(specs[0], "contest-prefill"), strings.Contains(texts[0], "tokens * 1024 >= 2**31"), "addresses have 32 bits")
 	}
 	for _, spec := range []string{"bench", "contest-decode,pool=128", "contest-prefill,seqs=3,init=false,empty=keep"} {
 		s, err := gdn.Parse(spec)

@@ -15,9 +15,6 @@ type GPU struct {
 	Name       string   // h100
 	OtherNames []string `zero:"the field has no other name"`
 	Kind       string   // what the runtime calls such a device
-	// Kin are words by which the runtime calls devices that take the same kernels: another number of multiprocessors, or other memory. Times that are
-	// modelled for the row are not theirs.
-	Kin        []string `zero:"no other device takes its kernels"`
 	Capability int      // compute capability: 90 is 9.0
 	SMs        int      // streaming multiprocessors
 	Schedulers int      // of an SM: each issues one warp instruction a cycle
@@ -83,23 +80,39 @@ func (g *GPU) Calibrate(c GPUCalibration) error {
 // gpus are the supported models, oldest first. Sources: data sheets and architecture white papers of NVIDIA, and the device
 // descriptions that XLA compiles with (xla/backends/gpu/target_config). What `gdngen calibrate --device` tells of the h100 (Copy, Clock, and of
 // Timing all but Store, GlobalStore, SystemReg, Vector, Integer, Uniform, Double, Matmul and Release, which are public microbenchmarks) was
-// told by an H100 80GB HBM3 on 2026-11-26. The b200's Copy is the figure of XLA.
+// told by an H100 80GB HBM3 on 2026-11-26. The b200's Copy is the figure of XLA. Clocks of rows without Timing are the highest, not those under load.
+// An h20 reaches 148 TFLOP/s by its data sheet, by what clock and what units is not public.
 var gpus = []GPU{
-	{
-		Name: "h100", OtherNames: []string{"hopper", "sm90"}, Kind: "NVIDIA H100 80GB HBM3", Kin: []string{"h200", "gh200", "h20", "h800"}, Capability: 90,
-		SMs: 132, Schedulers: 4, Registers: 65536, Shared: 233472, SharedProgram: 232448, SharedReserved: 1024, Threads: 2048, Programs: 32,
-		L2: 50 << 20, Memory: 84942979072, DRAM: 3.35e12, Copy: 2.825e12, Clock: 1.773e9, MatmulBF16: 512,
+	chip(GPU{
+		Name: "h100", OtherNames: []string{"hopper", "sm90"}, Kind: "NVIDIA H100 80GB HBM3", Capability: 90, SMs: 132,
+		L2: 50 << 20, Memory: 84942979072, DRAM: 3.35e12, Copy: 2.825e12, Clock: 1.773e9,
 		Timing: &GPUTiming{
 			DRAM: 489, Shared: 33.1, Fragment: 21.2, Store: 20, GlobalStore: 30, Shuffle: 20, Special: 9, SystemReg: 25, Vector: 4, Integer: 5, Uniform: 12, Double: 10,
 			Matmul: 33, MatmulUse: .667, Barrier: 19.1, Release: 12, Launch: .856,
 		},
-	},
-	{
-		Name: "b200", OtherNames: []string{"blackwell", "sm100"}, Kind: "NVIDIA B200", Kin: []string{"gb200"}, Capability: 100,
-		SMs: 148, Schedulers: 4, Registers: 65536, Shared: 233472, SharedProgram: 232448, SharedReserved: 1024, Threads: 2048, Programs: 32,
-		L2: 132644864, Memory: 191514411008, DRAM: 8e12, Copy: 7.67e12, Clock: 1.965e9, MatmulBF16: 1024,
-		Unknown: []string{"Timing"},
-	},
+	}),
+	chip(GPU{Name: "h200", Kind: "NVIDIA H200", Capability: 90, SMs: 132, L2: 50 << 20, Memory: 151397597184, DRAM: 4.8e12, Clock: 1.98e9, Unknown: []string{"Copy", "Timing"}}),
+	chip(GPU{Name: "gh200", Kind: "NVIDIA GH200 480GB", Capability: 90, SMs: 132, L2: 60 << 20, Memory: 102 << 30, DRAM: 4e12, Clock: 1.98e9, Unknown: []string{"Copy", "Timing"}}),
+	chip(GPU{Name: "h20", Kind: "NVIDIA H20", Capability: 90, SMs: 78, L2: 60 << 20, Memory: 102 << 30, DRAM: 4e12, Clock: 1.98e9, Unknown: []string{"Copy", "Timing", "MatmulBF16"}}),
+	chip(GPU{
+		Name: "b200", OtherNames: []string{"blackwell", "sm100"}, Kind: "NVIDIA B200", Capability: 100, SMs: 148,
+		L2: 132644864, Memory: 191514411008, DRAM: 8e12, Copy: 7.67e12, Clock: 1.965e9, Unknown: []string{"Timing"},
+	}),
+	chip(GPU{Name: "gb200", Kind: "NVIDIA GB200", Capability: 100, SMs: 152, L2: 135528448, Memory: 197897748480, DRAM: 7.928e12, Clock: 2.062e9, Unknown: []string{"Copy", "Timing"}}),
+	chip(GPU{Name: "b300", OtherNames: []string{"sm103"}, Kind: "NVIDIA B300", Capability: 103, SMs: 158, L2: 135528448, Memory: 297021865984, DRAM: 7.936e12, Clock: 1.965e9, Unknown: []string{"Copy", "Timing"}}),
+	chip(GPU{Name: "gb300", Kind: "NVIDIA GB300", Capability: 103, SMs: 152, L2: 135528448, Memory: 297021079552, DRAM: 7.928e12, Clock: 2.07e9, Unknown: []string{"Copy", "Timing"}}),
+}
+
+// chip gives a row what all GPUs of compute capability 9.0 and 10.x have.
+func chip(g GPU) GPU {
+	g.Schedulers, g.Registers, g.Shared, g.SharedProgram, g.SharedReserved, g.Threads, g.Programs = 4, 65536, 233472, 232448, 1024, 2048, 32
+	if !slices.Contains(g.Unknown, "MatmulBF16") {
+		g.MatmulBF16 = 512
+		if g.Capability >= 100 {
+			g.MatmulBF16 = 1024
+		}
+	}
+	return g
 }
 
 // PeakFlops is the most floating point operations per cycle: all matrix units full of bf16.
@@ -134,15 +147,69 @@ func LookupGPU(name string) (*GPU, error) {
 	return nil, fmt.Errorf("unknown GPU %q (known: %s)", name, strings.Join(GPUNames(), " "))
 }
 
-// GPUOfKind finds the GPU whose kernels a device takes, by what the runtime calls it: "NVIDIA H100 PCIe" is an h100 too, and an H200 takes its kernels.
-// It is nil where there is none.
-func GPUOfKind(kind string) *GPU {
-	for word := range strings.FieldsSeq(strings.ToLower(kind)) {
-		if i := slices.IndexFunc(gpus, func(g GPU) bool { return g.Name == word || slices.Contains(g.Kin, word) }); i >= 0 {
-			return &gpus[i]
+// Start is the row that a calibration begins with: the GPU, where it has no table with that of another of its compute capability. It is nil where
+// none has one, and for a GPU that is no row, whose calibration nothing would read.
+func (g *GPU) Start() *GPU {
+	if g.Timing != nil {
+		return g
+	}
+	i := slices.IndexFunc(gpus, func(x GPU) bool { return x.Capability == g.Capability && x.Timing != nil })
+	if i < 0 || g.Missing() != "" {
+		return nil
+	}
+	own := *g
+	own.Timing, own.Copy = gpus[i].Timing, gpus[i].Copy
+	return &own
+}
+
+// Device is what is known of an attached GPU; what is zero is not known.
+type Device struct {
+	Kind            string // what the runtime calls it
+	Capability, SMs int
+	Memory          int // bytes
+}
+
+// near says that nothing known of a device contradicts a row.
+func (d Device) near(g *GPU) bool {
+	return (d.Capability == 0 || d.Capability == g.Capability) && (d.SMs == 0 || d.SMs == g.SMs) && (d.Memory == 0 || 20*abs(d.Memory-g.Memory) <= 3*g.Memory)
+}
+
+func abs(x int) int { return max(x, -x) }
+
+// GPUOf finds the GPU that a device is: the row of its name, another row of its compute capability, multiprocessors and memory, else a row of its own, in
+// which all is Unknown that only rows tell. Every device of compute capability 9.0 or 10.x has one, for kernels depend on no more.
+func GPUOf(d Device) (*GPU, error) {
+	for word := range strings.FieldsSeq(strings.ToLower(d.Kind)) {
+		if i := slices.IndexFunc(gpus, func(g GPU) bool { return g.Name == word && d.near(&g) }); i >= 0 {
+			return &gpus[i], nil
 		}
 	}
-	return nil
+	switch {
+	case d.Capability == 0:
+		return nil, fmt.Errorf("%s: no row has this name (%s), and by its compute capability, which would do, it is not known", d.Kind, strings.Join(GPUNames(), " "))
+	case d.Capability != 90 && d.Capability/10 != 10:
+		return nil, fmt.Errorf("%s has compute capability %d.%d, and kernels are for 9.0 and 10.x", d.Kind, d.Capability/10, d.Capability%10)
+	}
+	if i := slices.IndexFunc(gpus, func(g GPU) bool { return d.SMs != 0 && d.Memory != 0 && d.near(&g) }); i >= 0 {
+		return &gpus[i], nil
+	}
+	g := chip(GPU{Name: fmt.Sprintf("gpu%dx%d", d.Capability, d.SMs), Kind: d.Kind, Capability: d.Capability, SMs: d.SMs, Memory: d.Memory,
+		Unknown: []string{"L2", "DRAM", "Copy", "Clock", "MatmulBF16", "Timing"}})
+	for name, x := range map[string]int{"SMs": d.SMs, "Memory": d.Memory} {
+		if x == 0 {
+			g.Unknown = append(g.Unknown, name)
+		}
+	}
+	return &g, nil
+}
+
+// Missing says of a GPU that is no row what is not known of it; empty for a row.
+func (g *GPU) Missing() string {
+	if _, err := LookupGPU(g.Name); err == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s is no row of GPUs: it takes the kernels of its compute capability, %d.%d, and no times are modelled, for of it are not known %s",
+		g.Kind, g.Capability/10, g.Capability%10, strings.Join(slices.Sorted(slices.Values(g.Unknown)), ", "))
 }
 
 // ParseGPUs reads names of GPUs, separated by commas; "all" stands for every one. A TPU generation is refused by name.

@@ -29,20 +29,55 @@ func TestEveryGPU(t *testing.T) {
 		}
 	}
 	_, err := target.LookupGPU("h10")
-	require.EqualError(t, err, `unknown GPU "h10" (known: h100 b200)`)
+	require.EqualError(t, err, `unknown GPU "h10" (known: h100 h200 gh200 h20 b200 gb200 b300 gb300)`)
 }
 
-// A device of a model is one of its GPU, whatever its form; others are of none.
-func TestGPUOfKind(t *testing.T) {
-	for kind, name := range map[string]string{"NVIDIA H100 80GB HBM3": "h100", "NVIDIA H100 PCIe": "h100", "NVIDIA B200": "b200",
-		"NVIDIA H200": "h100", "NVIDIA GH200 480GB": "h100", "NVIDIA H20": "h100", "NVIDIA H800": "h100", "NVIDIA GB200": "b200"} {
-		g := target.GPUOfKind(kind)
-		require.NotNil(t, g, kind)
-		require.Equal(t, name, g.Name)
+// A device is the row of its name, or of its compute capability, multiprocessors and memory; else a row of its own that says what it lacks.
+func TestGPUOf(t *testing.T) {
+	const gb = 1000000000
+	for _, x := range []struct {
+		target.Device
+		name, missing string
+	}{
+		{target.Device{Kind: "NVIDIA H100 80GB HBM3"}, "h100", ""},
+		{target.Device{Kind: "NVIDIA H200", Capability: 90, SMs: 132, Memory: 150 * gb}, "h200", ""},
+		{target.Device{Kind: "NVIDIA GH200 480GB", Capability: 90, SMs: 132}, "gh200", ""},
+		{target.Device{Kind: "NVIDIA H20", Capability: 90, SMs: 78}, "h20", ""},
+		{target.Device{Kind: "NVIDIA B300 SXM6 AC"}, "b300", ""},
+		{target.Device{Kind: "NVIDIA GB200", Capability: 100, SMs: 152}, "gb200", ""},
+		{target.Device{Kind: "an unheard-of name", Capability: 90, SMs: 132, Memory: 85 * gb}, "h100", ""},
+		{target.Device{Kind: "NVIDIA H100 PCIe", Capability: 90, SMs: 114, Memory: 85 * gb}, "gpu90x114", "Clock, Copy, DRAM, L2, MatmulBF16, Timing"},
+		{target.Device{Kind: "NVIDIA X", Capability: 101}, "gpu101x0", "Clock, Copy, DRAM, L2, MatmulBF16, Memory, SMs, Timing"},
+	} {
+		g, err := target.GPUOf(x.Device)
+		require.NoError(t, err)
+		require.NoError(t, g.Check())
+		require.Equal(t, x.name, g.Name)
+		require.Contains(t, g.Missing(), x.missing)
+		require.Equal(t, x.missing == "", g.Missing() == "")
 	}
-	for _, kind := range []string{"", "NVIDIA A100-SXM4-80GB", "NVIDIA B300 SXM6", "TPU v6 lite", "cpu"} {
-		require.Nil(t, target.GPUOfKind(kind), kind)
+	for fault, d := range map[string]target.Device{
+		"compute capability 8.0, and kernels are for 9.0 and 10.x": {Kind: "NVIDIA A100-SXM4-80GB", Capability: 80},
+		"12.0":                        {Kind: "NVIDIA RTX PRO 6000", Capability: 120},
+		"it is not known":             {Kind: "NVIDIA H100X"},
+		"no row has this name (h100 ": {},
+	} {
+		_, err := target.GPUOf(d)
+		require.ErrorContains(t, err, fault)
 	}
+}
+
+// A calibration begins with a table of the same compute capability.
+func TestStart(t *testing.T) {
+	for name, has := range map[string]bool{"h100": true, "h200": true, "h20": true, "b200": false, "b300": false} {
+		g, err := target.LookupGPU(name)
+		require.NoError(t, err)
+		require.Equal(t, has, g.Start() != nil, name)
+		require.Equal(t, name == "h100", g.Timing != nil, name)
+	}
+	g, err := target.GPUOf(target.Device{Kind: "NVIDIA H100 PCIe", Capability: 90, SMs: 114})
+	require.NoError(t, err)
+	require.Nil(t, g.Start(), "nothing would read it")
 }
 
 // A GPU is no TPU: what is made for TPUs says so.
@@ -60,9 +95,9 @@ func TestParseGPUs(t *testing.T) {
 	require.Equal(t, target.GPUs(), list)
 	list, err = target.ParseGPUs("b200, sm90,")
 	require.NoError(t, err)
-	require.Equal(t, []*target.GPU{target.GPUs()[1], target.GPUs()[0]}, list)
+	require.Equal(t, []*target.GPU{target.GPUs()[4], target.GPUs()[0]}, list)
 	for text, fault := range map[string]string{
-		"h100,v6e":    "target v6e is a TPU generation, and this is for GPUs (h100 b200)",
+		"h100,v6e":    "target v6e is a TPU generation, and this is for GPUs (h100 h200 gh200 h20 b200 gb200 b300 gb300)",
 		"h100,hopper": "target h100 is given twice",
 		"h101":        `unknown GPU "h101"`,
 	} {
@@ -83,7 +118,7 @@ func TestMissingGPU(t *testing.T) {
 			changed = reflect.Indirect(changed).FieldByName(name)
 		}
 		changed.SetZero()
-		if path == "OtherNames" || path == "Kin" || path == "Unknown" || path == "Calibrated" { // whose zero is a fact
+		if path == "OtherNames" || path == "Unknown" || path == "Calibrated" { // whose zero is a fact
 			require.NoError(t, row.Check(), path)
 		} else {
 			require.ErrorContains(t, row.Check(), path)

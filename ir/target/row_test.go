@@ -146,7 +146,7 @@ func TestOneRow(t *testing.T) {
 	require.Same(t, made, target.OfPCI("0x0099"))
 	require.Nil(t, target.OfPCI(""))
 	_, err = target.Lookup("v9")
-	require.ErrorContains(t, err, "tpu7x v9x; GPUs: h100 b200)")
+	require.ErrorContains(t, err, "tpu7x v9x; GPUs: h100 h200 gh200 h20 b200 gb200 b300 gb300)")
 
 	// Its sizes choose the variant, its memory and units the program and the bounds.
 	s, err := gdn.Parse("bench,t=512")

@@ -11,7 +11,7 @@ import (
 func TestParse(t *testing.T) {
 	list, err := Parse("V6E, trillium-,")
 	require.Nil(t, list)
-	require.EqualError(t, err, `unknown target "trillium-" (known: v4 v5e v5p v6e tpu7x; GPUs: h100 b200)`)
+	require.EqualError(t, err, `unknown target "trillium-" (known: v4 v5e v5p v6e tpu7x; GPUs: h100 h200 gh200 h20 b200 gb200 b300 gb300)`)
 	list, err = Parse("Trillium,ironwood,v5litepod,")
 	require.NoError(t, err)
 	var names []string

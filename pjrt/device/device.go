@@ -57,6 +57,8 @@ type Info struct {
 	Version  string   `json:"version"`  // of the plugin
 	Kind     string   `json:"kind"`     // the vendor's name, such as "TPU v6 lite"
 	Devices  []string `json:"devices"`  // all of them; the first is used
+	// Attributes are what the plugin tells of the first by name, of a GPU its compute capability.
+	Attributes map[string]string `json:"attributes,omitempty"`
 }
 
 // TPU says whether the device is one, so that it takes kernels.

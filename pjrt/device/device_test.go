@@ -232,10 +232,12 @@ func TestCancel(t *testing.T) {
 func TestStub(t *testing.T) {
 	plugin := devicetest.Stub(t)
 	t.Setenv(devicetest.Kind, "TPU v6 lite")
+	t.Setenv(devicetest.Capability, "9.0")
 	t.Setenv(devicetest.Platform, "tpu")
 	d := open(t, device.Options{Plugin: plugin})
 	require.True(t, d.Info().TPU())
 	require.Equal(t, "TPU v6 lite (tpu)", d.Info().String())
+	require.Equal(t, map[string]string{"compute_capability": "9.0", "core_count": "114"}, d.Info().Attributes)
 	target, err := target.OfKind(d.Info().Kind)
 	require.NoError(t, err)
 	require.Equal(t, "v6e", target.Name)

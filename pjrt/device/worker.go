@@ -58,7 +58,7 @@ func (s *server) open(plugin string) *reply {
 	if err != nil {
 		return failed(faultOpen, err)
 	}
-	return &reply{Info: &Info{Platform: s.engine.Platform(), Version: s.engine.Version(), Kind: kind, Devices: s.engine.Devices()}}
+	return &reply{Info: &Info{Platform: s.engine.Platform(), Version: s.engine.Version(), Kind: kind, Devices: s.engine.Devices(), Attributes: s.engine.Attributes()}}
 }
 
 // obey does one order.

@@ -227,7 +227,7 @@ class Capture:
             f.write(compiled.asm["ptx"])
         for tool, ending in (["nvdisasm", "-c", "-hex"], "sass"), (["cuobjdump", "--dump-resource-usage"], "usage"):
             with open(f"{path}.{ending}", "w") as f:
-                subprocess.run([os.path.join(BINARIES, tool[0]), *tool[1:], path + ".cubin"], stdout=f, check=True)
+                subprocess.run([os.path.join(BINARIES, tool[0]), *tool[1:], path + ".cubin"], stdout=f, stderr=subprocess.DEVNULL)
         return stem + ".cubin"
 
     def tune(self, tuner, *args, **named):
@@ -262,7 +262,11 @@ def main():
     autotuner.Autotuner.run = lambda tuner, *args, **named: capture.tune(tuner, *args, **named)
     sys.argv = [script]
     sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
-    runpy.run_path(script, run_name="__main__")
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except SystemExit as e:
+        if e.code:
+            raise
     with open(os.path.join(folder, "launches.json"), "w") as f:
         json.dump(dict(triton=triton.__version__, capability=gpu["capability"], script=os.path.basename(script), launches=capture.launches), f, indent=1)
 

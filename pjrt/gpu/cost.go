@@ -49,6 +49,9 @@ func Model(launches []Launch, g *target.GPU, work func(kernel string) (trips int
 
 func model(l Launch, g *target.GPU, trips int, bytes int64) (*Modelled, error) {
 	code, err := sass.Parse(l.SASS, l.Usage)
+	if l.SASS == "" && g.Timing == nil { // the tools do not know the GPU
+		code, err = sass.Usage(l.Usage)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("kernel %s: %w", l.Kernel, err)
 	}

@@ -26,18 +26,14 @@ type Info struct {
 	Capability int     `json:"capability"`
 	SMs        int     `json:"sms"`
 	L2         int     `json:"l2"`
+	Memory     int     `json:"memory"`
 	Clock      float64 `json:"clock"` // cycles per second, at most
 	Driver     int     `json:"driver"`
 }
 
-// Target is the supported model that a device is of.
+// Target is the GPU that a device is.
 func (i Info) Target() (*target.GPU, error) {
-	for _, g := range target.GPUs() {
-		if g.Capability == i.Capability {
-			return g, nil
-		}
-	}
-	return nil, fmt.Errorf("%s is sm_%d, which no supported GPU is", i.Name, i.Capability)
+	return target.GPUOf(target.Device{Kind: i.Name, Capability: i.Capability, SMs: i.SMs, Memory: i.Memory})
 }
 
 // NoDevice says why no GPU can be used here.

@@ -58,7 +58,7 @@ class Driver:
         name = ctypes.create_string_buffer(256)
         self("cuDeviceGetName", name, 256, self.device)
         return dict(name=name.value.decode(), capability=10 * self.attribute(MAJOR) + self.attribute(MINOR), sms=self.attribute(SMS), l2=self.attribute(L2),
-                    clock=self.attribute(CLOCK) * 1e3, driver=self.value("cuDriverGetVersion", ctypes.c_int))
+                    memory=self.value("cuDeviceTotalMem_v2", ctypes.c_size_t, self.device), clock=self.attribute(CLOCK) * 1e3, driver=self.value("cuDriverGetVersion", ctypes.c_int))
 
     def allocate(self, size):
         return self.value("cuMemAlloc_v2", ctypes.c_uint64, ctypes.c_size_t(max(size, 16)))

@@ -54,12 +54,12 @@ func TestDevice(t *testing.T) {
 	dir := stub(t)
 	info, err := k.Device(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, Info{Name: "Stub H100", Capability: 90, SMs: 132, L2: 4096, Clock: 1.98e9, Driver: 13000}, info)
+	require.Equal(t, Info{Name: "Stub H100", Capability: 90, SMs: 132, L2: 4096, Memory: 85000000000, Clock: 1.98e9, Driver: 13000}, info)
 	g, err := info.Target()
 	require.NoError(t, err)
 	require.Equal(t, "h100", g.Name)
 	_, err = Info{Name: "A100", Capability: 80}.Target()
-	require.ErrorContains(t, err, "A100 is sm_80, which no supported GPU is")
+	require.ErrorContains(t, err, "A100 has compute capability 8.0, and kernels are for 9.0 and 10.x")
 
 	p := compiled(t, k, "contest-decode,b=1,hk=1,hv=1")
 	l := p.Launches[0]

@@ -111,7 +111,7 @@ func (t *Toolkit) Compute(ctx context.Context, source string, s gdn.Spec, inputs
 	return outputs, err
 }
 
-// Compile compiles a file's launches for targets, in their order for each launch in turn. A launch that Triton or ptxas refuses says so.
+// Compile compiles a file's launches for the compute capabilities of targets, in their order for each launch in turn. A launch that Triton or ptxas refuses says so.
 func (t *Toolkit) Compile(ctx context.Context, source string, s gdn.Spec, targets ...*target.GPU) (launches []Launch, err error) {
 	err = t.inFolder(source, func(dir string) error {
 		empty := map[string]*array.Array{}
@@ -123,8 +123,10 @@ func (t *Toolkit) Compile(ctx context.Context, source string, s gdn.Spec, target
 			return err
 		}
 		args := []string{"compile", filepath.Join(dir, "kernels.py"), given, dir}
-		for _, g := range targets {
-			args = append(args, strconv.Itoa(g.Capability))
+		for i, g := range targets {
+			if !slices.ContainsFunc(targets[:i], func(before *target.GPU) bool { return before.Capability == g.Capability }) {
+				args = append(args, strconv.Itoa(g.Capability))
+			}
 		}
 		if err := t.child(ctx, args...); err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -17,15 +18,16 @@ import (
 
 // The functions that are called or replaced, by their place in the table after its head of 40 bytes.
 const (
-	headBytes          = 40
-	extensionOffset    = 8 // of the first extension
-	clientCreate       = 10
-	clientPlatformName = 12
-	clientDevices      = 16 // those that the client can use
-	clientCompile      = 20
-	descriptionKind    = 26
-	deviceDescription  = 29
-	functions          = 30 // that a table needs at least
+	headBytes             = 40
+	extensionOffset       = 8 // of the first extension
+	clientCreate          = 10
+	clientPlatformName    = 12
+	clientDevices         = 16 // those that the client can use
+	clientCompile         = 20
+	descriptionAttributes = 25
+	descriptionKind       = 26
+	deviceDescription     = 29
+	functions             = 30 // that a table needs at least
 )
 
 // Table is that of a loaded plugin.
@@ -199,28 +201,74 @@ func (t *Table) Platform() (string, error) {
 	return string(unsafe.Slice((*byte)(a.data), a.n)), nil
 }
 
-// Kind is the vendor's name of the kind of the first device, such as "TPU v6 lite" or "cpu".
-func (t *Table) Kind() (string, error) {
+// description is that of the first device.
+func (t *Table) description() (uintptr, error) {
 	client := t.client.Load()
 	if client == 0 {
-		return "", errors.New("pjrt: there is no client yet")
+		return 0, errors.New("pjrt: there is no client yet")
 	}
 	devices, err := t.ask(clientDevices, client, "its devices")
 	if err != nil {
-		return "", err
+		return 0, err
 	}
 	if devices.n == 0 {
-		return "", errors.New("pjrt: the client has no device")
+		return 0, errors.New("pjrt: the client has no device")
 	}
 	device, err := t.ask(deviceDescription, *(*uintptr)(devices.data), "what its device is")
 	if err != nil {
+		return 0, err
+	}
+	return uintptr(device.data), nil
+}
+
+// Kind is the vendor's name of the kind of the first device, such as "TPU v6 lite" or "cpu".
+func (t *Table) Kind() (string, error) {
+	device, err := t.description()
+	if err != nil {
 		return "", err
 	}
-	kind, err := t.ask(descriptionKind, uintptr(device.data), "the kind of its device")
+	kind, err := t.ask(descriptionKind, device, "the kind of its device")
 	if err != nil {
 		return "", err
 	}
 	return string(unsafe.Slice((*byte)(kind.data), kind.n)), nil
+}
+
+// namedValue is PJRT_NamedValue.
+type namedValue struct {
+	size, extension uintptr
+	name            *byte
+	nameBytes       uintptr
+	kind            int32 // 0 is a text, 1 an int64
+	value           uintptr
+	bytes           uintptr // of a text
+}
+
+// Attributes are what the plugin tells of the first device by name, numbers as texts; empty where it tells nothing.
+func (t *Table) Attributes() map[string]string {
+	device, err := t.description()
+	if err != nil {
+		return nil
+	}
+	a := struct {
+		size, extension, of, n uintptr
+		data                   *namedValue
+	}{of: device}
+	a.size = unsafe.Sizeof(a)
+	if bad := Invoke(*function(t.api, descriptionAttributes), uintptr(unsafe.Pointer(&a))); bad != 0 || a.data == nil {
+		return nil
+	}
+	values := map[string]string{}
+	for _, v := range unsafe.Slice(a.data, a.n) {
+		name := string(unsafe.Slice(v.name, v.nameBytes))
+		switch v.kind {
+		case 0:
+			values[name] = string(unsafe.Slice(*(**byte)(unsafe.Pointer(&v.value)), v.bytes))
+		case 1:
+			values[name] = strconv.Itoa(int(v.value))
+		}
+	}
+	return values
 }
 
 // Extension finds an extension of the plugin by its type; nil where there is none.

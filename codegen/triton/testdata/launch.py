@@ -313,6 +313,8 @@ def scan(q, k, v, A_log, a, dt_bias, b, cu_seqlens, sequences, T_in, P_in, G_in,
 def run(q, k, v, A_log, a, dt_bias, b, initial_state, cu_seqlens, o, final_state, scale):
     """Computes o and final_state into the tensors given: q [tokens, 4, 128] bf16, k [tokens, 4, 128] bf16, v [tokens, 8, 128] bf16, A_log [8] f32, a [tokens, 8] bf16, dt_bias [8] f32, b [tokens, 8] bf16, initial_state [sequences, 8, 128, 128] f32, cu_seqlens [sequences + 1] i64, o [tokens, 8, 128] bf16, final_state [sequences, 8, 128, 128] f32."""
     tokens, sequences = q.shape[0], cu_seqlens.shape[0] - 1
+    if tokens * 1024 >= 2**31:
+        raise ValueError(f"{tokens} tokens: addresses here have 32 bits, and 1024 elements each are 2^31 or more: give fewer at a time")
     chunks = (tokens + sequences * 63) // 64  # at least as many as there are
     T, P = q.new_empty((chunks, 8, 2, 64, 64)), q.new_empty((chunks, 8, 64, 64))
     G, rate = A_log.new_empty((chunks, 8, 64)), A_log.new_empty((chunks, 8, 64))

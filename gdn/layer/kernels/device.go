@@ -39,7 +39,11 @@ func OnDevice(ctx context.Context, b compute.Backend, o plugins.Options) (Option
 		t, err := codegen.TargetOfKind(kind)
 		return Options{Target: t}, err
 	}
-	maker, err := ptx.On(ctx, platform, kind, o, k.runProbe)
+	g, err := ptx.GPUOf(platform, kind, k.plugin.Attributes())
+	if err != nil {
+		return Options{}, fmt.Errorf("kernels: %w", err)
+	}
+	maker, err := ptx.On(ctx, g, o, k.runProbe)
 	if err != nil {
 		return Options{}, fmt.Errorf("kernels: %w", err)
 	}

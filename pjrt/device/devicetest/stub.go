@@ -19,11 +19,12 @@ var source []byte
 
 // The variables that say what is wrong with the stub; stub.c explains them.
 const (
-	Fault    = "GDNGEN_STUB_FAULT"
-	Kind     = "GDNGEN_STUB_KIND"
-	Platform = "GDNGEN_STUB_PLATFORM"
-	Program  = "GDNGEN_STUB_PROGRAM"
-	Profiler = "GDNGEN_STUB_PROFILER"
+	Fault      = "GDNGEN_STUB_FAULT"
+	Kind       = "GDNGEN_STUB_KIND"
+	Capability = "GDNGEN_STUB_CAPABILITY"
+	Platform   = "GDNGEN_STUB_PLATFORM"
+	Program    = "GDNGEN_STUB_PROGRAM"
+	Profiler   = "GDNGEN_STUB_PROFILER"
 )
 
 // Stub builds the plugin and gives its path. Without a fault it is the plugin of the CPU.

@@ -70,10 +70,20 @@ func Parse(listing, usage string) (*Code, error) {
 	if len(c.instrs) == 0 {
 		return nil, fmt.Errorf("sass: the listing holds no instruction: it wants the output of nvdisasm -c -hex")
 	}
+	return c, c.use(usage)
+}
+
+// Usage reads what `cuobjdump --dump-resource-usage` prints of a cubin, without its code.
+func Usage(usage string) (*Code, error) {
+	c := new(Code)
+	return c, c.use(usage)
+}
+
+func (c *Code) use(usage string) error {
 	for _, m := range resources.FindAllStringSubmatch(usage, -1) {
 		n, err := strconv.Atoi(m[2])
 		if err != nil {
-			return nil, fmt.Errorf("sass: %s: %w", m[0], err)
+			return fmt.Errorf("sass: %s: %w", m[0], err)
 		}
 		if m[1] == "REG" {
 			c.Registers = n
@@ -82,9 +92,9 @@ func Parse(listing, usage string) (*Code, error) {
 		}
 	}
 	if c.Registers == 0 {
-		return nil, fmt.Errorf("sass: the resource usage names no registers: it wants the output of cuobjdump --dump-resource-usage")
+		return fmt.Errorf("sass: the resource usage names no registers: it wants the output of cuobjdump --dump-resource-usage")
 	}
-	return c, nil
+	return nil
 }
 
 func newInstr(text string) instr {

@@ -31,8 +31,9 @@ int cuInit(unsigned flags) { return getenv("STUB") ? 0 : 100; }
 int cuDriverGetVersion(int *v) { *v = 13000; return 0; }
 int cuDeviceGetCount(int *n) { *n = 1; return 0; }
 int cuDeviceGet(int *d, int i) { *d = i; return 0; }
-int cuDeviceGetName(char *name, int n, int d) { snprintf(name, n, "Stub H100"); return 0; }
+int cuDeviceGetName(char *name, int n, int d) { snprintf(name, n, "%s", getenv("STUB_NAME") ? getenv("STUB_NAME") : "Stub H100"); return 0; }
 int cuDeviceGetAttribute(int *v, int a, int d) { *v = a == 75 ? (getenv("STUB_MAJOR") ? atoi(getenv("STUB_MAJOR")) : 9) : a == 76 ? 0 : a == 16 ? 132 : a == 13 ? 1980000 : a == 38 ? 4096 : 0; return 0; }
+int cuDeviceTotalMem_v2(size_t *n, int d) { *n = getenv("STUB_MEMORY") ? atoll(getenv("STUB_MEMORY")) : 85000000000; return 0; }
 int cuDevicePrimaryCtxRetain(void **c, int d) { *c = (void *)1; return 0; }
 int cuCtxSetCurrent(void *c) { return 0; }
 int cuCtxSynchronize(void) { return 0; }

@@ -76,16 +76,21 @@ func (a *App) NewRunner(f *DeviceFlags) (*device.Runner, error) {
 // ptxOn makes programs with PTX inside for a device that is a GPU and takes them; nil for another device. Why a GPU gets plain programs is noted.
 func (a *App) ptxOn(r *device.Runner) *ptx.Maker {
 	info := r.Device().Info()
-	m, err := ptx.On(a.Ctx, info.Platform, info.Kind, plugins.Options{Progress: a.Stderr, Offline: a.Offline}, func(text string, x *array.Array) (*array.Array, error) {
+	g, err := ptx.GPUOf(info.Platform, info.Kind, info.Attributes)
+	if err != nil {
+		a.Note("no kernels for %s: %v", info.Kind, err)
+		return nil
+	}
+	if g != nil && g.Missing() != "" {
+		a.Note("%s", g.Missing())
+	}
+	m, err := ptx.On(a.Ctx, g, plugins.Options{Progress: a.Stderr, Offline: a.Offline}, func(text string, x *array.Array) (*array.Array, error) {
 		y, err := r.RunText(a.Ctx, text, x)
 		if err != nil {
 			return nil, err
 		}
 		return y[0], nil
 	})
-	if err == nil {
-		err = ptx.Unknown(info.Platform, info.Kind)
-	}
 	if err != nil {
 		a.Note("no kernels for %s: %v", info.Kind, err)
 	}
@@ -109,8 +114,10 @@ func (a *App) Attach(p *engine.Plan, name, plugin, target string) error {
 		return err
 	}
 	a.Runner, p.Target = r, r.Device().Target()
-	if info := r.Device().Info(); wanted != nil && ptx.GPUOf(info.Platform, info.Kind) != wanted {
-		return &gpu.NoDevice{Reason: fmt.Sprintf("the device is %s, which is no %s", info, wanted.Name)}
+	if info := r.Device().Info(); wanted != nil {
+		if g, err := ptx.GPUOf(info.Platform, info.Kind, info.Attributes); err != nil || g == nil || g.Capability != wanted.Capability {
+			return &gpu.NoDevice{Reason: fmt.Sprintf("the device is %s, which does not take the kernels of %s", info, wanted.Name)}
+		}
 	}
 	kernels := "programs of plain ops"
 	if p.Target != nil {

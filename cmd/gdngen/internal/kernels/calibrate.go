@@ -99,9 +99,13 @@ func (a CLI) calibrate(name, out string, quick bool) error {
 	if err != nil {
 		return err
 	}
-	g := d.GPU
-	if g.Timing == nil {
-		return app.Failed(app.ExitRejected, "no times are modelled for %s, so there is no table to fit; `gdngen selftest --target %s` examines its numbers", g.Name, g.Name)
+	if named, err := target.LookupGPU(name); err == nil && named.Name != d.GPU.Name {
+		return &gpu.NoDevice{Reason: fmt.Sprintf("the attached %s is a %s, no %s", d.Info.Name, d.GPU.Name, named.Name)}
+	}
+	g := d.GPU.Start()
+	if g == nil {
+		return app.Failed(app.ExitRejected, "no times are modelled for %s, so there is no table to fit (%s); `gdngen selftest --target TARGET` examines its numbers",
+			d.GPU.Name, cmp.Or(d.GPU.Missing(), "nor for another of its compute capability"))
 	}
 	if out == "" {
 		out = calibrate.File(g.Name)

@@ -71,7 +71,11 @@ whole device; none needs to be attached. GPUs are targets of the triton backend,
 				fmt.Fprintln(w)
 				t = terminal.NewTable("GPU", "DEVICE", ">SMS", ">PEAK TFLOP/S", ">SHARED", ">DRAM GB/S", ">CLOCK GHZ", "TIMES MODELLED")
 				for _, r := range gpus {
-					t.Add(r.Name, r.Kind, r.SMs, fmt.Sprintf("%.0f", r.Peak/1e12), terminal.Size(int64(r.Shared)), fmt.Sprintf("%.0f", r.DRAM/1e9),
+					peak := fmt.Sprintf("%.0f", r.Peak/1e12)
+					if r.Peak == 0 {
+						peak = "unknown"
+					}
+					t.Add(r.Name, r.Kind, r.SMs, peak, terminal.Size(int64(r.Shared)), fmt.Sprintf("%.0f", r.DRAM/1e9),
 						fmt.Sprintf("%.2f", r.Clock/1e9), yes[r.Modelled])
 				}
 				t.Write(w)

@@ -4,6 +4,7 @@
 //                         garbage (in every result), columns (the device has a layout of its own, which a copy that asks for none gets),
 //                         dies:N, stops:N or fails:N (in execution N)
 //   GDNGEN_STUB_KIND      the kind of its devices
+//   GDNGEN_STUB_CAPABILITY  their compute capability, as a GPU's plugin tells it, of 114 multiprocessors
 //   GDNGEN_STUB_PLATFORM  the name of its platform
 //   GDNGEN_STUB_PROGRAM   a file with the program that it compiles in place of one that holds a kernel for a TPU
 //   GDNGEN_STUB_PROFILER  a file with what its profiler sees, refuses (as a session starts), or older (a table that is too small)
@@ -78,6 +79,22 @@ static PJRT_Error *kind(PJRT_DeviceDescription_Kind_Args *args) {
     args->device_kind_size = strlen(name);
   }
   return err;
+}
+
+static PJRT_Error *attributes(PJRT_DeviceDescription_Attributes_Args *args) {
+  PJRT_Error *err = real->PJRT_DeviceDescription_Attributes(args);
+  static PJRT_NamedValue list[2];
+  const char *capability = getenv("GDNGEN_STUB_CAPABILITY");
+  if (err != NULL || capability == NULL) return err;
+  for (int i = 0; i < 2; i++) {
+    list[i] = (PJRT_NamedValue){.struct_size = PJRT_NamedValue_STRUCT_SIZE, .name = i ? "core_count" : "compute_capability", .name_size = i ? 10 : 18};
+    list[i].value_size = i ? 1 : strlen(capability);
+  }
+  list[0].type = PJRT_NamedValue_kString, list[0].string_value = capability;
+  list[1].type = PJRT_NamedValue_kInt64, list[1].int64_value = 114;
+  args->attributes = list;
+  args->num_attributes = 2;
+  return NULL;
 }
 
 static PJRT_Error *platform(PJRT_Client_PlatformName_Args *args) {
@@ -245,6 +262,7 @@ const PJRT_Api *GetPjrtApi(void) {
   stub.PJRT_Client_PlatformName = platform;
   stub.PJRT_Client_Compile = compile;
   stub.PJRT_DeviceDescription_Kind = kind;
+  stub.PJRT_DeviceDescription_Attributes = attributes;
   stub.PJRT_LoadedExecutable_Execute = execute;
   stub.PJRT_Buffer_ToHostBuffer = to_host;
   add_profiler();

@@ -31,6 +31,7 @@ type LabOptions struct {
 // Lab is the evaluator of real candidates: the interpreter, a CPU through PJRT where there is one, and compile workers.
 type Lab struct {
 	sheets    exam.Cache
+	closeCPU  func() error
 	cpu       *pjrt.Engine
 	noCPU     string // why there is none
 	compilers chan *aot.Compiler
@@ -69,7 +70,7 @@ func NewLab(ctx context.Context, o LabOptions) (*Lab, error) {
 	workers := cmp.Or(max(o.Workers, 0), min(2, runtime.NumCPU()))
 	l.compilers = make(chan *aot.Compiler, workers)
 	for range workers {
-		c := aot.New(aot.Options{Libtpu: tpu.Path, Timeout: compileMost, MemoryMax: cmp.Or(max(o.Memory, 0), compileMemory)})
+		c := aot.New(aot.Options{Libtpu: tpu.Path, Timeout: compileMost, Sound: tpu.Damaged, MemoryMax: cmp.Or(max(o.Memory, 0), compileMemory)})
 		l.all = append(l.all, c)
 		l.compilers <- c
 	}
@@ -81,7 +82,7 @@ func (l *Lab) openCPU(ctx context.Context, o plugins.Options) error {
 	p, err := plugins.CPU(ctx, o)
 	if err == nil {
 		if l.plugins["cpu"], err = p.Identity(); err == nil {
-			l.cpu, err = pjrt.Open(p.Path)
+			l.cpu, l.closeCPU, err = p.Open(ctx)
 		}
 	}
 	if ctx.Err() != nil {
@@ -134,7 +135,7 @@ func (l *Lab) Close() error {
 	}
 	errs = append(errs, l.device.drop())
 	if l.cpu != nil {
-		errs = append(errs, l.cpu.Close())
+		errs = append(errs, l.closeCPU())
 	}
 	return errors.Join(errs...)
 }

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 )
@@ -25,6 +27,40 @@ func Plain(text string) string { return plain(text, false) }
 
 // Lines is Plain for a text of several lines.
 func Lines(text string) string { return plain(text, true) }
+
+// Others gives a writer for the output of others: it passes on what Lines leaves. A carriage return ends a line, as those of progress bars do,
+// and tabs stay.
+func Others(w io.Writer) io.Writer { return &others{w: w} }
+
+type others struct {
+	w    io.Writer
+	part []byte // of a character that is not whole yet
+}
+
+func (o *others) Write(b []byte) (int, error) {
+	text := append(o.part, b...)
+	whole := len(text)
+	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
+		if c := text[len(text)-n]; utf8.RuneStart(c) {
+			if !utf8.FullRune(text[len(text)-n:]) {
+				whole = len(text) - n
+			}
+			break
+		}
+	}
+	o.part = slices.Clone(text[whole:])
+	var out strings.Builder
+	for i, line := range strings.Split(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(string(text[:whole])), "\t") {
+		if i > 0 {
+			out.WriteByte('\t')
+		}
+		out.WriteString(Lines(line))
+	}
+	if _, err := io.WriteString(o.w, out.String()); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
 
 func plain(text string, lines bool) string {
 	return strings.Map(func(r rune) rune {

@@ -40,6 +40,7 @@ type Options struct {
 	MemoryLimit   int64         // bytes of resident memory after which a child is replaced; 0: no limit
 	MemoryMax     int64         // bytes of resident memory at which a child is killed during a request; 0: no limit
 	ExtraInitArgs string        // more flags for LIBTPU_INIT_ARGS, or for XLA_FLAGS, separated by spaces
+	Sound         func() error  // asked after a crash: an error says that the library is damaged, and nothing of the module; nil: not asked
 	Machine       *machine.Lock // shared during a compile, unless the context holds it; nil: none
 }
 
@@ -154,8 +155,22 @@ func (c *Compiler) compile(ctx context.Context, r Request) (*Result, error) {
 		if crash := (*CrashError)(nil); errors.As(err, &crash) && !first {
 			continue
 		}
+		if crash := (*CrashError)(nil); errors.As(err, &crash) {
+			err = cmp.Or(c.damaged(), err)
+		}
 		return res, err
 	}
+}
+
+// damaged tells, after a crash, whether the library is no more what it was, so that the crash says nothing of the module.
+func (c *Compiler) damaged() error {
+	if c.opts.Sound == nil {
+		return nil
+	}
+	if err := c.opts.Sound(); err != nil {
+		return &InfraError{Op: "compile", Err: err}
+	}
+	return nil
 }
 
 // take waits for the turn.
@@ -204,6 +219,9 @@ func (c *Compiler) ready(ctx context.Context, passes string) error {
 	case err == child.ErrDied:
 		exit, noise := ch.Obituary(), ch.words()
 		c.drop()
+		if damaged := c.damaged(); damaged != nil {
+			return damaged
+		}
 		return &InfraError{Op: "start the compile worker", Err: fmt.Errorf(
 			"it ended (%s) while loading %s; does main call aot.RunWorkerIfAsked first? stderr: %s", exit, lib, noise)}
 	case err == child.ErrLate:

@@ -254,6 +254,10 @@ func TestCrash(t *testing.T) {
 	_, err = c.Compile(t.Context(), Request{Topology: "v6e:2x2", Module: recursiveModule})
 	require.ErrorAs(t, err, &again)
 	compiles(t, c)
+
+	c.opts.Sound = func() error { return errors.New("libtpu has another SHA-256") }
+	_, err = c.Compile(t.Context(), Request{Topology: "v6e:2x2", Module: recursiveModule})
+	require.ErrorContains(t, err, "can not compile: libtpu has another SHA-256")
 }
 
 func TestTopologyOfNoChips(t *testing.T) {

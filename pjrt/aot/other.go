@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/gdngen/gdngen/pjrt/child"
+	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
 // RunWorkerIfAsked must be the first call of main and of TestMain. The plugins exist for 64-bit Linux only: elsewhere
 // it returns at once, and every compile is an InfraError.
-func RunWorkerIfAsked() {}
+func RunWorkerIfAsked() { plugins.RunTrialIfAsked() }
 
 type worker struct {
 	passes string

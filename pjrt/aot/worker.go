@@ -10,11 +10,13 @@ import (
 	"time"
 
 	"github.com/gdngen/gdngen/pjrt/child"
+	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
 // RunWorkerIfAsked must be the first call of main and of TestMain. In a process that a Compiler started it serves
 // compile requests and never returns; in any other it returns at once.
 func RunWorkerIfAsked() {
+	plugins.RunTrialIfAsked()
 	library := os.Getenv(workerVariable)
 	if library == "" {
 		return

@@ -40,8 +40,8 @@ func WriteChecks(w io.Writer, checks []Check) {
 	t.Write(w)
 }
 
-// Doctor examines the machine: the tools, the cache, the plugins and the devices. It downloads nothing; it loads the
-// CPU plugin where it is present.
+// Doctor examines the machine: the tools, the cache, the plugins and the devices. It downloads nothing; a process of its own loads
+// the CPU plugin where it is present.
 func Doctor(ctx context.Context) []Check {
 	cpu, cpuErr := CPU(ctx, Options{Offline: true})
 	tpu, tpuErr := TPU(ctx, Options{Offline: true})
@@ -52,7 +52,7 @@ func Doctor(ctx context.Context) []Check {
 		checkCompiler(os.Getenv("CC")),
 		checkPip(ctx, complete),
 		checkCache(complete),
-		checkCPU(cpu, cpuErr),
+		checkCPU(ctx, cpu, cpuErr),
 		pluginCheck("libtpu", tpu, tpuErr),
 	}
 	checks = append(checks, checkGPUTools(ctx)...)
@@ -135,12 +135,12 @@ func checkCache(complete bool) Check {
 	return c
 }
 
-func checkCPU(p Plugin, err error) Check {
+func checkCPU(ctx context.Context, p Plugin, err error) Check {
 	c := pluginCheck("CPU plugin", p, err)
 	if !c.OK || !pjrt.HasCgo { // without cgo the compiler's line says what is wrong
 		return c
 	}
-	engine, err := pjrt.Open(p.Path)
+	version, err := Try(ctx, p.Path)
 	if err != nil {
 		c.OK, c.Detail = false, err.Error()
 		c.Mend = "remove " + filepath.Dir(p.Path) + " and run `gdngen setup`"
@@ -149,8 +149,7 @@ func checkCPU(p Plugin, err error) Check {
 		}
 		return c
 	}
-	defer engine.Close()
-	c.Detail += fmt.Sprintf("; loads, %s", engine.Version())
+	c.Detail += "; loads, " + version
 	return c
 }
 

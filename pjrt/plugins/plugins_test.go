@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -332,6 +333,60 @@ func TestDoctor(t *testing.T) {
 }
 
 // A pinned library of the right size with another byte is named by doctor and setup, and is not loaded.
+func TestMain(m *testing.M) {
+	RunTrialIfAsked()
+	os.Exit(m.Run())
+}
+
+// A library that ends the process that loads it is a sentence, and one that is none too.
+func TestTry(t *testing.T) {
+	p, err := CPU(t.Context(), Options{})
+	require.NoError(t, err)
+	version, err := Try(t.Context(), p.Path)
+	require.NoError(t, err)
+	require.NotEmpty(t, version)
+	dir := t.TempDir()
+	text := filepath.Join(dir, "text.so")
+	require.NoError(t, os.WriteFile(text, []byte("text"), 0o644))
+	_, err = Try(t.Context(), text)
+	require.ErrorContains(t, err, "text.so")
+
+	source, deadly := filepath.Join(dir, "x.c"), filepath.Join(dir, "deadly.so")
+	require.NoError(t, os.WriteFile(source, []byte("__attribute__((constructor)) static void f(void) { *(volatile int *)8 = 1; } void *GetPjrtApi(void) { return 0; }"), 0o644))
+	out, err := exec.Command("gcc", "-shared", "-fPIC", "-o", deadly, source).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	_, err = Try(t.Context(), deadly)
+	require.ErrorContains(t, err, "deadly.so ends the process that loads it")
+	c := checkCPU(t.Context(), Plugin{Path: deadly, Source: "environment"}, nil)
+	require.False(t, c.OK)
+	require.Equal(t, "name another library", c.Mend)
+	_, _, err = Plugin{Path: deadly}.Open(t.Context())
+	require.ErrorContains(t, err, "ends the process that loads it")
+}
+
+// A pinned library is compared with its checksum where who had it open did not close it.
+func TestMarks(t *testing.T) {
+	t.Setenv(CacheEnv, t.TempDir())
+	p := Plugin{Name: "probe", Path: filepath.Join(t.TempDir(), "probe-1.0", "lib.so"), sum: "x"}
+	crashed, unmark := p.mark()
+	require.False(t, crashed)
+	other, done := p.mark()
+	require.False(t, other, "its owner lives")
+	done()
+	unmark()
+	dir := filepath.Join(os.Getenv(CacheEnv), "open")
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, left)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "probe-1.0-77"), nil, 0o600), "left by one that died")
+	_, _, err = p.Open(t.Context())
+	missing := (*MissingError)(nil)
+	require.ErrorAs(t, err, &missing)
+	left, err = os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
 func TestDamaged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lib.so")
 	require.NoError(t, os.WriteFile(path, []byte("library"), 0o644))
@@ -341,7 +396,7 @@ func TestDamaged(t *testing.T) {
 	require.Contains(t, pluginCheck("probe", p, nil).Detail, "SHA-256 as pinned")
 
 	require.NoError(t, os.WriteFile(path, []byte("librarz"), 0o644))
-	c := checkCPU(p, nil)
+	c := checkCPU(t.Context(), p, nil)
 	require.False(t, c.OK)
 	require.Contains(t, c.Detail, "hash mismatch: "+path+" has SHA-256")
 	require.Equal(t, "remove "+filepath.Dir(path)+" and run `gdngen setup`", c.Mend)
@@ -367,7 +422,7 @@ func TestCPU(t *testing.T) {
 		t.Skip(err)
 	}
 	require.NoError(t, err)
-	c := checkCPU(p, nil)
+	c := checkCPU(t.Context(), p, nil)
 	require.True(t, c.OK, c.Detail)
 	if pjrt.HasCgo {
 		require.Contains(t, c.Detail, "loads, PJRT 0.")

@@ -34,14 +34,15 @@ type App struct {
 	Offline   bool
 	Timeout   time.Duration
 
-	Ctx      context.Context // of the command
-	Cancel   context.CancelFunc
-	engine   *pjrt.Engine
-	Runner   *device.Runner  // of --engine device
-	Backend  compute.Backend // of GoMLX
-	Compiler *aot.Compiler
-	TPU      plugins.Plugin
-	told     []string // what was said of the user's champions
+	Ctx         context.Context // of the command
+	Cancel      context.CancelFunc
+	engine      *pjrt.Engine
+	closeEngine func() error
+	Runner      *device.Runner  // of --engine device
+	Backend     compute.Backend // of GoMLX
+	Compiler    *aot.Compiler
+	TPU         plugins.Plugin
+	told        []string // what was said of the user's champions
 
 	config      configuration
 	configFault error  // of a file that can not be read, for commands that go on
@@ -60,7 +61,7 @@ func (a *App) Close() {
 		a.Backend.Finalize()
 	}
 	if a.engine != nil && a.Ctx.Err() == nil {
-		a.engine.Close()
+		a.closeEngine()
 	}
 	if a.Cancel != nil {
 		a.Cancel()
@@ -135,7 +136,7 @@ func (a *App) CPU() (*pjrt.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.engine, err = pjrt.Open(p.Path); err != nil {
+	if a.engine, a.closeEngine, err = p.Open(a.Ctx); err != nil {
 		return nil, Failed(ExitNoEngine, "the CPU engine can not be opened: %w; --engine interp needs none", err)
 	}
 	return a.engine, nil
@@ -161,7 +162,7 @@ func (a *App) AOT() (*aot.Compiler, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.Compiler = aot.New(aot.Options{Libtpu: a.TPU.Path, Timeout: CompileLimit, Machine: lock})
+	a.Compiler = aot.New(aot.Options{Libtpu: a.TPU.Path, Timeout: CompileLimit, Machine: lock, Sound: a.TPU.Damaged})
 	return a.Compiler, nil
 }
 

@@ -50,7 +50,7 @@ func (a CLI) cudaInstrument(fresh bool) (*measure.Instrument, error) {
 		return nil, err
 	}
 	cache.Fresh = fresh
-	a.Compiler = aot.New(aot.Options{CUDA: tools.Path, Toolkit: tools.Toolkit, Timeout: app.CompileLimit, Machine: lock})
+	a.Compiler = aot.New(aot.Options{CUDA: tools.Path, Toolkit: tools.Toolkit, Timeout: app.CompileLimit, Machine: lock, Sound: tools.Damaged})
 	return &measure.Instrument{Compiler: a.Compiler, Libtpu: tools.Name + " " + build, PTXAS: tools.PTXAS(), Cache: cache, Note: a.Note}, nil
 }
 

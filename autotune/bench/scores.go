@@ -42,7 +42,11 @@ func Scores(dir string) (rows []Score, err error) {
 		if err != nil {
 			return nil, err
 		}
-		l, err := flashinfer.ReadLines(f, text[:bytesOfLines(text)])
+		whole, _, err := verify(f, text)
+		if err != nil {
+			return nil, err
+		}
+		l, err := flashinfer.ReadLines(f, text[:whole])
 		if err != nil {
 			return nil, err
 		}
@@ -104,15 +108,6 @@ func score(definition, solution string, ups map[string]float64) Score {
 	s.Mean /= float64(s.Passed)
 	s.Geometric = math.Exp(logs / float64(s.Passed))
 	return s
-}
-
-// bytesOfLines is the length of the whole lines: a line that is being written is left out.
-func bytesOfLines(text []byte) int {
-	n := len(text)
-	for n > 0 && text[n-1] != '\n' {
-		n--
-	}
-	return n
 }
 
 // WriteScores prints the rows.

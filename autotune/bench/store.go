@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/flashinfer"
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/internal/disk"
 	"github.com/gdngen/gdngen/internal/store"
 )
 
@@ -118,10 +118,13 @@ func (s *Store) readTraces(path string) error {
 	if err != nil {
 		return err
 	}
-	whole := bytes.LastIndexByte(data, '\n') + 1
-	if torn := len(data) - whole; torn > 0 {
+	whole, torn, err := verify(path, data)
+	if err != nil {
+		return err
+	}
+	if torn > 0 {
 		s.Warnings = append(s.Warnings, fmt.Sprintf("%s: the last line was cut while it was written: its %d bytes are dropped", path, torn))
-		if err := os.Truncate(path, int64(whole)); err != nil {
+		if err := disk.Truncate(path, int64(whole)); err != nil {
 			return err
 		}
 	}
@@ -148,31 +151,15 @@ func (s *Store) Done(definition, solution, uuid string) *flashinfer.Trace {
 
 // Append writes a trace, which is on the disk when it returns.
 func (s *Store) Append(d *flashinfer.Definition, t *flashinfer.Trace) error {
-	if err := appendLine(filepath.Join(s.Dir, "traces", s.Author, d.OpType, d.Name+".jsonl"), t); err != nil {
+	line, err := flashinfer.Line(t)
+	if err == nil {
+		err = appendLine(filepath.Join(s.Dir, "traces", s.Author, d.OpType, d.Name+".jsonl"), line)
+	}
+	if err != nil {
 		return err
 	}
 	s.keep(t)
 	return nil
-}
-
-// appendLine writes a value as one line of JSON.
-func appendLine(path string, v any) (err error) {
-	data, err := flashinfer.Line(v)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	if _, err := f.Write(data); err != nil {
-		return err
-	}
-	return f.Sync()
 }
 
 // Describe writes the definition and the solution, replacing what is there, and adds the workloads that are not there yet.
@@ -218,7 +205,7 @@ func (s *Store) Describe(d *flashinfer.Definition, workloads []*flashinfer.Workl
 
 // writeFile writes a file as a whole or not at all, and makes its folder.
 func writeFile(path string, data []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := disk.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
 	return store.WriteFile(path, data)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+
+	"github.com/gdngen/gdngen/internal/disk"
 )
 
 // FileName is the journal's name in the folder of a run.
@@ -30,7 +32,7 @@ func (e *LockedError) Error() string {
 // Journal is a journal open for writing. Its methods may be called from several goroutines.
 type Journal struct {
 	mu    sync.Mutex
-	file  *os.File
+	file  disk.File
 	lock  *flock.Flock
 	size  int64
 	seq   int
@@ -70,7 +72,7 @@ func (e *NoRunError) Unwrap() error { return fs.ErrNotExist }
 // Open opens the journal in a folder for writing, makes both where they are missing, and folds what is there. Warnings
 // tell of an unfinished last line, which is removed.
 func Open(dir string) (j *Journal, warnings []string, err error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := disk.MkdirAll(dir, 0o755); err != nil {
 		return nil, nil, fmt.Errorf("journal: %w", err)
 	}
 	lock := flock.New(filepath.Join(dir, lockName))
@@ -82,7 +84,7 @@ func Open(dir string) (j *Journal, warnings []string, err error) {
 		return nil, nil, &LockedError{Dir: dir}
 	}
 	path := filepath.Join(dir, FileName)
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	f, err := disk.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("journal: %w", err), lock.Unlock())
 	}
@@ -94,7 +96,7 @@ func Open(dir string) (j *Journal, warnings []string, err error) {
 		err = f.Truncate(j.size)
 	}
 	if err == nil {
-		err = errors.Join(f.Sync(), syncDir(dir))
+		err = errors.Join(f.Sync(), disk.SyncDir(dir))
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, f.Close(), lock.Unlock())
@@ -104,15 +106,6 @@ func Open(dir string) (j *Journal, warnings []string, err error) {
 
 func tornWarning(path string, seq int, bytes int64) string {
 	return fmt.Sprintf("journal %s: line %d was cut while it was written: its %d bytes are dropped", path, seq+1, bytes)
-}
-
-// syncDir makes the names in a folder durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // Read folds the journal in a folder without writing or locking. each, if not nil, sees every record.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/gdngen/gdngen/internal/store"
 )
@@ -48,7 +47,10 @@ func decode(line []byte) (r Record, sum string, err error) {
 
 // scan reads the records of a file in order and verifies the chain. good is where the last whole record ends; torn is the
 // length of an unfinished one after it.
-func scan(f *os.File, each func(Record) error) (good, torn int64, last string, seq int, err error) {
+func scan(f interface {
+	io.Reader
+	Name() string
+}, each func(Record) error) (good, torn int64, last string, seq int, err error) {
 	data, err := io.ReadAll(f)
 	if err != nil {
 		return 0, 0, "", 0, err
@@ -60,7 +62,7 @@ func scan(f *os.File, each func(Record) error) (good, torn int64, last string, s
 		end := bytes.IndexByte(rest, '\n') + 1
 		if end == 0 && !store.Torn(rest) {
 			return fail("its end is another byte")
-		} else if end == 0 {
+		} else if end == 0 || end == len(rest) && store.Hole(rest) {
 			return good, int64(len(rest)), last, seq, nil
 		}
 		r, sum, err := decode(rest[:end])

@@ -45,6 +45,12 @@ func Torn(rest []byte) bool {
 	return err != nil
 }
 
+// Hole tells whether a last line has zeros that nobody wrote: what a loss of power leaves of a write that reached the disk in parts. One flipped
+// bit makes no such line.
+func Hole(line []byte) bool {
+	return len(line) > 0 && (line[0] == 0 || bytes.Contains(line, []byte{0, 0}))
+}
+
 // link is a line of a chain: a record, and the sum of the line before.
 type link struct {
 	Prev   string          `json:"prev"`
@@ -74,6 +80,9 @@ func ReadChain(text []byte, each func(record []byte) error) (whole int, last str
 			if !old && !Torn(rest) {
 				return whole, last, old, fmt.Errorf("line %d: its end is another byte", n)
 			}
+			break
+		}
+		if end == len(rest) && Hole(rest) {
 			break
 		}
 		record := rest[:end]

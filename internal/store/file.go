@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/gdngen/gdngen/internal/disk"
 )
 
 // WriteFile writes a file as a whole or not at all: what was there stays until the new content is on the disk. Its mode stays;
@@ -14,7 +16,7 @@ func WriteFile(path string, data []byte) error { return naming(path, replace(pat
 // WriteBelow writes a file whose path, with slashes, starts from a folder; folders on the way are made.
 func WriteBelow(dir, path string, data []byte) error {
 	whole := filepath.Join(dir, filepath.FromSlash(path))
-	if err := os.MkdirAll(filepath.Dir(whole), 0o755); err != nil {
+	if err := disk.MkdirAll(filepath.Dir(whole), 0o755); err != nil {
 		return err
 	}
 	return WriteFile(whole, data)
@@ -55,18 +57,19 @@ func replace(path string, data []byte) error {
 		}
 		mode = info.Mode().Perm()
 	}
-	part, err := os.CreateTemp(filepath.Dir(path), ".part-")
+	part, err := disk.CreateTemp(filepath.Dir(path), ".part-")
 	if err != nil {
 		return err
 	}
 	_, err = part.Write(data)
 	if err = errors.Join(err, part.Chmod(mode), part.Sync(), part.Close()); err == nil {
-		err = os.Rename(part.Name(), path)
+		err = disk.Rename(part.Name(), path)
 	}
 	if err != nil {
-		os.Remove(part.Name())
+		disk.Remove(part.Name())
+		return err
 	}
-	return err
+	return disk.SyncDir(filepath.Dir(path))
 }
 
 // Same tells whether two names mean one folder; the second may not exist yet.

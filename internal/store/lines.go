@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+
+	"github.com/gdngen/gdngen/internal/disk"
 )
 
 // AppendLine adds a value to a file of lines, as one of a chain, and waits until it is on the disk. A last line that a kill cut is dropped
@@ -19,7 +21,7 @@ func AppendLine(path string, v any) error {
 		return fmt.Errorf("%s is damaged at %w", path, err)
 	}
 	if whole < len(had) {
-		if err := os.Truncate(path, int64(whole)); err != nil {
+		if err := disk.Truncate(path, int64(whole)); err != nil {
 			return fmt.Errorf("dropping a line that was cut: %w", err)
 		}
 	}
@@ -31,12 +33,7 @@ func AppendLine(path string, v any) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(line)
-	return errors.Join(err, f.Sync(), f.Close())
+	return disk.Append(path, line)
 }
 
 // ReadLines reads what AppendLine wrote; none where there is no file. A last line that a kill cut is left out. cure says in the error what

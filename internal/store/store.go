@@ -13,6 +13,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/gdngen/gdngen/internal/disk"
 )
 
 // Store is a folder of objects. The folder is made by the first Put.
@@ -33,18 +35,21 @@ func (s Store) Put(content []byte) (key string, err error) {
 	if _, err := os.Stat(path); err == nil {
 		return key, nil
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := disk.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return "", fmt.Errorf("store: %w", err)
 	}
-	f, err := os.CreateTemp(s.Dir, ".new-")
+	f, err := disk.CreateTemp(s.Dir, ".new-")
 	if err != nil {
 		return "", fmt.Errorf("store: %w", err)
 	}
-	defer os.Remove(f.Name()) // nothing is there any more after the rename
+	defer disk.Remove(f.Name()) // nothing is there any more after the rename
 	z := gzip.NewWriter(f)
 	_, err = z.Write(content)
-	if err = errors.Join(err, z.Close(), f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
+	if err = errors.Join(err, z.Close(), f.Chmod(0o644), f.Sync(), f.Close()); err == nil {
+		err = disk.Rename(f.Name(), path)
+	}
+	if err == nil {
+		err = disk.SyncDir(filepath.Dir(path))
 	}
 	if err != nil {
 		return "", fmt.Errorf("store: %w", err)

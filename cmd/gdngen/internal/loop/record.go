@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gdngen/gdngen/internal/disk"
 	chain "github.com/gdngen/gdngen/internal/store"
 )
 
@@ -170,12 +171,7 @@ func (b *book) add(r Record) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(b.path, os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(line)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+	if err := disk.Append(b.path, line); err != nil {
 		return errors.Join(err, b.restore())
 	}
 	b.content, b.records, b.last = append(b.content, line...), append(b.records, r), sum
@@ -207,7 +203,7 @@ func open(records []Record) []Record {
 
 func writeSynced(path string, text []byte) error {
 	part := path + ".part"
-	f, err := os.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
+	f, err := disk.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
@@ -215,5 +211,8 @@ func writeSynced(path string, text []byte) error {
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	return os.Rename(part, path)
+	if err := disk.Rename(part, path); err != nil {
+		return err
+	}
+	return disk.SyncDir(filepath.Dir(path))
 }

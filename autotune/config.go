@@ -524,7 +524,7 @@ func matches(h *journal.Header, generator, proposer string, e judge.Evaluator) e
 // objectsDir is where a run keeps its objects.
 func objectsDir(dir string) string { return filepath.Join(dir, "objects") }
 
-// PauseError says that the machinery kept failing. The run can be resumed.
+// PauseError says that the machinery kept failing, or without a gate that the disk did. The run can be resumed.
 type PauseError struct {
 	Candidate int
 	Gate      string
@@ -533,6 +533,9 @@ type PauseError struct {
 }
 
 func (e *PauseError) Error() string {
+	if e.Gate == "" {
+		return fmt.Sprintf("the run pauses: %v; nothing is lost: mend it and resume", e.Err)
+	}
 	return fmt.Sprintf("the run pauses at candidate %d: gate %s failed %d times, last: %v; nothing is lost: mend it and resume", e.Candidate, e.Gate, e.Attempts, e.Err)
 }
 

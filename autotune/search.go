@@ -16,6 +16,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/report"
 	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/internal/disk"
 	"github.com/gdngen/gdngen/internal/store"
 	"github.com/gdngen/gdngen/pjrt/machine"
 )
@@ -43,6 +44,11 @@ func drive(ctx context.Context, c Config, fresh bool) (sum *report.Summary, err 
 	if err := c.session(); err != nil {
 		return nil, &ConfigError{err}
 	}
+	defer func() {
+		if disk.Trouble(err) && !errors.As(err, new(*PauseError)) {
+			err = &PauseError{Err: err}
+		}
+	}()
 	j, warnings, err := journal.Open(c.Dir)
 	if err != nil {
 		return nil, err

@@ -26,7 +26,8 @@ func (a CLI) doctorCmd() *cobra.Command {
 		Long: `doctor examines the tools, the cache, the plugins and the devices, and says how to mend what is wrong. It downloads nothing. The status is 6 if
 something is missing. Machines that remote hold took, and nobody gave back, are warnings.
 
-With --on it also tries a place: what it is and has, or the call that failed. With --agent it tries an agent of gdngen loop: it must start, answer a trivial prompt within a minute, and leave no files or processes.`,
+With --on it also tries a place: what it is and has, or the call that failed. With --agent it tries an agent of gdngen loop: it must start, answer a trivial prompt within a minute, and leave no files or processes. It runs as
+you do, in no sandbox.`,
 		Example: "  gdngen doctor\n  gdngen doctor --agent \"codex exec --ephemeral -\" --env OPENAI_API_KEY\n  gdngen doctor --libtpu ./libtpu.so -o json",
 		GroupID: "self",
 		Args:    app.Args(cobra.NoArgs),

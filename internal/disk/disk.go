@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync/atomic"
+	"syscall"
 )
 
 // File is an open file, as os.File is one.
@@ -89,6 +90,16 @@ func Rename(from, to string) error                 { return system().Rename(from
 func Remove(path string) error                     { return system().Remove(path) }
 func Truncate(path string, size int64) error       { return system().Truncate(path, size) }
 func SyncDir(path string) error                    { return system().SyncDir(path) }
+
+// Trouble tells the errors of a disk that is full or fails: the same may succeed later.
+func Trouble(err error) bool {
+	for _, e := range []error{syscall.ENOSPC, syscall.EIO, syscall.EDQUOT, syscall.EFBIG, syscall.EROFS} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
 
 // MkdirAll makes a folder and those above it, each of which is on the disk when it returns.
 func MkdirAll(path string, mode fs.FileMode) error {

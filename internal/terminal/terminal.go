@@ -34,7 +34,7 @@ func Others(w io.Writer) io.Writer { return &others{w: w} }
 
 type others struct {
 	w    io.Writer
-	part []byte // of a character that is not whole yet
+	part []byte // of a character, or of a line end, that is not whole yet
 }
 
 func (o *others) Write(b []byte) (int, error) {
@@ -48,13 +48,16 @@ func (o *others) Write(b []byte) (int, error) {
 			break
 		}
 	}
+	if whole > 0 && text[whole-1] == '\r' {
+		whole--
+	}
 	o.part = slices.Clone(text[whole:])
 	var out strings.Builder
-	for i, line := range strings.Split(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(string(text[:whole])), "\t") {
+	for i, part := range strings.Split(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(string(text[:whole])), "\t") {
 		if i > 0 {
 			out.WriteByte('\t')
 		}
-		out.WriteString(Lines(line))
+		out.WriteString(Lines(part))
 	}
 	if _, err := io.WriteString(o.w, out.String()); err != nil {
 		return 0, err

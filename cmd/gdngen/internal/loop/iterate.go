@@ -97,15 +97,17 @@ func (l *Loop) iterate(ctx context.Context, n int) (r Record, err error) {
 		return r, err
 	}
 	l.Step("decide")
-	if r.Commit, err = l.store.reword(ctx, r.Commit, l.message(n, &r)+trailers(&r)); err != nil {
+	told, err := l.store.reword(ctx, r.Commit, l.message(n, &r)+trailers(&r))
+	if err != nil {
 		return r, err
 	}
 	r.Seconds = time.Since(begun).Round(time.Millisecond).Seconds()
 	decided := r
-	decided.Kind = KindDecide
+	decided.Kind, decided.Commit = KindDecide, told
 	if err := l.book.add(decided); err != nil {
 		return r, err
 	}
+	r.Commit = told
 	return r, l.carryOut(ctx, &r)
 }
 

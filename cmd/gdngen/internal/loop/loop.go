@@ -127,13 +127,26 @@ func Run(ctx context.Context, c Config) (err error) {
 		return &ConfigError{fmt.Errorf("run %s is one of branch %s in %s: choose another --run", c.Dir, was.Branch, was.Repo)}
 	}
 	if err := l.prepare(ctx); err != nil {
-		return err
+		return pause(err)
 	}
 	stopped, err := l.drive(ctx)
 	if err != nil {
 		stopped = err.Error()
 	}
-	return errors.Join(err, l.book.add(Record{Kind: KindStop, Reason: clip(stopped, 400)}), l.clean())
+	return pause(errors.Join(err, l.book.add(Record{Kind: KindStop, Reason: clip(stopped, 400)}), l.clean()))
+}
+
+// pause makes a pause of an error that is no other way to end.
+func pause(err error) error {
+	for _, other := range []any{new(*ConfigError), new(*LockedError), new(*PauseError), new(*FailuresError)} {
+		if err == nil || errors.As(err, other) {
+			return err
+		}
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return &PauseError{err}
 }
 
 // prepare opens all that a session needs, and ends what the last one left open.
@@ -270,6 +283,9 @@ func (l *Loop) drive(ctx context.Context) (stopped string, err error) {
 		r, err := l.iterate(ctx, n)
 		if err != nil { // of the machinery, or of ctx
 			r.Verdict, r.Reason = Blocked, clip(err.Error(), 400)
+			if !l.Resilient {
+				r.Verdict = Interrupted // it is done again
+			}
 			if ctx.Err() != nil {
 				r.Verdict, r.Reason, err = Interrupted, "the loop was stopped", ctx.Err()
 			}

@@ -113,7 +113,7 @@ func TestLimits(t *testing.T) {
 		c.Measure = "test $(cat cost) = 50 && echo 50 || echo broken" // the base has no figure: no fault of the agent
 		var pause *PauseError
 		require.ErrorAs(t, Run(t.Context(), c), &pause)
-		require.Equal(t, Blocked, ends(must(ReadRecords(c.Dir)))[0].Verdict)
+		require.Equal(t, Interrupted, ends(must(ReadRecords(c.Dir)))[0].Verdict)
 	})
 }
 

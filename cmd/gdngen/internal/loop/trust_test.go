@@ -3,7 +3,6 @@
 package loop
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"net"
@@ -15,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/tests/crash"
 )
 
 // verdicts runs a loop and gives the verdicts of its iterations.
@@ -231,13 +232,7 @@ func TestJournalFlips(t *testing.T) {
 		require.NoError(t, b.add(Record{Kind: KindEnd, Iteration: i, Verdict: Keep, Figures: &Figures{Before: 100, After: 90}}))
 	}
 	whole := must(os.ReadFile(b.path))
-	for bit := 0; bit < 8*len(whole); bit += 5 {
-		bad := bytes.Clone(whole)
-		bad[bit/8] ^= 1 << (bit % 8)
-		require.NoError(t, os.WriteFile(b.path, bad, 0o644))
-		_, err := ReadRecords(dir)
-		require.ErrorContains(t, err, "is damaged at line", "bit %d", bit)
-	}
+	crash.Flips(t, b.path, func() error { _, err := ReadRecords(dir); return err })
 	require.NoError(t, os.WriteFile(b.path, whole[:len(whole)-1], 0o644))
 	require.Len(t, must(ReadRecords(dir)), 3)
 	require.NoError(t, os.WriteFile(b.path, []byte("{\"kind\":\"end\",\"iteration\":1}\n"), 0o644))

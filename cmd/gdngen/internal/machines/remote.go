@@ -17,6 +17,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/selftest"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/internal/remote"
+	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/spf13/cobra"
 )
 
@@ -163,7 +164,7 @@ The status is that of the command; 7 where the job was lost, stopped or never be
   gdngen remote run --on "tpu:mine?zone=us-central1-b" --no-wait --id night -- gdngen search run --budget 8h --run @out/run`,
 		RunE: func(_ *cobra.Command, words []string) error {
 			j.job.Command = words
-			return a.submit(&j, "run", a.Stdout)
+			return a.submit(&j, "run", terminal.Others(a.Stdout))
 		},
 	}
 	j.add(c)
@@ -183,7 +184,7 @@ passed: a machine without its device skips much and fails nothing.`,
 		RunE: func(_ *cobra.Command, words []string) error {
 			j.job.Command = append([]string{"gdngen", "selftest"}, words...)
 			var said bytes.Buffer
-			if err := a.submit(&j, "test", io.MultiWriter(a.Stdout, &said)); err != nil || j.noWait || j.dryRun {
+			if err := a.submit(&j, "test", io.MultiWriter(terminal.Others(a.Stdout), &said)); err != nil || j.noWait || j.dryRun {
 				return err
 			}
 			tally := selftest.ReadTally(said.String())
@@ -231,7 +232,7 @@ so that a run whose machine is lost can be resumed from the copy.`,
 	}, func(p remote.Place, j *remote.Job) error {
 		f := remote.Follower{Place: p, ID: j.ID}
 		if logs || lines > 0 {
-			f.Out = a.Stdout
+			f.Out = terminal.Others(a.Stdout)
 		}
 		if lines > 0 {
 			if err := f.Last(a.Ctx, lines); err != nil {
@@ -275,7 +276,7 @@ func (a CLI) remoteLogsCmd() *cobra.Command {
 			return app.Usage(fmt.Errorf("--grep: %w", err))
 		}
 		if follow {
-			f := &remote.Follower{Place: p, ID: j.ID, Out: a.Stdout, Note: func(text string) { a.Note("%s", text) }}
+			f := &remote.Follower{Place: p, ID: j.ID, Out: terminal.Others(a.Stdout), Note: func(text string) { a.Note("%s", text) }}
 			if lines > 0 || grep != "" {
 				return app.Usage(errors.New("-f prints everything: leave --tail and --grep out"))
 			}
@@ -286,7 +287,7 @@ func (a CLI) remoteLogsCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		_, err = io.WriteString(a.Stdout, remote.Lines(text, pattern, lines))
+		_, err = io.WriteString(terminal.Others(a.Stdout), remote.Lines(text, pattern, lines))
 		return err
 	})
 	f := c.Flags()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/internal/remote"
+	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/spf13/cobra"
 )
 
@@ -26,7 +27,7 @@ gdngen remote wait ID and gdngen trace fetch job:ID do so later.`,
 		RunE: func(_ *cobra.Command, words []string) error {
 			j.job.Command = append(append([]string{"gdngen", "profile"}, words...), "--out", "@out/"+profileOut)
 			var said bytes.Buffer
-			if err := a.submit(&j, "profile", io.MultiWriter(a.Stderr, &said)); err != nil || j.noWait || j.dryRun {
+			if err := a.submit(&j, "profile", io.MultiWriter(terminal.Others(a.Stderr), &said)); err != nil || j.noWait || j.dryRun {
 				return err
 			}
 			p, full, err := remote.Parse(j.job.Place)

@@ -242,6 +242,9 @@ func stored(v Variant) bool { return chunked(v) && v.Numerics.Store == ir.BF16 }
 
 // alignable and streamable say whether packed sequences can be taken by aligned blocks, and as a stream of chunks.
 func alignable(v Variant) bool {
+	if v.Layout == LayoutBTLanes { // heads side by side are tokens as they lie too
+		v.Layout = LayoutBTHD
+	}
 	return fusedTokens(v) && !v.Fold && v.Numerics.ErrorFeedback < 2 && v.Out == OutSeparate && v.TransposeK == TransposeValue && (v.Decay == DecayClamp || v.Decay == DecayBase2)
 }
 

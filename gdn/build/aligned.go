@@ -41,7 +41,11 @@ func (p *plan) aligned() bool { return p.v.Mapping.Pack == gdn.PackAligned }
 
 // visits is the schedule of the visits: from how many sequences and blocks, since lengths are known to nobody yet, it bounds the steps.
 func (p aligning) visits() visits.Schedule {
-	return visits.Schedule{Sequences: p.s.Seqs, Blocks: p.nc, Chunk: p.c, Places: p.v.Mapping.Chunks, Drop: p.s.Empty == gdn.EmptyZero}
+	x := visits.Schedule{Sequences: p.s.Seqs, Blocks: p.nc, Chunk: p.c, Places: p.v.Mapping.Chunks, Drop: p.s.Empty == gdn.EmptyZero}
+	if p.prompts {
+		x.Spare = p.s.Tokens
+	}
+	return x
 }
 
 // module emits the glue and the grid over aligned blocks.

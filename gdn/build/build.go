@@ -112,8 +112,9 @@ type plan struct {
 	args   map[string]*ir.Value // parameters of the module by their names, heads as an axis, and constants for gates that the rule lacks; q, k and v behind a convolution of the glue
 	caches []*ir.Value          // of the convolution, final_conv and convs, where the glue makes them
 
-	rowsOf gdn.Rows // how parameters and results lie
-	turned bool     // states have their last two axes the other way round in parameters and results
+	rowsOf  gdn.Rows // how parameters and results lie
+	prompts bool     // of a mixed batch: there are as many sequences as a run may have
+	turned  bool     // states have their last two axes the other way round in parameters and results
 
 	ordered  bool                // a schedule is to follow
 	reversed bool                // and one for the grid that walks down

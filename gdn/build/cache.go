@@ -35,7 +35,7 @@ type packedTokens struct {
 // convolve puts convolved q, k and v in place of the inputs, and makes the caches that the spec wants: final_conv and convs.
 func (p *plan) convolve() {
 	s, b := p.s, p.b
-	if s.Conv == 0 || convolving(p) || stepping(p) {
+	if s.Conv == 0 || convolving(p) || stepping(p) || convolvesFirst(p) {
 		return
 	}
 	b.Stage("glue")

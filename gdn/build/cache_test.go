@@ -46,17 +46,29 @@ func withinLimits(t *testing.T, s gdn.Spec, v gdn.Variant, class string, inputs,
 	}
 }
 
-// Every legitimate variant goes on from caches of the convolution, and leaves them. Classes and the place of norms and gates take turns.
-func TestConvolutionCaches(t *testing.T) {
+// sideBySide are packed forms with heads side by side, whose packed tokens a kernel of their own convolves.
+var sideBySide = []string{"tpu-packed,layout=bt_hd,chunk=16", "tpu-packed,layout=bt_hd,chunk=16,chunks=1,heads=2,phases_before=0"}
+
+// Every legitimate variant goes on from caches of the convolution, and leaves them.
+func TestConvolutionCaches(t *testing.T) { byEveryVariant(t, cachedSpecs) }
+
+// byEveryVariant computes specs by all variants that suit them. Classes, seeds and the place of norms and gates take turns.
+func byEveryVariant(t *testing.T, specs []string) {
+	var list []gdn.Variant
 	for turn, n := range gdn.Variants {
-		if n.Negative {
-			continue
+		if !n.Negative {
+			v := gdntest.MustVariant(t, n.Text)
+			v.Fuse = []gdn.Place{gdn.PlaceGlue, gdn.PlaceKernel}[turn%2]
+			list = append(list, v)
 		}
-		v := gdntest.MustVariant(t, n.Text)
-		v.Fuse = []gdn.Place{gdn.PlaceGlue, gdn.PlaceKernel}[turn%2]
-		t.Run(n.Name, func(t *testing.T) {
+	}
+	for _, text := range sideBySide {
+		list = append(list, gdntest.MustVariant(t, text))
+	}
+	for turn, v := range list {
+		t.Run(v.String(), func(t *testing.T) {
 			t.Parallel()
-			for i, text := range cachedSpecs {
+			for i, text := range specs {
 				if s := gdntest.MustParse(t, text); v.Check(s) == nil {
 					class := []string{"random", "cos.9"}[(turn+i)%2]
 					inputs := drawInputs(t, class, s, uint64(i))
@@ -74,7 +86,7 @@ func TestCachesContain(t *testing.T) {
 		if s.Pool == 0 {
 			continue
 		}
-		for _, name := range []string{"cpu", "cpu-packed", "token", "decode", "cpu-decode", "tpu", "tpu-packed"} {
+		for _, name := range append([]string{"cpu", "cpu-packed", "token", "decode", "cpu-decode", "tpu", "tpu-packed"}, sideBySide...) {
 			n := gdntest.MustVariant(t, name)
 			if n.Check(s) != nil {
 				continue

@@ -38,8 +38,8 @@ func (p *plan) params(s gdn.Spec, inputs []gdn.Param, given map[string]*ir.Value
 			p.args[in.Name] = p.b.Reshape(x, t.Shape...)
 			continue
 		}
+		p.args[in.Name] = x
 		if in.Name != "qkv" {
-			p.args[in.Name] = x
 			continue
 		}
 		for _, part := range s.Slices() {

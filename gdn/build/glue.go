@@ -62,10 +62,16 @@ func (p *plan) glueIn() *operands {
 		}
 		k = gate.NormRows(b, k)
 	}
+	if convolvesFirst(p) {
+		p.pass(in)
+		q, k, v = nil, nil, nil
+	}
 	if q != nil { // a summary reads none
 		in.q = keys(q)
 	}
-	in.k = keys(k)
+	if k != nil {
+		in.k = keys(k)
+	}
 	if v != nil {
 		in.v = p.rows(token(p.lanes(v), 0), p.valueHeads(), p.headBlock(), p.headAxes())
 	}

@@ -15,7 +15,7 @@ import (
 //
 //	S 4, T 12, distribution 2 2 3, cu_seqlens 0 1 2 9 .
 //	decodes    rows of tokens 0 1 2 3     states a b - -
-//	prompts    cu_seqlens 0 2 2 9 9 12    states - - c - -, the last of the padding
+//	prompts    cu_seqlens 2 9 12 12 12 12   states c - - - -, the second of the padding
 
 // mixing is what a mixed batch is cut by, all of it i32.
 type mixing struct {
@@ -23,6 +23,7 @@ type mixing struct {
 	s             gdn.Spec
 	args          map[string]*ir.Value
 	first, tokens *ir.Value // the number of decodes, and of their tokens
+	all           *ir.Value // the number of sequences
 	bounds        *ir.Value // [S+1] where sequences begin and the last ends; padding entries are empty
 	begin, length *ir.Value // [S]
 	place         *ir.Value // [S] 0, 1 and so on
@@ -73,6 +74,7 @@ func (base Base) part(b *ir.Builder, s gdn.Spec, v gdn.Variant, given map[string
 		part.variant, part.ordered, part.reversed = base.variant, base.ordered, base.reversed
 	}
 	p := part.plan(b, s.Inputs(), given)
+	p.prompts = s.Seqs > 0
 	results, err := p.emit()
 	if err != nil {
 		return nil, nil, err
@@ -90,7 +92,7 @@ func (x *mixing) cut() {
 		return b.Max(b.Min(y, b.Const(number, float64(n))), b.Const(number, 0))
 	}
 	all := entry(2)
-	x.first = b.Min(entry(0), all)
+	x.first, x.all = b.Min(entry(0), all), all
 	cu := b.Convert(x.args["cu_seqlens"], ir.I32)
 	cu = b.Max(b.Min(cu, b.Like(cu, float64(x.s.Tokens))), b.Like(cu, 0))
 	until := func(last *ir.Value) (inside, end *ir.Value) { // what of cu_seqlens there is, and the largest of it
@@ -158,21 +160,25 @@ func (x *mixing) ofDecodes(rows gdn.Spec) map[string]*ir.Value {
 	return given
 }
 
-// ofPrompts are the inputs of the program of the others. Tokens of decodes are of the first sequence, which has no
-// state then.
+// ofPrompts are the inputs of the program of the others. Those come first, then the padding; tokens of decodes are of nobody, in front of them.
+// Spare sequences begin behind the last token, where nothing is.
 func (x *mixing) ofPrompts() map[string]*ir.Value {
 	b, n := x.Builder, x.s.Seqs
 	given := map[string]*ir.Value{}
 	for _, in := range x.s.Prompts().Inputs() {
 		given[in.Name] = x.args[in.Name]
 	}
-	one := func(v float64) *ir.Value { return b.Const(ir.T(ir.I32, 1), v) }
-	ends := b.SliceAxis(x.bounds, 0, 1, n+1)
-	ends = b.Max(ends, b.Broadcast(x.tokens, ends.Type.Shape))
-	given["cu_seqlens"] = b.Convert(b.Concat(0, one(0), ends, one(float64(x.s.Tokens))), ir.I64)
-	names := b.Select(b.Compare(ir.GE, x.place, b.Broadcast(x.first, x.place.Type.Shape)), b.Scale(x.names, float64(x.s.Checkpoints())), b.Like(x.names, -1))
-	given["state_indices"] = b.Concat(0, b.Max(names, b.Like(names, -1)), one(-1))
-	given["read_indices"] = b.Concat(0, x.args["read_indices"], one(-1))
+	// from takes the entries of l from that of the first prompt on, and fill behind the last.
+	from := func(count int, l *ir.Value, fill float64) *ir.Value {
+		t := ir.T(ir.I32, count, l.Type.Shape[0])
+		at := b.Add(b.Iota(t, 0), b.Broadcast(x.first, t.Shape))
+		hit := b.And(b.Compare(ir.EQ, b.Iota(t, 1), at), b.Compare(ir.LT, at, b.Broadcast(b.Add(x.all, b.Const(x.all.Type, float64(l.Type.Shape[0]-n))), t.Shape)))
+		y := b.Sum(b.Select(hit, b.Broadcast(b.Sub(l, b.Like(l, fill)), t.Shape, 1), b.Const(t, 0)), 1)
+		return b.Add(y, b.Like(y, fill))
+	}
+	given["cu_seqlens"] = b.Convert(from(n+2, x.bounds, float64(x.s.Tokens)), ir.I64)
+	given["state_indices"] = from(n+1, b.Max(b.Scale(x.names, float64(x.s.Checkpoints())), b.Like(x.names, -1)), -1)
+	given["read_indices"] = from(n+1, x.args["read_indices"], -1)
 	return given
 }
 

@@ -26,26 +26,8 @@ var mixedSpecs = []string{
 	"t=16,hk=1,hv=2,k=8,l2norm,seqs=30,packed,init,pool=62,read,mixed=2,rule=deltanet",
 }
 
-// Every legitimate variant computes mixed batches. Classes, seeds and the place of norms and gates take turns.
-func TestMixedBatches(t *testing.T) {
-	for turn, n := range gdn.Variants {
-		if n.Negative {
-			continue
-		}
-		v := gdntest.MustVariant(t, n.Text)
-		v.Fuse = []gdn.Place{gdn.PlaceGlue, gdn.PlaceKernel}[turn%2]
-		t.Run(n.Name, func(t *testing.T) {
-			t.Parallel()
-			for i, text := range mixedSpecs {
-				if s := gdntest.MustParse(t, text); v.Check(s) == nil {
-					class := []string{"random", "cos.9"}[(turn+i)%2]
-					inputs := drawInputs(t, class, s, uint64(i+turn))
-					withinLimits(t, s, v, class, inputs, interpret(t, s, v, inputs))
-				}
-			}
-		})
-	}
-}
+// Every legitimate variant computes mixed batches.
+func TestMixedBatches(t *testing.T) { byEveryVariant(t, mixedSpecs) }
 
 // Batches of any lengths, a few of a hundred by commit: no sequence or all, decodes alone, prompts alone, prompts of no token, of one and of hundreds.
 func TestRandomMixed(t *testing.T) {
@@ -70,7 +52,7 @@ func TestRandomMixed(t *testing.T) {
 		}
 		inputs["cu_seqlens"] = array.FromInt64s(ir.I64, []int{places + 1}, cu)
 		inputs["distribution"] = array.FromInt64s(ir.I32, []int{3}, []int64{int64(decodes), 0, int64(decodes + r.IntN(places-decodes+1))})
-		for _, name := range []string{"cpu-packed", "tpu-packed", "tpu"} {
+		for _, name := range []string{"cpu-packed", "tpu-packed", "tpu", sideBySide[0]} {
 			v := gdntest.MustVariant(t, name)
 			withinLimits(t, s, v, "random", inputs, interpret(t, s, v, inputs))
 		}
@@ -120,7 +102,7 @@ func (c mixedCall) poison(token, state func(i int) bool) mixedCall {
 func TestMixedContain(t *testing.T) {
 	for i, text := range mixedSpecs {
 		s := gdntest.MustParse(t, text)
-		for _, name := range []string{"cpu-packed", "default", "token", "tpu-packed", "tpu"} {
+		for _, name := range append([]string{"cpu-packed", "default", "token", "tpu-packed", "tpu"}, sideBySide...) {
 			v := gdntest.MustVariant(t, name)
 			if v.Check(s) != nil {
 				continue

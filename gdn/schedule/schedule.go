@@ -22,6 +22,7 @@ type Carrier struct {
 	Reverse bool   // it takes the chunks from the last to the first
 	With    string // a stage that stands in the phase of the state, though it needs none
 	Enter   []int  // windows of the states that sequences start from
+	Apart   bool   // it carries no state: its steps follow one another, as many as run
 	Decodes bool   // it takes the first sequences of a mixed batch, by a variant of their own
 }
 
@@ -30,6 +31,9 @@ func Of(carriers []Carrier, v gdn.Variant) map[string]*ir.Sched {
 	scheds := map[string]*ir.Sched{}
 	for _, c := range carriers {
 		s := forward(v, c.Heads)
+		if c.Apart {
+			s = &ir.Sched{Steps: 1, Lags: []int{0}, Lock: c.Heads, Fetch: true}
+		}
 		if c.Decodes {
 			s = forward(v.Decoding(), c.Heads)
 		}

@@ -58,6 +58,7 @@ type Schedule struct {
 	Chunk             int  // tokens of a block
 	Places            int  // visits of a step
 	Drop              bool // final states of sequences without tokens are zero
+	Spare             int  // 0, or the token from which on there are spare sequences: skipped ones that begin there have no visit
 }
 
 // Steps bounds the steps: of a visit for each sequence and one for each block in which none starts.
@@ -102,6 +103,10 @@ func (s Schedule) Make(b *ir.Builder, cu *ir.Value, slots *Slots) (table, marked
 	between := b.Max(gap, b.Min(seq, b.Like(seq, 1))) // visits from the one that enters the sequence before
 	later := b.Sub(between, gap)                      // 1 where that one starts in the same block
 	enter := over(b.Iota(i32(n, n), 0), ir.LE, seq, between)
+	if s.Spare > 0 {
+		spare := b.And(b.Compare(ir.LT, slots.To, b.Like(begin, 0)), b.Compare(ir.GE, begin, b.Like(begin, float64(s.Spare))))
+		enter, later = b.Select(spare, b.Like(enter, float64(3*visits)), enter), b.Select(spare, b.Like(later, 0), later)
+	}
 
 	// The table, by places and steps. Blocks exist even where cu_seqlens does not ascend.
 	order := func(t ir.Type) *ir.Value {

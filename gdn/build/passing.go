@@ -1,0 +1,269 @@
+package build
+
+import (
+	"math"
+
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build/internal/tile"
+	"github.com/gdngen/gdngen/gdn/build/internal/visits"
+	"github.com/gdngen/gdngen/gdn/schedule"
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/target"
+)
+
+// Packed tokens that go on from caches of a pool are convolved by a kernel before that of the rule: it reads q, k and v, or qkv, as they lie, and
+// gives them flat, as the rule's kernel reads them. Nothing is carried from block to block: of a token that is near the first of its sequence
+// the earlier ones are rows of the cache (visits.Pass), of others rows of the block, or of the tile before it.
+//
+// A second kernel takes each sequence's last inputs to the slot that it leaves. Neither touches a slot that no sequence names.
+
+// lanesOfMarks are those of a register. Of rows that are taken by their numbers the others are negative: a maximum keeps each bit of the one.
+const lanesOfMarks = target.Lanes
+
+var negative = math.Inf(-1)
+
+// passing is the convolution of packed tokens.
+type passing struct {
+	*plan
+	arrays []*ir.Value // [1, padded tokens, channels]
+	parts  []*passed
+	slots  *visits.Slots
+}
+
+// passed is q, k or v.
+type passed struct {
+	name        string
+	array, lane int // where it lies: an array, and its first lane there
+	channel     int // the first of its channels in a cache
+	heads, d    int
+}
+
+// convolvesFirst says whether a kernel convolves packed tokens before that of the rule.
+func convolvesFirst(p *plan) bool {
+	s := p.s
+	kernel := p.aligned() && p.v.Fuse == gdn.PlaceKernel && p.v.Layout == gdn.LayoutBTLanes
+	reach := s.Conv-1 <= visits.PassReach && s.CacheRows() <= visits.Rows && p.c >= visits.PassRows
+	return s.ConvState && s.Init && s.Final && s.Pool > 0 && s.Empty == gdn.EmptyKeep && kernel && reach
+}
+
+// pass makes the kernels, and what the kernel of the rule reads of them. Caches are results.
+func (p *plan) pass(in *operands) {
+	x := &passing{plan: p, slots: p.pool().Slots(p.b)}
+	lies := func(y *ir.Value) int { // the array of a parameter
+		y = p.b.Reshape(y, 1, p.s.Tokens, y.Type.Size()/p.s.Tokens)
+		if n := p.padded() - p.s.Tokens; n > 0 {
+			y = p.b.Pad(y, 0, []int{0, 0, 0}, []int{0, n, 0})
+		}
+		x.arrays = append(x.arrays, y)
+		return len(x.arrays) - 1
+	}
+	whole := p.args["qkv"]
+	if whole != nil {
+		lies(whole)
+	}
+	first := 0
+	for _, name := range []string{"q", "k", "v"} {
+		t := p.args[name].Type.Shape
+		y := &passed{name: name, lane: first, channel: first, heads: t[len(t)-2], d: t[len(t)-1]}
+		if whole == nil {
+			y.array, y.lane = lies(p.lanes(p.args[name])), 0
+		}
+		first += y.heads * y.d
+		x.parts = append(x.parts, y)
+	}
+	rows := x.convolved()
+	keys := func(y *ir.Value) *operand { return p.rows(y, []int{p.s.HeadsK}, []int{p.kb}, []axis{axisHead}) }
+	in.q, in.k, in.v = keys(rows[0]), keys(rows[1]), p.rows(rows[2], p.valueHeads(), p.headBlock(), p.headAxes())
+	p.caches = append(p.caches, x.left())
+}
+
+// convolved makes the kernel of the convolution.
+func (x *passing) convolved() []*ir.Value {
+	b, s, c := x.b, x.s, x.c
+	begin, end := x.sequences()
+	fresh := x.slots.Fresh
+	if fresh == nil {
+		fresh = b.Compare(ir.LT, x.slots.From, b.Like(begin, 0))
+	}
+	plan := visits.Pass{Sequences: s.Seqs, Blocks: x.nc, Chunk: c}
+	table, marks := plan.Make(b, begin, end, x.slots.From, fresh)
+	grid := &ir.Grid{Name: "convolution", Dims: []ir.GridDim{{Name: "c", Size: plan.Visits(), Seq: true}}, Tables: 1, Main: true, Live: 1, Inside: true}
+	args := []*ir.Value{table}
+	in := func(y *ir.Value, block []int, at ir.Index, dim int) {
+		w := ir.Window{Block: block}
+		for d := range block {
+			i := ir.IndexConst(0)
+			if d == dim {
+				i = at
+			}
+			w.Index = append(w.Index, i)
+		}
+		grid.In, args = append(grid.In, w), append(args, y)
+	}
+	for _, y := range x.arrays {
+		ch := y.Type.Shape[2]
+		in(y, []int{1, c, ch}, plan.Entry(0, visits.PassBlock), 1)
+		in(y, []int{1, visits.PassRows, ch}, plan.Entry(0, visits.PassBefore), 1)
+	}
+	cache := x.args["initial_conv"]
+	in(cache, []int{1, s.CacheRows(), s.ConvChannels()}, plan.Entry(0, visits.PassState), 0)
+	in(marks, []int{1, visits.Rows, c}, ir.IndexAxis(0), 0)
+	for _, y := range x.parts {
+		for _, name := range []string{"conv_", "bias_"} {
+			if w := x.args[name+y.name]; w != nil {
+				in(w, w.Type.Shape, ir.IndexConst(0), 0)
+			}
+		}
+	}
+	for i, y := range x.parts {
+		block := []int{1, c, y.heads * y.d}
+		t := ir.T(s.DType, 1, x.padded(), y.heads*y.d)
+		at := []ir.Index{ir.IndexConst(0), ir.IndexConst(0), ir.IndexConst(0)}
+		grid.Carry = append(grid.Carry, ir.Window{Block: block, Index: at})
+		args = append(args, b.Const(ir.T(s.DType, block...), 0))
+		at = []ir.Index{ir.IndexConst(0), plan.Entry(0, visits.PassDone), ir.IndexConst(0)}
+		grid.Out, grid.Outs, grid.Into = append(grid.Out, ir.Window{Block: block, Index: at}), append(grid.Outs, t), append(grid.Into, i)
+	}
+	*x.carriers = append(*x.carriers, schedule.Carrier{Grid: grid.Name, Heads: 1, Apart: true})
+	return b.Grid(grid, args, x.visit)[:len(x.parts)]
+}
+
+// of are lanes of rows [1, rows, channels] as [heads, rows, D] in float32.
+func (y *passed) of(b *ir.Builder, rows *ir.Value, first int) *ir.Value {
+	n := rows.Type.Shape[1]
+	var l []*ir.Value
+	for h := range y.heads {
+		from := first + h*y.d
+		l = append(l, b.Reshape(b.SliceAxis(rows, 2, from, from+y.d), 1, n, y.d))
+	}
+	return b.Convert(b.Concat(0, l...), ir.F32)
+}
+
+// visit is a step of the convolution: the rows of a block from the first of the visit on, and before them what visits before it gave.
+func (x *passing) visit(b *ir.Builder, blocks, carried []*ir.Value) (ys, next []*ir.Value) {
+	b = b.Stage("convolution")
+	e := tile.New(b, x.v, x.c)
+	c, r, n := x.c, x.s.CacheRows(), 2*len(x.arrays)
+	marks := &visits.Marks{Builder: b, Tiles: []*ir.Value{b.Reshape(blocks[n+1], visits.Rows, c)}}
+	operands := blocks[n+2:]
+	take := func() *ir.Value { y := operands[0]; operands = operands[1:]; return y }
+	for i, y := range x.parts {
+		over := func(own *ir.Value, rows int) *ir.Value { // of heads [heads, 1, D], to rows
+			return b.Broadcast(b.Reshape(own, y.heads, y.d), []int{y.heads, rows, y.d}, 0, 2)
+		}
+		tile := func(mark, rows int) *ir.Value { return marks.At(0, mark, rows, y.d) }
+		own := y.of(b, blocks[2*y.array], y.lane)
+		before := b.SliceAxis(y.of(b, blocks[2*y.array+1], y.lane), 1, visits.PassRows-visits.PassReach, visits.PassRows)
+		rows := b.Concat(1, before, own)
+		cache := y.of(b, blocks[n], y.channel)
+		none := tile(visits.PassFresh, r)
+		cache = b.Select(e.Over(y.heads, b.Compare(ir.GT, none, b.Like(none, 0))), b.Like(cache, 0), cache)
+		half := b.Scale(b.Convert(b.Reshape(take(), y.heads, x.s.Conv, y.d), ir.F32), .5)
+		terms := x.s.Conv
+		var bias *ir.Value
+		if x.s.ConvBias {
+			terms, bias = terms+1, b.Scale(b.Convert(take(), ir.F32), .5)
+		}
+		var strips []*ir.Value
+		for from := 0; from < c; from += strip {
+			to := min(from+strip, c)
+			pos := b.Sub(e.Plus(e.Iota(to-from, y.d, 0), from+visits.PassReach), tile(visits.PassBegin, to-from)) // of each row, from the first of its sequence on
+			tap := func(back int) *ir.Value {
+				z := b.SliceAxis(rows, 1, visits.PassReach-back+from, visits.PassReach-back+to)
+				for j := range back {
+					row := b.SliceAxis(cache, 1, r-back+j, r-back+j+1)
+					z = b.Select(e.Over(y.heads, b.Compare(ir.EQ, pos, b.Like(pos, float64(j)))), over(row, to-from), z)
+				}
+				return z
+			}
+			z := siluOfTaps(b, terms, func(j int) *ir.Value {
+				if j == x.s.Conv {
+					return over(bias, to-from)
+				}
+				return b.Mul(tap(x.s.Conv-1-j), over(b.SliceAxis(half, 1, j, j+1), to-from))
+			})
+			strips = append(strips, z)
+		}
+		z := b.Concat(1, strips...)
+		kept := b.Compare(ir.LT, e.Iota(c, y.d, 0), tile(visits.PassFirst, c))
+		held := y.of(b, carried[i], 0)
+		z = b.Convert(b.Select(e.Over(y.heads, kept), held, z), x.s.DType)
+		z = b.Reshape(b.Transpose(z, 1, 0, 2), 1, c, y.heads*y.d)
+		ys, next = append(ys, z), append(next, z)
+	}
+	return ys, next
+}
+
+// left makes the kernel that puts the caches that sequences leave into the pool, a step for each.
+//
+// The last inputs of a sequence are among the last two tiles that it is in, and where it is shorter than a cache, rows of the one that it starts from
+// come before them. Marks say which rows of the three, one behind another, the cache has:
+//
+//	tiles of 16, a sequence from token 30 to 34, rows 4     tile 0..15   tile 16..31   cache      rows 14, 15 of the first and 16, 17
+//	                                  tokens 16 to 47       0..15        16..31        32..35
+func (x *passing) left() *ir.Value {
+	b, s, r := x.b, x.s, x.s.CacheRows()
+	n, tiles := s.Seqs, visits.PassRows
+	begin, end := x.sequences()
+	at := func(y *ir.Value) *ir.Value { // its tile
+		y = b.Max(b.Add(y, b.Like(y, -1)), b.Like(y, 0))
+		return b.Div(y, b.Like(y, float64(tiles)))
+	}
+	last := b.Min(at(end), b.Like(end, float64(x.padded()/tiles-1)))
+	table := []int{n, visits.Rows}
+	of := func(y *ir.Value) *ir.Value { return b.Broadcast(y, table, 0) }
+	token := b.Add(of(b.Sub(end, b.Like(end, float64(r)))), b.Iota(ir.T(ir.I32, table...), 1))
+	own := b.Add(b.Sub(token, of(b.Scale(last, float64(tiles)))), b.Const(token.Type, float64(tiles)))
+	earlier := b.Add(b.Sub(token, of(begin)), b.Const(token.Type, float64(2*tiles+r)))
+	row := b.Select(b.Compare(ir.GE, token, of(begin)), own, earlier)
+	marks := b.Broadcast(row, []int{n, visits.Rows, lanesOfMarks}, 0, 1)
+
+	from := x.slots.From
+	if x.slots.Fresh != nil {
+		from = b.Select(x.slots.Fresh, b.Like(from, -1), from)
+	}
+	entry := func(column int) ir.Index {
+		i := ir.IndexTable(0, 0)
+		i.Const = column * n
+		return i
+	}
+	zero := ir.IndexConst(0)
+	grid := &ir.Grid{Name: "caches", Dims: []ir.GridDim{{Name: "c", Size: n, Seq: true}}, Tables: 1, Main: true, Copies: stepsAhead, Into: []int{0}}
+	args := []*ir.Value{b.Concat(0, x.slots.To, from, b.Max(b.Add(last, b.Like(last, -1)), b.Like(last, 0)), last)}
+	in := func(y *ir.Value, block []int, index ...ir.Index) {
+		grid.In, args = append(grid.In, ir.Window{Block: block, Index: index}), append(args, y)
+	}
+	for _, y := range x.arrays {
+		for i := range 2 {
+			in(y, []int{1, tiles, y.Type.Shape[2]}, zero, entry(2+i), zero)
+		}
+	}
+	in(marks, []int{1, visits.Rows, lanesOfMarks}, ir.IndexAxis(0), zero, zero)
+	pool := x.args["initial_conv"]
+	block := []int{1, r, s.ConvChannels()}
+	grid.Alias = [][2]int{{0, len(grid.In)}}
+	in(pool, block, entry(1), zero, zero)
+	grid.Out, grid.Outs = []ir.Window{{Block: block, Index: []ir.Index{entry(0), zero, zero}}}, []ir.Type{pool.Type}
+	return b.Grid(grid, args, func(b *ir.Builder, blocks, _ []*ir.Value) (ys, next []*ir.Value) {
+		b = b.Stage("convolution")
+		e := tile.New(b, x.v, x.c)
+		m := 2 * len(x.arrays)
+		which := &visits.Marks{Builder: b, Tiles: []*ir.Value{b.Reshape(blocks[m], visits.Rows, lanesOfMarks)}}
+		var channels []*ir.Value
+		for _, y := range x.parts {
+			all := b.Concat(1, y.of(b, blocks[2*y.array], y.lane), y.of(b, blocks[2*y.array+1], y.lane), y.of(b, blocks[m+1], y.channel))
+			rows := all.Type.Shape[1]
+			var left []*ir.Value // a row of all heads each
+			for j := range r {
+				hit := e.Over(y.heads, b.Compare(ir.EQ, e.Iota(rows, y.d, 0), which.At(0, j, rows, y.d)))
+				z := b.Append(ir.OpReduceMax, []*ir.Value{b.Select(hit, all, b.Like(all, negative))}, ir.Attrs{Dims: []int{1}}, nil)[0]
+				left = append(left, b.Reshape(z, y.heads, 1, y.d))
+			}
+			z := b.Convert(b.Concat(1, left...), s.DType)
+			for h := range y.heads {
+				channels = append(channels, b.Reshape(b.SliceAxis(z, 0, h, h+1), r, y.d))
+			}
+		}
+		return []*ir.Value{b.Reshape(b.Concat(1, channels...), 1, r, s.ConvChannels())}, nil
+	})[0]
+}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/bench"
 	"github.com/gdngen/gdngen/autotune/flashinfer"
+	"github.com/gdngen/gdngen/internal/web"
 )
 
 const kernel = `import torch
@@ -348,4 +349,83 @@ func TestDial(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.Health(t.Context())
 	require.ErrorContains(t, err, "is `flashinfer-bench serve` running there?")
+}
+
+// A server that lies, sends what was not asked for, is silent, sends without end, or is never done: an error within limits, and no trace.
+func TestHostileServer(t *testing.T) {
+	was, pause, times, longest := askFor, between, asked, most
+	askFor, between, asked, most = 10*time.Millisecond, time.Millisecond, 1, 300*time.Millisecond
+	defer func() { askFor, between, asked, most = was, pause, times, longest }()
+	sol, err := Pack(folder(t, mine()), "", "", Set{}.Definition)
+	require.NoError(t, err)
+	for name, says := range map[string]string{
+		"other": "was not asked for", "faster": "contradicts itself", "negative": "want a number of at least 0", "definition": "which was not asked for", "running": "it is not over after 300ms", "unknown": "unknown status",
+		"silent": "timeout awaiting response headers", "half": "nothing came for", "endless": "it is not over after", "garbage": "no JSON of the kind", "escape": "boo", "redirect": "POST",
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &fake{t: t, tasks: map[string][]string{}}
+			done := make(chan struct{})
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if name == "redirect" && r.URL.Path == "/evaluate" {
+					http.Redirect(w, r, "http://localhost:1/", http.StatusFound)
+					return
+				}
+				if !strings.HasPrefix(r.URL.Path, "/tasks/") {
+					f.ServeHTTP(w, r)
+					return
+				}
+				switch name {
+				case "silent":
+					<-done
+				case "half":
+					w.Write([]byte("{"))
+					w.(http.Flusher).Flush()
+					<-done
+				case "endless":
+					for err := error(nil); err == nil; {
+						_, err = w.Write(make([]byte, 1<<20))
+					}
+				case "garbage":
+					w.Write([]byte("<html>"))
+				case "unknown":
+					w.Write([]byte(`{"status":"\u001b[2Jsplendid"}`))
+				case "running":
+					w.Write([]byte(`{"status":"running"}`))
+				case "escape":
+					w.WriteHeader(500)
+					w.Write([]byte("\x1b]0;own\a boo"))
+				default:
+					a := httptest.NewRecorder()
+					f.ServeHTTP(a, r)
+					var said map[string]any
+					require.NoError(t, json.Unmarshal(a.Body.Bytes(), &said))
+					trace := said["traces"].([]any)[0].(map[string]any)
+					p := trace["evaluation"].(map[string]any)["performance"].(map[string]any)
+					switch name {
+					case "other", "definition":
+						trace["workload"].(map[string]any)["uuid"] = "../../other"
+					case "faster":
+						p["speedup_factor"] = 1000.
+					case "negative":
+						p["latency_ms"] = -1.
+					}
+					require.NoError(t, json.NewEncoder(w).Encode(said))
+				}
+			}))
+			t.Cleanup(server.Close)
+			t.Cleanup(func() { close(done); server.CloseClientConnections() })
+			s, err := Dial(Prefix + server.URL)
+			require.NoError(t, err)
+			s.http = web.New(web.Limits{Headers: 200 * time.Millisecond, Silence: 200 * time.Millisecond})
+			dir := t.TempDir()
+			store, err := bench.OpenStore(dir, bench.Protocol{Server: "fib"})
+			require.NoError(t, err)
+			defer store.Close()
+			begun := time.Now()
+			_, err = (&Sweep{Server: s, Solution: sol}).Run(t.Context(), store)
+			require.ErrorContains(t, err, says)
+			require.Less(t, time.Since(begun), 15*time.Second)
+			require.NoFileExists(t, filepath.Join(dir, "traces", "team", "gdn", sol.Definition+".jsonl"))
+		})
+	}
 }

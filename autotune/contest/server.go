@@ -159,12 +159,17 @@ type task struct {
 var (
 	askFor  = 60 * time.Second
 	between = 2 * time.Second
-	asked   = 30 // unanswered in a row, before the server counts as lost
+	asked   = 30            // unanswered in a row, before the server counts as lost
+	most    = 2 * time.Hour // that a task may take; who asks later goes on with it
 )
 
 // wait asks until a task is over. A server that does not answer for a while is asked again: tasks live on there.
 func (s *Server) wait(ctx context.Context, id string) ([]*flashinfer.Trace, error) {
+	begun := time.Now()
 	for lost := 0; ; {
+		if time.Since(begun) > most {
+			return nil, &ServerError{"task " + id + " of " + s.URL, 0, fmt.Sprintf("it is not over after %v", most)}
+		}
 		var t task
 		err := s.call(ctx, http.MethodGet, fmt.Sprintf("/tasks/%s?timeout=%g", url.PathEscape(id), askFor.Seconds()), nil, &t)
 		if bad := (*ServerError)(nil); errors.As(err, &bad) && (bad.Code == 0 || bad.Code >= 500) && lost < asked {

@@ -5,13 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/gdngen/gdngen/autotune/bench"
 	"github.com/gdngen/gdngen/autotune/flashinfer"
 	"github.com/gdngen/gdngen/internal/store"
+	"github.com/gdngen/gdngen/internal/terminal"
 )
 
 // Sweep has a server evaluate a solution, and keeps the traces as a sweep of this machine does.
@@ -69,7 +72,13 @@ func (x *Sweep) Run(ctx context.Context, s *bench.Store) (*bench.Item, error) {
 		done := map[string]bool{}
 		for _, t := range got {
 			if t.Definition != d.Name || t.Evaluation == nil {
-				return nil, fmt.Errorf("the server gives a trace of %s where one of %s was asked", t.Definition, d.Name)
+				return nil, fmt.Errorf("the server gives a trace of %s where one of %s was asked", terminal.Plain(t.Definition), d.Name)
+			}
+			if !slices.Contains(todo, t.Workload.UUID) {
+				return nil, fmt.Errorf("the server gives a trace of workload %s, which was not asked for", terminal.Plain(t.Workload.UUID))
+			}
+			if p := t.Evaluation.Performance; p != nil && !(p.LatencyMS >= 0 && math.Abs(p.Speedup*p.LatencyMS-p.ReferenceLatencyMS) <= .01*p.ReferenceLatencyMS) {
+				return nil, fmt.Errorf("the server's trace of workload %s contradicts itself: %g ms, %g ms of the reference, and a speed-up of %g", t.Workload.UUID, p.LatencyMS, p.ReferenceLatencyMS, p.Speedup)
 			}
 			t.Solution = x.Solution.Name // not the server's name
 			if err := s.Append(d, t); err != nil {

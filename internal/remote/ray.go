@@ -154,7 +154,7 @@ type rayJob struct {
 }
 
 func (j *rayJob) state() State {
-	s := State{Phase: Phase(strings.ToLower(j.Status)), Node: j.Node, Message: terminal.Lines(j.Message)}
+	s := State{Phase: Phase(terminal.Plain(strings.ToLower(j.Status))), Node: terminal.Plain(j.Node), Message: terminal.Lines(j.Message)}
 	if j.Exit != nil {
 		s.Exit = *j.Exit
 	}
@@ -367,6 +367,9 @@ func (p *rayPlace) Stop(ctx context.Context, id string) error {
 	}
 }
 
+// mostFolders bounds the folders of a job's results.
+const mostFolders = 2000
+
 // Files asks the dashboard for the logs of the node that ran the job, folder by folder.
 func (p *rayPlace) Files(ctx context.Context, id string) ([]File, error) {
 	j, err := p.job(ctx, id)
@@ -379,7 +382,11 @@ func (p *rayPlace) Files(ctx context.Context, id string) ([]File, error) {
 	root := resultsOf(id) + "/"
 	var l []File
 	began := false
-	for folders := []string{root}; len(folders) > 0; {
+	asked := 0
+	for folders := []string{root}; len(folders) > 0; asked++ {
+		if asked == mostFolders {
+			return nil, fmt.Errorf("%s lists more than %d folders of results", p.text, mostFolders)
+		}
 		at := folders[0]
 		folders = folders[1:]
 		var answer struct {

@@ -188,17 +188,19 @@ func ends(records []Record) (l []Record) {
 	return l
 }
 
-// open is the iteration that began and did not end: its records from begin on.
-func open(records []Record) []Record {
-	for i, r := range slices.Backward(records) {
+// open is the iteration that began and did not end: its records from begin on, without those of sessions.
+func open(records []Record) (l []Record) {
+	for _, r := range records {
 		switch r.Kind {
 		case KindEnd:
-			return nil
+			l = nil
 		case KindBegin:
-			return records[i:]
+			l = []Record{r}
+		case KindCapture, KindDecide:
+			l = append(l, r)
 		}
 	}
-	return nil
+	return l
 }
 
 func writeSynced(path string, text []byte) error {

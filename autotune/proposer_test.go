@@ -2,8 +2,10 @@ package autotune
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/internal/rotate"
+	"github.com/gdngen/gdngen/internal/terminal"
 )
 
 // The example script, of 20 lines, drives a run.
@@ -57,6 +61,46 @@ func answers(t *testing.T, lines ...string) string {
 }
 
 func say(text string) string { return "echo '" + text + "'" }
+
+// What is no proposer at all: each answer is refused within its limits, and the search ends.
+func TestHostileProposers(t *testing.T) {
+	scripts := map[string]string{
+		"garbage": `while read l; do echo 'not json'; done`,
+		"flood":   `yes | tr -d '\n'`,
+		"hang":    `sleep 500`,
+		"dead":    `exit 3`,
+		"huge":    `read l; printf '{"variant":"'; head -c 70000000 /dev/zero | tr '\0' a; echo '"}'; sleep 2`,
+		"prog":    `while read l; do echo '{"program":"module t () -> () { yield }"}'; done`,
+		"text":    `while read l; do echo '{"text":"module t (%a: f32[2]) -> (a) { %1 = neg %a : f32[2] yield %1 }"}'; done`,
+		"escape":  `while read l; do printf '{"variant":"naive,chunk=64","hypothesis":"\\u001b]0;own\\u0007 \\u202e x"}\n'; done`,
+		"stdin":   `exec 0<&-; sleep 200`,
+	}
+	for _, name := range rotate.Sample(66, slices.Sorted(maps.Keys(scripts)), 3) {
+		t.Run(name, func(t *testing.T) {
+			script := scripts[name]
+			file := filepath.Join(t.TempDir(), "p.sh")
+			require.NoError(t, os.WriteFile(file, []byte(script), 0o644))
+			c := quick(t, 3)
+			c.Seeds, c.Lookahead, c.Answer, c.Evaluator = []string{"naive"}, 1, 500*time.Millisecond, &fake{roomy: true}
+			c.Strategy = "exec:sh " + file
+			begun := time.Now()
+			sum, err := Search(t.Context(), c)
+			require.NoError(t, err)
+			require.Less(t, time.Since(begun), 40*time.Second)
+			s, _, err := journal.Read(c.Dir, nil)
+			require.NoError(t, err)
+			require.Equal(t, 1, s.Now().Champion(s.Header.Targets[0]).ID, "the seed")
+			for _, k := range s.Now().Candidates()[1:] {
+				require.True(t, k.Gate == "proposal" || name == "escape", "%s: %s %s", k.Gate, k.Verdict, k.Reason)
+				require.Equal(t, terminal.Lines(k.Reason), k.Reason)
+			}
+			var shown strings.Builder
+			require.NoError(t, sum.Text(&shown, 9))
+			require.Equal(t, terminal.Lines(shown.String()), shown.String())
+			requireVerified(t, c.Dir)
+		})
+	}
+}
 
 // Whatever a proposer does is recorded as that, and the run goes on.
 func TestBadProposers(t *testing.T) {

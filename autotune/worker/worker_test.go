@@ -395,6 +395,35 @@ func TestSwindle(t *testing.T) {
 	require.Empty(t, v.Faults)
 }
 
+// What is no worker at all: within the limits, an error that names it, and nothing of its own reaches a terminal.
+func TestHostileWorkers(t *testing.T) {
+	for name, script := range map[string]string{
+		"garbage":  `echo 'hello there'; sleep 2`,
+		"binary":   `head -c 5000000 /dev/urandom`,
+		"longline": `head -c 90000000 /dev/zero | tr '\0' 'a'`,
+		"deep":     `printf '{"hello":'; head -c 5000000 /dev/zero | tr '\0' '['; echo`,
+		"beats":    `while :; do echo '{"beat":{}}'; sleep .05; done`,
+		"null":     `echo '{"hello":null}'`,
+		"two":      `echo '{"hello":{},"reply":{}}'`,
+		"refused":  `printf '{"refused":"\\u001b[2J\\u001b]0;own\\u0007 no"}\n'`,
+		"silent":   `sleep 100`,
+		"dead":     `exit 3`,
+		"closed":   `exec >&-; sleep 100`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "w.sh")
+			require.NoError(t, os.WriteFile(file, []byte(script), 0o644))
+			e, err := ParseEngine("exec:sh " + file)
+			require.NoError(t, err)
+			begun := time.Now()
+			_, err = New(t.Context(), []*Engine{e}, PoolOptions{Generator: testGenerator, Silence: time.Second, Ready: 2 * time.Second, Warn: func(string) {}})
+			require.Error(t, err)
+			require.Less(t, time.Since(begun), 30*time.Second)
+			require.Less(t, len(err.Error()), 4000)
+		})
+	}
+}
+
 // A worker that says for ever that it gets ready is not waited for.
 func TestNeverReady(t *testing.T) {
 	_, err := New(t.Context(), []*Engine{engine(t, "beats")}, PoolOptions{Silence: testSilence, Ready: 300 * time.Millisecond})

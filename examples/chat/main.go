@@ -39,7 +39,7 @@ func main() {
 	var o options
 	flag.StringVar(&o.model, "model", "", "folder of the model: config.json, safetensors files, tokenizer.json")
 	flag.StringVar(&o.backend, "backend", "", "xla or go; by default GOMLX_BACKEND, or xla")
-	flag.BoolVar(&o.half, "bfloat16", false, "hold the weights in bfloat16, and convert them at every call")
+	flag.BoolVar(&o.half, "bfloat16", false, "hold the weights in bfloat16: half of the memory")
 	flag.StringVar(&o.prompt, "prompt", "", "answer this alone")
 	flag.BoolVar(&o.raw, "raw", false, "continue the text, as a model without training in dialogue does")
 	flag.IntVar(&o.tokens, "tokens", 256, "tokens of an answer at most")
@@ -143,22 +143,35 @@ func measure(b compute.Backend, m *lm.Model, o options, d dtypes.DType, out io.W
 		prompt[i] = int32(i * 7919 % m.Vocabulary)
 	}
 	var prefill, decode time.Duration
+	var busy float64
 	var tokens [][]int32
 	for _, n := range []int{2, o.tokens} {
 		s, begin := m.Session(), time.Now()
 		if _, err := s.Take([][]int32{prompt}); err != nil {
 			return err
 		}
-		prefill, begin = time.Since(begin), time.Now()
+		prefill, begin, busy = time.Since(begin), time.Now(), processor()
 		var err error
 		if tokens, err = s.Generate(n); err != nil {
 			return err
 		}
-		decode = time.Since(begin)
+		decode, busy = time.Since(begin), processor()-busy
 	}
 	return json.NewEncoder(out).Encode(map[string]any{"by": b.Name(), "type": d.String(),
 		"prefill_tokens_per_s": float64(o.given) / prefill.Seconds(), "decode_tokens_per_s": float64(o.tokens) / decode.Seconds(),
-		"peak_MiB": peak(), "tokens": tokens[0][:min(8, len(tokens[0]))]})
+		"decode_processor_s": busy / float64(o.tokens), "peak_MiB": peak(), "tokens": tokens[0][:min(8, len(tokens[0]))]})
+}
+
+// processor is the time that this process had of processors in seconds, 0 where the system does not tell.
+func processor() float64 {
+	data, _ := os.ReadFile("/proc/self/stat")
+	_, after, _ := strings.Cut(string(data), ") ") // behind the name
+	var user, system float64
+	if f := strings.Fields(after); len(f) > 12 {
+		fmt.Sscan(f[11], &user)
+		fmt.Sscan(f[12], &system)
+	}
+	return (user + system) / 100 // ticks a second of Linux
 }
 
 // peak is the largest resident size so far in MiB, 0 where the system does not tell.

@@ -78,13 +78,11 @@ type fields struct {
 	Layers       int         `json:"num_hidden_layers"`
 	LayerTypes   []string    `json:"layer_types"`
 	Every        int         `json:"full_attention_interval"`
-	Heads        int         `json:"num_attention_heads"`
 	KVHeads      *int        `json:"num_key_value_heads"`
 	HeadDim      int         `json:"head_dim"`
 	Width        int         `json:"intermediate_size"`
 	Act          string      `json:"hidden_act"`
 	Bias         bool        `json:"attention_bias"`
-	Eps          *float64    `json:"rms_norm_eps"`
 	Tied         *bool       `json:"tie_word_embeddings"`
 	Theta        float64     `json:"rope_theta"`
 	Partial      float64     `json:"partial_rotary_factor"`
@@ -183,13 +181,13 @@ func parse(data []byte) (Config, error) {
 				kind, strings.Join(slices.Sorted(maps.Keys(families)), ", "))
 		}
 	}
-	c := Config{Type: p.Type, Vocabulary: f.Vocabulary, Hidden: p.Hidden, Width: f.Width, Heads: f.Heads, KVHeads: or(f.KVHeads, f.Heads), HeadDim: f.HeadDim,
-		Eps: or(f.Eps, 1e-6), Tied: or(f.Tied, or(outer.Tied, false)), style: s}
-	if c.HeadDim == 0 && c.postNorm && f.Heads > 0 {
-		c.HeadDim = p.Hidden / f.Heads
+	c := Config{Type: p.Type, Vocabulary: f.Vocabulary, Hidden: p.Hidden, Width: f.Width, Heads: p.Heads, KVHeads: or(f.KVHeads, p.Heads), HeadDim: f.HeadDim,
+		Eps: or(p.Eps, 1e-6), Tied: or(f.Tied, or(outer.Tied, false)), style: s}
+	if c.HeadDim == 0 && c.postNorm && p.Heads > 0 {
+		c.HeadDim = p.Hidden / p.Heads
 	}
 	if c.firstFull {
-		c.Eps = or(f.Eps, 1e-5)
+		c.Eps = or(p.Eps, 1e-5)
 		c.Latent = Latent{Rank: or(f.Rank, 512), Key: or(f.Nope, 128), Whole: or(f.Whole, 64), Value: or(f.Value, 128)}
 		c.KVHeads, c.HeadDim = 1, c.Latent.Key+c.Latent.Whole
 	}

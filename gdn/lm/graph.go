@@ -2,6 +2,7 @@ package lm
 
 import (
 	"math"
+	"slices"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
@@ -10,6 +11,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model/initializer"
 
 	"github.com/gdngen/gdngen/gdn/layer"
+	"github.com/gdngen/gdngen/gdn/layer/irgraph"
 )
 
 // The graph of a model. Caches are two nodes a layer: of the rule its convolution and state, of attention its keys and values,
@@ -108,8 +110,19 @@ func silu(x *Node) *Node { return Mul(x, Sigmoid(x)) }
 // linear multiplies the features of x by a matrix [out, in].
 func (b *builder) linear(s *model.Scope, name string, x *Node, out int) *Node {
 	in := x.Shape().Dim(-1)
-	return DotGeneral(x, []int{x.Rank() - 1}, nil, ConvertDType(b.weight(s, name, x.Graph(), out, in), dtypes.Float32), []int{1}, nil)
+	w := b.weight(s, name, x.Graph(), out, in)
+	if rows := x.Shape().Size() / in; w.DType() != x.DType() && rows <= fewRows && !irgraph.Truncates(x.Graph().Backend()) {
+		dims := []int{rows, out, in}
+		wide := BroadcastToDims(ConvertDType(InsertAxes(w, 0), x.DType()), dims...)
+		y := ReduceSum(Mul(wide, BroadcastToDims(Reshape(x, rows, 1, in), dims...)), 2)
+		return Reshape(y, append(slices.Clone(x.Shape().Dimensions[:x.Rank()-1]), out)...)
+	}
+	return DotGeneral(x, []int{x.Rank() - 1}, nil, ConvertDType(w, x.DType()), []int{1}, nil)
 }
+
+// fewRows is up to how many rows a matrix of another type is multiplied and summed in one loop, which XLA makes of it: a product would first make
+// a copy of the matrix in the type of x.
+const fewRows = 4
 
 // norm divides the last axis by its root mean square and scales it by a weight, to which the offset of the family comes.
 func (b *builder) norm(x *Node, s *model.Scope, name string) *Node {

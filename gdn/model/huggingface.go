@@ -20,7 +20,6 @@ type huggingFace struct {
 	Layers   *int  `json:"num_hidden_layers"`
 	Vocab    int   `json:"vocab_size"`
 	Inner    int   `json:"intermediate_size"`
-	Heads    int   `json:"num_attention_heads"`
 	HeadsKV  int   `json:"num_key_value_heads"`
 	HeadDim  int   `json:"head_dim"`
 	Gate     *bool `json:"attn_output_gate"`
@@ -87,7 +86,7 @@ func readHuggingFace(data []byte) (Config, error) {
 		if err := f.layers(&c); err != nil {
 			return c, err
 		}
-		f.attention(&c)
+		f.attention(&c, of.Heads)
 		f.experts(&c)
 	}
 	return c, c.Validate()
@@ -132,9 +131,9 @@ func (f *huggingFace) layers(c *Config) error {
 }
 
 // attention fills the sizes of attention. Qwen3-Next gates its output, and so does Qwen3.5 unless it says otherwise.
-func (f *huggingFace) attention(c *Config) {
+func (f *huggingFace) attention(c *Config, heads int) {
 	a := &c.Attention
-	a.Heads, a.HeadsKV, a.Dim = f.Heads, f.HeadsKV, f.HeadDim
+	a.Heads, a.HeadsKV, a.Dim = heads, f.HeadsKV, f.HeadDim
 	if a.HeadsKV == 0 {
 		a.HeadsKV = a.Heads
 	}

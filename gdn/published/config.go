@@ -14,6 +14,8 @@ import (
 type Config struct {
 	Type   string // model_type, that of the text where a model has more
 	Hidden int
+	Heads  int      // of queries in attention; 0: the document does not say
+	Eps    *float64 // of the norms of the model; nil: the document does not say
 	Mixer  Mixer
 	// Text is the document that has the fields of the text: the whole one, or one inside it.
 	Text json.RawMessage
@@ -97,7 +99,7 @@ func Read(data []byte) (Config, error) {
 	if f.Hidden == nil {
 		return c, errors.New("field hidden_size is missing")
 	}
-	c.Hidden = *f.Hidden
+	c.Hidden, c.Heads, c.Eps = *f.Hidden, or(f.Heads, 0), f.Eps
 	c.Mixer, err = words(f)
 	return c, err
 }

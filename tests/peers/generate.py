@@ -109,16 +109,17 @@ def run(folder, kind, prompt, tokens):
         begin = time.perf_counter()
         o = model(ids, use_cache=True, logits_to_keep=1)
         prefill = time.perf_counter() - begin
-        said, begin = [], time.perf_counter()
+        said, begin, busy = [], time.perf_counter(), time.process_time()
         for _ in range(tokens if turn else 2):
             said.append(o.logits[:, -1].argmax(-1, keepdim=True))
             o = model(said[-1], past_key_values=o.past_key_values, use_cache=True)
-        decode = time.perf_counter() - begin
+        decode, busy = time.perf_counter() - begin, time.process_time() - busy
         out = dict(
             by="transformers",
             type=str(kind),
             prefill_tokens_per_s=round(prompt / prefill, 2),
             decode_tokens_per_s=round(len(said) / decode, 3),
+            decode_processor_s=round(busy / len(said), 3),
             peak_MiB=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
             tokens=torch.cat(said, 1)[0].tolist()[:8],
         )

@@ -67,3 +67,28 @@ func TestTrainAndSample(t *testing.T) {
 	_, err = newText([]byte("short"), 32)
 	require.ErrorContains(t, err, "need at least")
 }
+
+// In bfloat16 the loss falls as in float32, a little apart from it, and weights stay in float32.
+func TestMixedPrecision(t *testing.T) {
+	b, err := lab.OpenBackend(context.Background(), device.Go, nil)
+	require.NoError(t, err)
+	txt, err := newText(opticks, 32)
+	require.NoError(t, err)
+	var losses [2][]float64
+	for i, half := range []bool{false, true} {
+		o := options{tokens: 32, batch: 4, seed: 1, half: half, size: size{symbols: len(txt.alphabet), width: 32, blocks: 2, heads: 2, dim: 16, mixer: "hybrid"}}
+		store, r, err := train(context.Background(), b, o, txt, lab.Config{Steps: 20, Every: 20, Seed: 1})
+		require.NoError(t, err)
+		for _, l := range r.Losses {
+			losses[i] = append(losses[i], float64(l))
+		}
+		for v := range store.IterVariables() {
+			if v.DType().IsFloat() {
+				require.Equal(t, dtypes.Float32, v.DType(), v.Name())
+			}
+		}
+	}
+	require.NotEqual(t, losses[0], losses[1])
+	require.InDeltaSlice(t, losses[0], losses[1], .02)
+	require.Less(t, losses[1][19], losses[1][0]-.4)
+}

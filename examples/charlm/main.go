@@ -3,6 +3,7 @@
 //
 //	go run ./examples/charlm --dir runs/opticks
 //	go run ./examples/charlm --mixer attention                        # the same model of attention alone
+//	go run ./examples/charlm --bfloat16                               # products in bfloat16, weights in float32
 //	go run ./examples/charlm --dir runs/opticks --prompt "Colours"    # once it is trained: another sample
 package main
 
@@ -40,6 +41,7 @@ type options struct {
 	steps, tokens, batch, draws int
 	temperature                 float64
 	seed                        int64
+	half                        bool
 	size                        size
 }
 
@@ -55,6 +57,7 @@ func main() {
 	flag.IntVar(&o.draws, "sample", 400, "characters to sample")
 	flag.Float64Var(&o.temperature, "temperature", .7, "of the sample; 0 takes the likeliest character")
 	flag.Int64Var(&o.seed, "seed", 1, "seed of weights, data and sample")
+	flag.BoolVar(&o.half, "bfloat16", false, "train with products in bfloat16, of weights in float32")
 	flag.IntVar(&o.size.width, "width", 128, "features of the model")
 	flag.IntVar(&o.size.blocks, "blocks", 2, "blocks of the model")
 	flag.IntVar(&o.size.heads, "heads", 4, "heads of a layer")
@@ -133,6 +136,9 @@ func train(stop context.Context, b compute.Backend, o options, t *text, c lab.Co
 	made, err := o.size.config()
 	if err != nil {
 		return nil, nil, err
+	}
+	if o.half {
+		made.Compute = dtypes.BFloat16
 	}
 	c.Params = map[string]any{cosineschedule.ParamPeriodSteps: c.Steps, cosineschedule.ParamWarmUpSteps: c.Steps / 20}
 	c.Model = func(scope *model.Scope, _ any, in []*Node) []*Node {

@@ -15,7 +15,7 @@ func (b *Builder) convolve(x *Node, remember bool) (y, cache *Node) {
 	c, g := b.cfg, x.Graph()
 	batch, tokens, channels, taps := x.Shape().Dim(0), x.Shape().Dim(1), c.Channels(), c.ConvWidth
 	bound := 1 / math.Sqrt(float64(taps))
-	w := ConvertDType(b.variable(VarConv, x.DType(), uniform(b.scope, -bound, bound), channels, taps), dtypes.Float32)
+	w := ConvertDType(b.variable(VarConv, b.made, uniform(b.scope, -bound, bound), channels, taps), dtypes.Float32)
 	var order tokenOrder
 	if b.mask != nil {
 		order = realFirst(b.realTokens())
@@ -43,7 +43,7 @@ func (b *Builder) convolve(x *Node, remember bool) (y, cache *Node) {
 			sum = Add(sum, term)
 		}
 	}
-	y = narrow(silu(sum), x.DType())
+	y = Narrow(silu(sum), x.DType())
 	if b.mask != nil {
 		y = order.undo(y)
 	}

@@ -27,5 +27,5 @@ func RMSNorm(scope *model.Scope, x *Node) *Node {
 	w := scope.WithInitializer(initializer.One).VariableWithShape("scale", shapes.Make(x.DType(), n)).NodeValue(x.Graph())
 	y := ConvertDType(x, dtypes.Float32)
 	y = Div(y, Sqrt(AddScalar(ReduceAndKeep(Square(y), ReduceMean, -1), 1e-6)))
-	return narrow(Mul(y, ExpandLeftToRank(ConvertDType(w, dtypes.Float32), x.Rank())), x.DType())
+	return Narrow(Mul(y, ExpandLeftToRank(ConvertDType(w, dtypes.Float32), x.Rank())), x.DType())
 }

@@ -44,6 +44,7 @@ type Builder struct {
 	cuSeqlens *Node
 	cache     *Cache
 	mixer     Mixer
+	made      dtypes.DType // of weights
 }
 
 // Cache is what a layer remembers of the tokens so far.
@@ -62,7 +63,7 @@ func New(scope *model.Scope, x *Node) *Builder {
 	if d := x.DType(); d != dtypes.Float32 && d != dtypes.BFloat16 {
 		panic(fmt.Errorf("layer: x is %s, want Float32 or BFloat16, whatever the type of the weights", x.Shape()))
 	}
-	return &Builder{scope: scope, x: x, cfg: configOf(scope, x.Shape().Dim(-1)),
+	return &Builder{scope: scope, x: x, made: x.DType(), cfg: configOf(scope, x.Shape().Dim(-1)),
 		gain:    model.GetParamOr(scope, ParamInitGain, math.Pow(2, -2.5)),
 		variant: model.GetParamOr(scope, ParamVariant, "")}
 }
@@ -112,6 +113,12 @@ func (b *Builder) KDA(rank int, bound float64) *Builder {
 // InitGain sets the gain of the initialisation of the projections.
 func (b *Builder) InitGain(gain float64) *Builder {
 	b.gain = gain
+	return b
+}
+
+// WeightType sets the type in which weights are made, in place of that of x: Float32, for training in bfloat16 with weights in float32.
+func (b *Builder) WeightType(d dtypes.DType) *Builder {
+	b.made = d
 	return b
 }
 
@@ -202,10 +209,10 @@ func (b *Builder) build(remember bool) (*Node, *Cache) {
 
 	o := ConvertDType(out["o"], dtypes.Float32)
 	o = Div(o, Sqrt(AddScalar(ReduceAndKeep(Square(o), ReduceMean, -1), c.NormEps)))
-	norm := ConvertDType(b.variable(VarNorm, x.DType(), initializer.One, c.ValueDim), dtypes.Float32)
+	norm := ConvertDType(b.variable(VarNorm, b.made, initializer.One, c.ValueDim), dtypes.Float32)
 	gate := ConvertDType(Reshape(z, o.Shape().Dimensions...), dtypes.Float32)
 	o = Mul(Mul(o, Reshape(norm, 1, 1, 1, c.ValueDim)), c.outputGate()(gate))
-	y := project(narrow(Reshape(o, batch, tokens, c.ValueWidth()), x.DType()), b.matrix(VarOut, c.ValueWidth(), c.Hidden))[0]
+	y := project(Narrow(Reshape(o, batch, tokens, c.ValueWidth()), x.DType()), b.matrix(VarOut, c.ValueWidth(), c.Hidden))[0]
 	if !remember {
 		return y, nil
 	}
@@ -294,7 +301,7 @@ func (b *Builder) variable(name string, d dtypes.DType, init model.VariableIniti
 
 func (b *Builder) matrix(name string, in, out int) *Node {
 	limit := b.gain * math.Sqrt(6/float64(in+out))
-	return b.asInput(b.variable(name, b.x.DType(), uniform(b.scope, -limit, limit), in, out))
+	return b.asInput(b.variable(name, b.made, uniform(b.scope, -limit, limit), in, out))
 }
 
 // asInput converts a variable to the type of x.
@@ -302,7 +309,7 @@ func (b *Builder) asInput(v *Node) *Node {
 	if v.DType() == b.x.DType() {
 		return v
 	}
-	return narrow(ConvertDType(v, dtypes.Float32), b.x.DType())
+	return Narrow(ConvertDType(v, dtypes.Float32), b.x.DType())
 }
 
 // throughRank is a projection of the input to a width, through a rank where there is one: the matrix that meets the input, and what is to be
@@ -341,7 +348,7 @@ func timeSteps(scope *model.Scope, lo, hi float64) model.VariableInitializer {
 func silu(x *Node) *Node { return Mul(x, Sigmoid(x)) }
 
 // project multiplies the features of x [batch, tokens, in] by each of the matrices [in, out]. The gradient is two products a
-// matrix, those of x summed in float32; GoMLX's own of a general product broadcasts and reduces.
+// matrix, those of x summed in float32.
 func project(x *Node, matrices ...*Node) []*Node {
 	batch, tokens, in := x.Shape().Dim(0), x.Shape().Dim(1), x.Shape().Dim(2)
 	var flat *Node
@@ -382,8 +389,8 @@ func rounded(x *Node, d dtypes.DType) *Node {
 	return irgraph.Convert(x, e)
 }
 
-// narrow converts float32 to the type d, to nearest.
-func narrow(x *Node, d dtypes.DType) *Node {
+// Narrow converts float32 to the type d, to nearest on every backend. The gradient is the adjoint in float32.
+func Narrow(x *Node, d dtypes.DType) *Node {
 	if d == dtypes.Float32 {
 		return x
 	}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gomlx/compute/dtypes"
+
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/layer"
 	"github.com/gdngen/gdngen/gdn/published"
@@ -33,6 +35,7 @@ type Config struct {
 	Eps        float64 // of the norms
 	Tied       bool    // the head is the embedding
 	Layer      layer.Config
+	Compute    dtypes.DType // of projections and rules in Logits: BFloat16, with weights and sums in float32; otherwise all is float32, as in sessions
 	style
 }
 

@@ -65,7 +65,10 @@ func (b *builder) features(tokens *Node, caches []*Node) (x *Node, next []*Node)
 			case attention:
 				y, kept = b.attention(s, x, kept)
 			case kept == nil:
-				return layer.New(s.At("gdn"), x).With(c.Layer).Done()
+				if c.Compute == dtypes.BFloat16 {
+					x = layer.Narrow(x, dtypes.BFloat16)
+				}
+				return ConvertDType(layer.New(s.At("gdn"), x).With(c.Layer).WeightType(dtypes.Float32).Done(), dtypes.Float32)
 			default:
 				var cache *layer.Cache
 				y, cache = layer.New(s.At("gdn"), x).With(c.Layer).Cache(&layer.Cache{Conv: kept[0], State: kept[1]}).DoneWithCache()
@@ -111,6 +114,13 @@ func silu(x *Node) *Node { return Mul(x, Sigmoid(x)) }
 func (b *builder) linear(s *model.Scope, name string, x *Node, out int) *Node {
 	in := x.Shape().Dim(-1)
 	w := b.weight(s, name, x.Graph(), out, in)
+	if b.c.Compute == dtypes.BFloat16 {
+		x, w = layer.Narrow(x, b.c.Compute), layer.Narrow(ConvertDType(w, dtypes.Float32), b.c.Compute)
+		if irgraph.Truncates(x.Graph().Backend()) {
+			x, w = ConvertDType(x, dtypes.Float32), ConvertDType(w, dtypes.Float32)
+		}
+		return Dot(x, w).WithAccumulatorDType(dtypes.Float32).WithOutputDType(dtypes.Float32).General([]int{x.Rank() - 1}, nil, []int{1}, nil)
+	}
 	if rows := x.Shape().Size() / in; w.DType() != x.DType() && rows <= fewRows && !irgraph.Truncates(x.Graph().Backend()) {
 		dims := []int{rows, out, in}
 		wide := BroadcastToDims(ConvertDType(InsertAxes(w, 0), x.DType()), dims...)

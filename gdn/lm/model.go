@@ -46,6 +46,7 @@ func Open(b compute.Backend, folder string, d dtypes.DType) (*Model, error) {
 
 // New is the model whose weights are in a scope: those that Open loads there, or that a graph of Logits made.
 func New(b compute.Backend, scope *model.Scope, c Config) (*Model, error) {
+	c.Compute = dtypes.Float32
 	m := &Model{Config: c}
 	program := func(all bool) (*model.Exec, error) {
 		exec, err := model.NewExec(b, scope.Store(), func(_ *model.Scope, in []*Node) []*Node {

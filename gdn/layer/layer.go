@@ -304,9 +304,9 @@ func (b *Builder) matrix(name string, in, out int) *Node {
 	return b.asInput(b.variable(name, b.made, uniform(b.scope, -limit, limit), in, out))
 }
 
-// asInput converts a variable to the type of x.
+// asInput converts a variable to the type of x, unless that is float32: see product.
 func (b *Builder) asInput(v *Node) *Node {
-	if v.DType() == b.x.DType() {
+	if v.DType() == b.x.DType() || b.x.DType() == dtypes.Float32 {
 		return v
 	}
 	return Narrow(ConvertDType(v, dtypes.Float32), b.x.DType())
@@ -375,9 +375,16 @@ func project(x *Node, matrices ...*Node) []*Node {
 	})
 }
 
-// product contracts an axis of x with one of y. The result may be of float32 instead of their type.
+// product contracts an axis of x with one of y. The result may be of float32 instead of their type. A few rows of float32 and a matrix of another
+// type are multiplied and summed in one loop, which XLA makes of it, since a product would first make a copy of the matrix.
 func product(x *Node, i int, y *Node, j int) *Node {
-	if irgraph.Truncates(x.Graph().Backend()) {
+	truncates := irgraph.Truncates(x.Graph().Backend())
+	if x.DType() != y.DType() && !truncates && i == 1 && j == 0 && x.Shape().Dim(0) <= 4 {
+		dims := []int{x.Shape().Dim(0), x.Shape().Dim(1), y.Shape().Dim(1)}
+		wide := BroadcastToDims(ConvertDType(InsertAxes(y, 0), dtypes.Float32), dims...)
+		return ReduceSum(Mul(BroadcastToDims(InsertAxes(x, 2), dims...), wide), 1)
+	}
+	if truncates || x.DType() != y.DType() {
 		x, y = ConvertDType(x, dtypes.Float32), ConvertDType(y, dtypes.Float32)
 	}
 	return DotGeneral(x, []int{i}, nil, y, []int{j}, nil)

@@ -48,6 +48,7 @@ type Config struct {
 	Precision string              // the lowest allowed: f32 bf16x6 bf16x3 bf16x1; empty: that of auto for a float32 spec, bf16x1 for others
 	Mixed     bool                // the evaluator's workers may have processors of different kinds, which may round differently
 	Promoted  []promoted.Row      // the user's champions: those for Spec, Targets and Precision are seeds too, and hashed into the header
+	Baseline  bool                // what auto stands for is judged before the first candidate, as what the run is to beat; not on GPUs
 	Lookahead int                 // candidates under way at a time; 0: as many as the workers and one in reserve, and at least 3
 
 	Dir        string           // the folder of the run
@@ -65,6 +66,7 @@ type Config struct {
 	Generator  string           // version of the program; empty: that of the build
 	Progress   func(Progress)   // called for each candidate recorded
 	Warn       func(string)     // called for what the user should know
+	Told       func(string)     // called for what the session does before its first candidate
 	Begun      func(string)     // called once the session has begun: how many candidates are judged at a time, and why no more
 
 	limit string // of the workers, where their number is the default

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -75,7 +76,7 @@ func VariantOf(text string) (string, error) {
 		return "", fmt.Errorf("%s: %w", at, err)
 	}
 	if c.Variant == "" {
-		return "", fmt.Errorf("%s: candidate %d is the text of a program, not a variant: gdngen search best --module FILE writes it", at, c.ID)
+		return "", fmt.Errorf("%s: candidate %d is the text of a program, not a variant: gdngen run best --module FILE writes it", at, c.ID)
 	}
 	if more == "" {
 		return c.Variant, nil
@@ -137,7 +138,7 @@ func Verify(dir string) (*Verification, error) {
 // verifyCosts recomputes the costs of every candidate, as far as they follow from what is kept.
 func (p *plan) verifyCosts(s *journal.State, objects *store.Store) (faults []string) {
 	grounds := judge.Grounds{Shapes: p.shapes, Targets: p.targets, Objective: p.objective}
-	for _, c := range s.Now().Candidates() {
+	for _, c := range slices.Concat(s.Baselines(), s.Now().Candidates()) {
 		for _, fault := range grounds.Faults(c, func(role string) []byte {
 			text, err := objects.Get(c.Objects[role])
 			if err != nil {
@@ -145,7 +146,7 @@ func (p *plan) verifyCosts(s *journal.State, objects *store.Store) (faults []str
 			}
 			return text
 		}) {
-			faults = append(faults, fmt.Sprintf("candidate %d: %s", c.ID, fault))
+			faults = append(faults, fmt.Sprintf("candidate %d: %s", c.ID, fault)) // 0: the baseline
 		}
 	}
 	return faults

@@ -88,6 +88,9 @@ func drive(ctx context.Context, c Config, fresh bool) (sum *report.Summary, err 
 	}
 	d.start = time.Now() // a budget is without the set-up
 	defer func() { err = errors.Join(err, d.plan.strategy.Close()) }()
+	if err := d.baseline(ctx); err != nil {
+		return nil, err
+	}
 	stopped, err := d.run(ctx)
 	if end := d.journal.Append(journal.KindEnd, journal.Event{Message: stopped}); err == nil {
 		err = end
@@ -580,10 +583,8 @@ func (d *driver) confirm(ctx context.Context, t *task, v journal.Verdict) error 
 	return errors.Join(&PauseError{Candidate: event.Candidate, Gate: event.Gate, Attempts: 1, Err: err}, d.journal.Append(journal.KindPause, event))
 }
 
-// append writes a concluded candidate.
-func (d *driver) append(w *judge.Work, reject *judge.Refusal) error {
-	w.Conclude(reject)
-	w.Record.Cause, w.Record.Evidence = w.Known.CauseOf(w.Record)
+// keep stores the objects of a candidate and names them in its record.
+func (d *driver) keep(w *judge.Work) error {
 	for role, content := range w.Objects {
 		key, err := d.objects.Put(content)
 		if err != nil {
@@ -593,6 +594,16 @@ func (d *driver) append(w *judge.Work, reject *judge.Refusal) error {
 			w.Record.Objects = map[string]string{}
 		}
 		w.Record.Objects[role] = key
+	}
+	return nil
+}
+
+// append writes a concluded candidate.
+func (d *driver) append(w *judge.Work, reject *judge.Refusal) error {
+	w.Conclude(reject)
+	w.Record.Cause, w.Record.Evidence = w.Known.CauseOf(w.Record)
+	if err := d.keep(w); err != nil {
+		return err
 	}
 	times := journal.Times{Wall: w.Wall, Runs: w.Runs, Node: w.Node}
 	if d.meter != nil {

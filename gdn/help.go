@@ -29,7 +29,7 @@ func SpecHelp() string {
 func VariantHelp() string {
 	var b strings.Builder
 	b.WriteString("A variant says how a kernel computes a spec: axes axis=value separated by commas, over the default. A name may come first, and\n" +
-		"axes after it change it. gdngen variants lists the names. auto in place of a name is the best known variant for spec and target, or for a\n" +
+		"axes after it change it. gdngen list variants lists the names. auto in place of a name is the best known variant for spec and target, or for a\n" +
 		"CPU; auto-fast, auto-fla and auto-f32-like keep to a class of accuracy: one bf16 pass, the error of flash-linear-attention, nearly float32.\n" +
 		"gdngen explain says what auto stands for, and why. A search moves along the structural axes and tunes the others.\n\nAxes:\n")
 	for _, x := range Axes {

@@ -47,12 +47,12 @@ var DefaultProtocol = Protocol{Warmup: 10, Iterations: 50, Trials: 3, Measure: t
 // Timed says whether executions are timed. Where none is, outputs are judged alone.
 func (p Protocol) Timed() bool { return p.Server != "" || p.Iterations > 0 }
 
-// String is the protocol in the flags of gdngen bench.
+// String is the protocol in the flags of gdngen contest bench.
 func (p Protocol) String() string {
 	if p.Server != "" {
 		return "--on " + p.Server
 	}
-	text := fmt.Sprintf("--warmup %d --iterations %d --trials %d --measure %v", p.Warmup, p.Iterations, p.Trials, p.Measure)
+	text := fmt.Sprintf("--warmup %d --iterations %d --trials %d --trial-time %v", p.Warmup, p.Iterations, p.Trials, p.Measure)
 	if !p.Cold {
 		text += " --warm"
 	}

@@ -34,7 +34,7 @@ func Scores(dir string) (rows []Score, err error) {
 		return nil, err
 	}
 	if len(files) == 0 {
-		return nil, fmt.Errorf("%s has no traces: it is no folder of gdngen bench", dir)
+		return nil, fmt.Errorf("%s has no traces: it is no folder of gdngen contest bench", dir)
 	}
 	last := map[key]*flashinfer.Trace{}
 	for _, f := range files {

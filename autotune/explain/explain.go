@@ -140,7 +140,7 @@ func (e *Explanation) writeOptions(w io.Writer) {
 	case len(e.Dropped) > 0:
 		fmt.Fprintf(w, "; %s does not have %s, and compiled without", e.Compiler, strings.Join(e.Dropped, ","))
 	case p == nil:
-		fmt.Fprint(w, "; --plain counts without")
+		fmt.Fprint(w, "; --without-option counts without")
 	case p.Refused != "":
 		first, _, _ := strings.Cut(p.Refused, "\n")
 		fmt.Fprintf(w, "; without, refused: %s", first)

@@ -24,6 +24,7 @@ type Kind string
 const (
 	KindHeader    Kind = "header"    // Header; the first record and no other
 	KindCandidate Kind = "candidate" // Candidate
+	KindBaseline  Kind = "baseline"  // Candidate without an id: what auto stands for, judged before the first
 	KindSession   Kind = "session"   // Event: a driver took the run up
 	KindError     Kind = "error"     // Event: the machinery failed; the candidate is tried again
 	KindPause     Kind = "pause"     // Event: the machinery kept failing; the driver gave up

@@ -16,6 +16,7 @@ type State struct {
 	mu         sync.RWMutex
 	candidates []*Candidate
 	times      []Times
+	baselines  []*Candidate
 	events     []Record
 	last       time.Time
 	busy       time.Duration
@@ -55,12 +56,16 @@ func (s *State) parse(r Record) (*Header, *Candidate, error) {
 		return h, nil, nil
 	case s.Header == nil:
 		return nil, nil, fmt.Errorf("a record of kind %q before the header", r.Kind)
-	case r.Kind == KindCandidate:
+	case r.Kind == KindCandidate || r.Kind == KindBaseline:
 		c := new(Candidate)
 		if err := json.Unmarshal(r.Body, c); err != nil {
 			return nil, nil, err
 		}
-		if want := len(s.candidates) + 1; c.ID != want {
+		want := 0
+		if r.Kind == KindCandidate {
+			want = len(s.candidates) + 1
+		}
+		if c.ID != want {
 			return nil, nil, fmt.Errorf("candidate %d, and %d was expected", c.ID, want)
 		}
 		if !c.Verdict.Known() {
@@ -110,6 +115,8 @@ func (s *State) Add(r Record) error {
 	switch {
 	case h != nil:
 		s.Header = h
+	case r.Kind == KindBaseline:
+		s.baselines = append(s.baselines, c)
 	case c != nil:
 		s.addCandidate(c, r.Times)
 	default:

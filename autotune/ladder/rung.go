@@ -60,7 +60,7 @@ func (r Rung) Command(variant string, forward bool) string {
 	case Kernel, Guarded:
 		return fmt.Sprintf("gdngen explain --spec %s --variant %s --target %s", r.Spec, variant, r.Target)
 	}
-	text := fmt.Sprintf("gdngen mfu --model %s --variant %s --target %s", r.Model.Name, variant, r.Target)
+	text := fmt.Sprintf("gdngen model cost --model %s --variant %s --target %s", r.Model.Name, variant, r.Target)
 	if forward {
 		text += " --forward"
 	}

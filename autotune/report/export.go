@@ -319,7 +319,7 @@ func Command(h *journal.Header, c *journal.Candidate) string {
 	case c.Variant == "" && c.IR == "":
 		return "none: the proposer gave nothing to judge"
 	case c.Variant == "":
-		return fmt.Sprintf("gdngen journal show --run DIR --object %s", c.Objects["proposal"])
+		return fmt.Sprintf("gdngen run show DIR --object %s", c.Objects["proposal"])
 	case c.Gate == "numerics" || c.Verdict == journal.Numerics:
 		return fmt.Sprintf("gdngen check --spec '%s' --variant '%s'", h.Spec, c.Variant)
 	}

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/gdngen/gdngen/gdn"
@@ -12,13 +13,42 @@ const mostDiffs = 6
 // axisDiff is an axis in which a variant differs from the champion.
 type axisDiff struct{ Axis, Was, Is string }
 
-// short is the shortest text of a variant; that of a program has none.
+// short is the shortest text of a variant: by the name of a variant that it extends, or in full where it changes what the name stands for.
 func short(variant string) string {
 	v, err := gdn.ParseVariant(variant)
 	if variant == "" || err != nil {
 		return named(variant)
 	}
-	return v.Short()
+	text := v.Short()
+	name, changes, _ := strings.Cut(text, ",")
+	for _, n := range gdn.Variants {
+		if n.Name == name && changes != "" && contradicts(n, changes) {
+			return variant
+		}
+	}
+	return text
+}
+
+// contradicts says whether changes move an axis that the text of a named variant sets, or are made to one that is for a CPU.
+func contradicts(n gdn.NamedVariant, changes string) bool {
+	if strings.HasPrefix(n.Name, "cpu") {
+		return true
+	}
+	for change := range strings.SplitSeq(changes, ",") {
+		axis, _, _ := strings.Cut(change, "=")
+		if strings.Contains(","+n.Text, ","+axis+"=") {
+			return true
+		}
+	}
+	return false
+}
+
+// Label names a candidate by what was changed in its parent or, where it has none, by the text of its variant.
+func (r *Row) Label() string {
+	if len(r.Change) == 0 {
+		return short(r.Variant)
+	}
+	return fmt.Sprintf("%s on #%d", strings.Join(r.Change, ","), r.Parent)
 }
 
 // diffs lists the axes in which a variant differs from the champion; none where one is no variant, or they are far apart.

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -20,6 +21,7 @@ type Live struct {
 	Flight          []string // what is being judged
 	Limit           string   // how many at a time, and why no more
 	Warning         string   // the last
+	Doing           string   // before the first candidate
 }
 
 var ticks = []rune("▁▂▃▄▅▆▇█")
@@ -41,7 +43,7 @@ func (l *Live) Screen(width, height int) string {
 		rate = float64(done) / l.Elapsed.Minutes()
 	}
 	if v.Len() == 0 {
-		line("getting ready")
+		line("%s", cmp.Or(l.Doing, "getting ready"))
 		return strings.Join(b[:min(len(b), height)], "\n")
 	}
 	count := map[journal.Verdict]int{}
@@ -62,6 +64,9 @@ func (l *Live) Screen(width, height int) string {
 		}
 		cost, seed := c.Cost(t), seedOf(v, t).Cost(t)
 		line("%-6s %7.2f cycles per token and head by %s  %5.1f x below the first  #%-4d %s", t, float64(cost.PerToken), cost.RulerName(), float64(seed.Score)/float64(cost.Score), c.ID, spark(v, t, 24))
+		if base := BaselineOf(v, t); base != nil {
+			line("       %s", base)
+		}
 		if len(cost.Stages) > 0 {
 			line("       hot: %s; fullest slot %s %.0f %%", strings.Join(cost.Hot(), ", "), cost.Slot, 100*float64(cost.Fill))
 		}

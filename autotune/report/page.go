@@ -52,6 +52,7 @@ type page struct {
 	Dead          []AxisFact
 	Pale          float64 // times the best, where the heat maps end
 	Off           float64 // times the best, where the fronts end
+	CutAt         float64 // times the best, where the curves end
 	Verdicts      []pageCount
 	Causes        []pageCount
 }
@@ -69,6 +70,8 @@ type pageTarget struct {
 	Class, VMEM    string
 	Curve, Front   *plot
 	Off            int // candidates beyond the front's end
+	Cut            int // candidates on the curve's upper edge
+	Base           *Baseline
 	Stages         []pageStage
 	Line           []pageStep
 	Pictures       []Picture // of the champion and of what it is a change of
@@ -142,7 +145,7 @@ const pageRows = 40 // of a ranking
 func HTML(w io.Writer, dir string, s *journal.State, pictures map[string][]Picture) error {
 	sum := New(dir, s)
 	v := s.Now()
-	p := page{Sum: sum, Note: note(s.Header), Hold: journal.HoldText, Elapsed: sum.Elapsed().Round(time.Second).String(), Within: fmt.Sprintf("%.0f %%", 100*journal.PortfolioWithin), Pale: pale, Off: offFront}
+	p := page{Sum: sum, Note: note(s.Header), Hold: journal.HoldText, Elapsed: sum.Elapsed().Round(time.Second).String(), Within: fmt.Sprintf("%.0f %%", 100*journal.PortfolioWithin), Pale: pale, Off: offFront, CutAt: cutAt}
 	if len(s.Header.Shapes) > 1 {
 		p.Shapes = s.Header.Shapes
 	}
@@ -197,7 +200,11 @@ func newPageTarget(s *journal.State, v journal.View, t string, rows []Row) pageT
 	if w := champion.Worst(); w != nil {
 		p.Error, p.Class, p.Share = fmt.Sprintf("%.1e", float64(w.Error)), w.Class, share(w.Error, w.Limit)
 	}
-	p.Curve = curvePlot(curve(s, t))
+	base := 0.
+	if p.Base = BaselineOf(v, t); p.Base != nil {
+		base = float64(p.Base.PerToken)
+	}
+	p.Curve, p.Cut = curvePlot(curve(s, t), base)
 	p.Front, p.Off = frontPlot(s, v, t)
 	p.stages(now, had)
 	p.succession(v, t)

@@ -16,6 +16,13 @@ type plot struct {
 	Dots                     []dot
 	Names                    []name
 	Path                     string
+	Level                    *level
+}
+
+// level is a horizontal line with a name.
+type level struct {
+	At   float64
+	Text string
 }
 
 type mark struct {
@@ -94,37 +101,53 @@ const fewMarks = 3
 // around widens a range so that no point lies on its edge.
 func around(lo, hi float64) (float64, float64) { return lo / 1.15, hi * 1.15 }
 
-// curvePlot draws the scores and the best so far over the candidates.
-func curvePlot(points []Point) *plot {
+// cutAt is how many times the best the curve ends: what costs more is drawn on its upper edge.
+const cutAt = 1.3
+
+// curvePlot draws the scores and the best so far over the candidates, and a baseline where base is not 0. What is above cutAt times the
+// least is drawn on the upper edge; cut says how many are.
+func curvePlot(points []Point, base float64) (p *plot, cut int) {
 	if len(points) == 0 {
-		return nil
+		return nil, 0
 	}
-	p := newPlot("best so far", "candidates judged", "cycles per token and value head", 640)
-	lo, hi := math.Inf(1), 0.
+	p = newPlot("best so far", "candidates judged", "cycles per token and value head", 640)
+	lo, hi := math.Inf(1), base
 	for _, x := range points {
 		lo, hi = min(lo, x.Score), max(hi, x.Score)
 	}
-	lo, hi = around(lo, hi)
+	if base > 0 {
+		lo = min(lo, base)
+	}
+	hi = min(hi, cutAt*lo)
+	margin := max(hi-lo, lo/100) / 20
+	lo, hi = lo-margin, hi+margin
 	last := points[len(points)-1].ID
 	xs := scale{lo: 0, hi: float64(last + 1), from: float64(p.Left), to: float64(p.Right)}
 	ys := scale{lo, hi, float64(p.Bottom), float64(p.Top), true}
-	p.Y = logMarks(ys, func(x float64) string { return fmt.Sprintf("%g", x) })
+	p.Y = logMarks(ys, func(x float64) string { return fmt.Sprintf("%.4g", x) })
+	if base > 0 {
+		p.Level = &level{ys.at(min(base, hi)), fmt.Sprintf("auto, %.2f", base)}
+	}
 	step := round(last / 6)
 	for i := 0; i <= last; i += step {
 		p.X = append(p.X, mark{xs.at(float64(i)), fmt.Sprint(i)})
 	}
 	var path strings.Builder
 	for i, x := range points {
-		if i == 0 {
-			fmt.Fprintf(&path, "M%.1f %.1f", xs.at(float64(x.ID)), ys.at(x.Best))
-		} else {
-			fmt.Fprintf(&path, "H%.1fV%.1f", xs.at(float64(x.ID)), ys.at(x.Best))
+		score, best := min(x.Score, hi), min(x.Best, hi)
+		if x.Score > hi {
+			cut++
 		}
-		p.Dots = append(p.Dots, dot{xs.at(float64(x.ID)), ys.at(x.Score), string(x.Verdict), fmt.Sprintf("#%d %s, %.3f cycles, iteration %d, after %.0f s", x.ID, x.Verdict, x.Score, x.Iteration, x.Seconds)})
+		if i == 0 {
+			fmt.Fprintf(&path, "M%.1f %.1f", xs.at(float64(x.ID)), ys.at(best))
+		} else {
+			fmt.Fprintf(&path, "H%.1fV%.1f", xs.at(float64(x.ID)), ys.at(best))
+		}
+		p.Dots = append(p.Dots, dot{xs.at(float64(x.ID)), ys.at(score), string(x.Verdict), fmt.Sprintf("#%d %s, %.3f cycles, iteration %d, after %.0f s", x.ID, x.Verdict, x.Score, x.Iteration, x.Seconds)})
 	}
 	fmt.Fprintf(&path, "H%d", p.Right)
 	p.Path = path.String()
-	return p
+	return p, cut
 }
 
 // round is the largest of 1, 2 and 5 times the powers of ten that is not above n, and at least 1.

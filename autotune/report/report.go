@@ -42,16 +42,19 @@ type Summary struct {
 
 // Ranking orders the correct candidates by their score on a target, best first; of equals the earlier is first.
 type Ranking struct {
-	Target string `json:"target"`
-	Ruler  string `json:"ruler"` // of the scores; empty without rows
-	Rows   []Row  `json:"rows"`
-	Absent []Row  `json:"absent,omitempty"` // ranked elsewhere, without a cost here; verdict and reason are those of this target
+	Target string    `json:"target"`
+	Ruler  string    `json:"ruler"` // of the scores; empty without rows
+	Rows   []Row     `json:"rows"`
+	Base   *Baseline `json:"baseline,omitempty"` // none where auto is a seed, or was not judged
+	Absent []Row     `json:"absent,omitempty"`   // ranked elsewhere, without a cost here; verdict and reason are those of this target
 }
 
 // Row is one candidate. Figures of the cost are those of the ranking's target, and absent among the rejected.
 type Row struct {
 	ID       int             `json:"id"`
 	Variant  string          `json:"variant"`
+	Parent   int             `json:"parent,omitempty"` // the candidate it was changed from
+	Change   []string        `json:"change,omitempty"` // axis=value, what was changed in it
 	Cell     string          `json:"cell"`
 	Verdict  journal.Verdict `json:"verdict"`
 	Reason   string          `json:"reason"`
@@ -81,7 +84,7 @@ func New(dir string, s *journal.State) *Summary {
 	h := s.Header
 	r := &Summary{Dir: dir, Spec: h.Spec, Strategy: h.Strategy, Seed: h.Seed, Targets: h.Targets, Ruler: h.RulerName(), Objective: h.Objective, Candidates: s.Len(),
 		Verdicts: map[journal.Verdict]int{}, Seconds: s.Busy().Seconds(), Driven: journal.Driven(dir)}
-	unended := "the driver was killed: gdngen search resume --run " + dir + " goes on"
+	unended := "the driver was killed: gdngen run resume " + dir + " goes on"
 	if r.Driven {
 		unended = "a driver is at work"
 	}
@@ -102,7 +105,9 @@ func New(dir string, s *journal.State) *Summary {
 	times := s.Times()
 	r.Nodes = nodes(s)
 	for _, t := range h.Targets {
-		r.Rankings = append(r.Rankings, rank(t, all, times))
+		x := rank(t, all, times)
+		x.Base = BaselineOf(s.Now(), t)
+		r.Rankings = append(r.Rankings, x)
 	}
 	r.Portfolio, r.Axes = portfolio(s.Now()), axisFacts(s.Now())
 	for i, t := range times { // each session counts from 0
@@ -161,7 +166,7 @@ func rank(target string, all []*journal.Candidate, times []journal.Times) Rankin
 }
 
 func row(c *journal.Candidate, cost *journal.Cost) Row {
-	r := Row{ID: c.ID, Variant: c.Variant, Cell: c.Cell, Verdict: c.Verdict, Reason: c.Reason, Gate: c.Gate, Cost: cost, Cause: c.Cause}
+	r := Row{ID: c.ID, Variant: c.Variant, Parent: c.Parent, Change: c.Change, Cell: c.Cell, Verdict: c.Verdict, Reason: c.Reason, Gate: c.Gate, Cost: cost, Cause: c.Cause}
 	if w := c.Worst(); w != nil {
 		r.Class, r.Error, r.Limit = w.Class, w.Error, w.Limit
 	}

@@ -37,6 +37,9 @@ func (s *Summary) Text(out io.Writer, top int) error {
 			p.printf("\n%s: cycles per token and value head by %s (static; nothing ran on a TPU)\n", r.Target, cmp.Or(r.Ruler, s.Ruler))
 		}
 		p.ranking(r.Rows, top)
+		if r.Base != nil {
+			p.printf("  %s\n", r.Base)
+		}
 		p.reasons("no cost on "+r.Target, r.Absent)
 	}
 	p.standings(s.Standings)
@@ -89,7 +92,7 @@ func (p *printer) reasons(title string, rows []Row) {
 	p.printf("%s\n", title)
 	t := p.table()
 	for _, r := range rows {
-		fmt.Fprintf(t, "  #%d\t%s\t%s\t%s\n", r.ID, r.Verdict, Clip(short(r.Variant), 90), Clip(r.Reason, 200))
+		fmt.Fprintf(t, "  #%d\t%s\t%s\t%s\n", r.ID, r.Verdict, Clip(r.Label(), 90), Clip(r.Reason, 200))
 	}
 	p.flush(t)
 }
@@ -124,7 +127,7 @@ func (p *printer) ranking(rows []Row, top int) {
 			us, held = fmt.Sprintf("%.1f\t", float64(r.Cost.Micros)), fmt.Sprintf("%.1f KiB", float64(r.Cost.VMEM)/1024)
 		}
 		fmt.Fprintf(t, "  %d\t%.2f\t%s%s\t%.1e\t%s\t%s\t%d\t%s#%d\t%s\n", i+1, float64(r.PerToken), us, r.Verdict, float64(r.Error),
-			share(r.Error, r.Limit), held, r.Cost.Spills, cell, r.ID, short(r.Variant))
+			share(r.Error, r.Limit), held, r.Cost.Spills, cell, r.ID, Clip(r.Label(), 160))
 	}
 	p.flush(t)
 }

@@ -51,7 +51,7 @@ func TestErrorsOfPage(t *testing.T) {
 		require.NoError(t, err)
 		text, err := e.again(lines[e.line], rows, p.Classes)
 		require.NoError(t, err)
-		require.Equal(t, lines[e.line], text, "%s: gdngen results --errors docs/results.md", e.row.Title)
+		require.Equal(t, lines[e.line], text, "%s: gdngen list results --errors docs/results.md", e.row.Title)
 	}
 }
 

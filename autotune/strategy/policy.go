@@ -76,7 +76,7 @@ func (p *policy) Next(ctx context.Context, judged journal.View, pending []string
 	}
 	x := p.next(ctx, judged, under)
 	if x != nil && x.IsVariant() {
-		x.Text = textOf(x.Variant, p.space.Spec)
+		x.Text = TextOf(x.Variant, p.space.Spec)
 	}
 	return x
 }

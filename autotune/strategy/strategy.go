@@ -47,8 +47,8 @@ type Text struct {
 	Cell    string // its structure
 }
 
-// textOf is the text of a variant for a spec.
-func textOf(v gdn.Variant, s gdn.Spec) Text {
+// TextOf is the text of a variant for a spec.
+func TextOf(v gdn.Variant, s gdn.Spec) Text {
 	f := v.Fit(s)
 	return Text{v.String(), f.String(), f.Cell()}
 }

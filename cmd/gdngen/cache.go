@@ -15,7 +15,7 @@ func (a CLI) cacheCmd() *cobra.Command {
 	show := &cobra.Command{
 		Use:     "show",
 		Short:   "List what is in the cache",
-		Example: "  gdngen cache show -o json",
+		Example: "  gdngen setup cache show -o json",
 		Args:    app.Args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			r, err := measure.Cached()
@@ -35,7 +35,7 @@ func (a CLI) cacheCmd() *cobra.Command {
 	clean := &cobra.Command{
 		Use:     "clean",
 		Short:   "Remove plugins, measurements and references of exams from the cache",
-		Example: "  gdngen cache clean\n  gdngen cache clean --measured",
+		Example: "  gdngen setup cache clean\n  gdngen setup cache clean --measured",
 		Args:    app.Args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			freed, err := measure.Clean(a.Ctx, measured)
@@ -53,7 +53,7 @@ func (a CLI) cacheCmd() *cobra.Command {
 		Use:     "cache",
 		Short:   "Show or empty the cache of plugins and measurements",
 		Long:    "cache shows or empties the folder that plugins are fetched into, and measurements and references of exams (at most 1 GiB) are kept in: gdngen in the user's cache, or GDNGEN_CACHE.",
-		Example: "  gdngen cache show\n  gdngen cache clean",
+		Example: "  gdngen setup cache show\n  gdngen setup cache clean",
 		GroupID: "self",
 	}, show, clean)
 }

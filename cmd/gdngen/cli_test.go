@@ -72,7 +72,7 @@ func TestFlags(t *testing.T) {
 			at := c.CommandPath() + " --" + f.Name
 			require.NotEmpty(t, f.Usage, at)
 			if global := root.PersistentFlags().Lookup(f.Name); global != nil && c != root {
-				require.Contains(t, []string{"gdngen gen --output", "gdngen results --output"}, at)
+				require.Contains(t, []string{"gdngen gen --output", "gdngen list results --output", "gdngen results --output"}, at)
 			}
 			var err error
 			switch f.Name {

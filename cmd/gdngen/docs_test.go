@@ -129,7 +129,7 @@ func words(text string) []string {
 	return list
 }
 
-// parses demands that a command of this program is one: verb, flags and arguments. Of a form, such as "gdngen trace top TRACE [--by op]", or a mention, the
+// parses demands that a command of this program is one: verb, flags and arguments. Of a form, such as "gdngen device trace top TRACE [--by op]", or a mention, the
 // verb and the names of flags alone.
 func parses(t *testing.T, c documented) {
 	fields := words(c.text)[1:]

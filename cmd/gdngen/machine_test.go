@@ -29,7 +29,7 @@ func TestMachineBusy(t *testing.T) {
 	}
 	_, said := gdngen("doctor", "--offline")
 	require.Contains(t, said, holder)
-	for _, args := range [][]string{{"search", "run"}, {"search", "run", "--device", "cpu"}, {"bench"}} {
+	for _, args := range [][]string{{"search", "run"}, {"search", "run", "--plugin", "cpu"}, {"bench"}} {
 		status, said := gdngen(append(args, "--offline", "--no-wait", "--run", run)...)
 		require.Equal(t, app.ExitInfra, status, said)
 		require.Contains(t, said, "the machine is in use: "+holder)

@@ -18,7 +18,7 @@ func (a CLI) manCmd() *cobra.Command {
 		Use:     "man --out DIR",
 		Short:   "Write manual pages",
 		Long:    "man writes a manual page for each command, gdngen-search-run.1 and the like, from the same texts as the helps.",
-		Example: "  gdngen man --out ~/.local/share/man/man1",
+		Example: "  gdngen setup man --out ~/.local/share/man/man1",
 		GroupID: "self",
 		Args:    app.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {

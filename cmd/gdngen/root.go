@@ -8,10 +8,6 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
-	"github.com/gdngen/gdngen/cmd/gdngen/internal/kernels"
-	"github.com/gdngen/gdngen/cmd/gdngen/internal/machines"
-	"github.com/gdngen/gdngen/cmd/gdngen/internal/search"
-	"github.com/gdngen/gdngen/gdn"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -65,18 +61,10 @@ A cost is in ` + journal.RulerTexts[journal.Wall] + `. It is no measurement.
 	root.Version, _ = app.Version()
 	root.SetVersionTemplate("gdngen {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
-	root.AddGroup(&cobra.Group{ID: "work", Title: "Kernels:"}, &cobra.Group{ID: "away", Title: "Other machines:"}, &cobra.Group{ID: "know", Title: "What there is:"}, &cobra.Group{ID: "self", Title: "This installation:"})
+	root.AddGroup(&cobra.Group{ID: "work", Title: "Kernels:"}, &cobra.Group{ID: "away", Title: "Other machines:"}, &cobra.Group{ID: "self", Title: "What there is, and this installation:"})
 	root.SetHelpCommand(helpCmd(root))
-	k, of, away := kernels.CLI{App: a.App}, search.CLI{App: a.App}, machines.CLI{App: a.App}
-	root.AddCommand(a.tourCmd(), k.TuneCmd(), k.GenCmd(), k.CheckCmd(), k.RunCmd(), k.CompileCmd(), k.ExplainCmd(),
-		of.SearchCmd(), of.LadderCmd(), of.JournalCmd(), of.ReportCmd(), k.ResultsCmd(), k.MfuCmd(), k.BenchCmd(), k.PackCmd(), k.UnpackCmd(),
-		of.LoopCmd(), of.HandoverCmd(), away.RemoteCmd(), of.WorkerCmd(), away.TraceCmd(), away.ProfileCmd(),
-		k.SplitCmd(), k.VariantsCmd(), k.TargetsCmd(), k.BackendsCmd(),
-		&cobra.Command{Use: "spec", Short: "What a spec is: presets and fields", Long: gdn.SpecHelp(),
-			Example: "  gdngen gen --spec bench,t=1024,init\n  gdngen gen --spec t=100,hk=2,hv=4,k=64,v=32,gates=fused,l2norm"},
-		&cobra.Command{Use: "variant", Short: "What a variant is: axes and their values", Long: gdn.VariantHelp(),
-			Example: "  gdngen check --variant solve=ladder,leaf=16\n  gdngen check --variant merge-packed,chunk=32"}, search.DirectiveTopic(), app.ConfigTopic(),
-		a.setupCmd(), a.doctorCmd(), k.SelftestCmd(), k.CalibrateCmd(), a.cacheCmd(), a.completionCmd(), a.manCmd(), a.versionCmd())
+	a.addVerbs(root)
+	wrapHelp(root)
 	return root
 }
 

@@ -39,7 +39,7 @@ var tourSteps = []tourStep{
 		true, "search run --spec SPEC --target TARGET --start auto --start merge-packed --max-candidates 4 --run DIR/run"},
 	{"The same search as a page.",
 		"Open it in a browser: the best so far, the stages of champion and first, and what was rejected.",
-		true, "report --run DIR/run --out DIR/report.html"},
+		true, "run show DIR/run --html DIR/report.html"},
 }
 
 func (a CLI) tourCmd() *cobra.Command {
@@ -74,7 +74,7 @@ terminal it asks before each; q ends it. What it writes goes into one new folder
 		},
 	}
 	app.SpecFlag(c, &spec, "bench,t=1024")
-	c.Flags().StringVar(&target, "target", app.DefaultTarget, "TPU generation (see gdngen targets)")
+	c.Flags().StringVar(&target, "target", app.DefaultTarget, "TPU generation (see gdngen list targets)")
 	c.Flags().StringVar(&dir, "out", "tour", "new folder for what is written")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "ask nothing")
 	app.CompleteList(c, "target", codegen.TargetNames())
@@ -116,7 +116,7 @@ func (a CLI) tour(fill *strings.Replacer, yes bool) error {
 		}
 		fmt.Fprintf(a.Stdout, "\n%s\n", step.after)
 	}
-	a.Note("next: gdngen tune with the config.json of your model; gdngen gen --backend pallas, for JAX; %s", fill.Replace("gdngen search resume --run DIR/run, which goes on"))
+	a.Note("next: gdngen tune with the config.json of your model; gdngen gen --backend pallas, for JAX; %s", fill.Replace("gdngen run resume DIR/run, which goes on"))
 	return nil
 }
 

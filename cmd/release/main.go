@@ -1,5 +1,5 @@
 // Command release makes what people install, in a new folder: the program for three machines, the source, a wheel of JAX packages for
-// published models, and their checksums.
+// published models, one of functions of torch, and their checksums.
 //
 //	go run ./cmd/release --version v0.1.0 --out dist
 //	cmd/release/try dist      # installs each in an empty folder and runs its first example
@@ -35,7 +35,7 @@ var semver = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9a-z.]+)?$`)
 func main() {
 	version := flag.String("version", "", "what the release is called, such as v0.1.0")
 	out := flag.String("out", "dist", "the new folder")
-	only := flag.String("only", "", "some of programs, source, wheel, separated by commas; all by default")
+	only := flag.String("only", "", "some of programs, source, wheel, torch, separated by commas; all by default")
 	flag.Parse()
 	if err := release(*version, *out, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
@@ -63,7 +63,7 @@ func release(version, out, only string) error {
 	for _, step := range []struct {
 		name string
 		do   func(version, out string) error
-	}{{"programs", programs}, {"source", source}, {"wheel", wheel}} {
+	}{{"programs", programs}, {"source", source}, {"wheel", wheel}, {"torch", torchWheel}} {
 		if only != "" && !slices.Contains(strings.Split(only, ","), step.name) {
 			continue
 		}

@@ -105,3 +105,45 @@ func moved(dir, name string) ([]pallas.File, error) {
 	})
 	return files, err
 }
+
+// torchWheel writes the wheel of the functions of torch, which take all sizes.
+func torchWheel(version, out string) error {
+	dir, err := os.MkdirTemp("", "release")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	program, to := filepath.Join(dir, "gdngen"), filepath.Join(dir, "gdngen_torch")
+	if err := build(version, "", "", false, program); err != nil {
+		return err
+	}
+	if err := run(nil, program, "gen", "--backend", "triton", "--spec", "bench", "--package", to); err != nil {
+		return err
+	}
+	files, err := inside(to)
+	if err != nil {
+		return err
+	}
+	name, data, err := pallas.Wheel(filepath.Base(to), files)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(out, name), data, 0o644)
+}
+
+// inside gives the files of a folder, by their paths in it.
+func inside(dir string) (files []pallas.File, err error) {
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		at, err := filepath.Rel(dir, path)
+		files = append(files, pallas.File{Path: filepath.ToSlash(at), Text: string(data)})
+		return err
+	})
+	return files, err
+}

@@ -73,8 +73,11 @@ func Package(name string, parts []Part, build Build, p Provenance) ([]File, erro
 	has := func(name string) bool {
 		return slices.ContainsFunc(all, func(f orders.File) bool { return f.Name == name })
 	}
-	for _, part := range all {
+	for i, part := range all {
 		p.Costs = part.Costs
+		if p.Tell != nil {
+			p.Tell(fmt.Sprintf("file %d of %d: %s.py", i+1, len(all), part.Module(first)))
+		}
 		f, err := newFile(part.Spec, part.Variant, build, p)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", part.Module(first), err)

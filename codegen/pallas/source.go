@@ -41,6 +41,8 @@ type Provenance struct {
 	Libtpu   string // the compiler that they were counted with
 	Unasked  bool   // nobody asked for costs
 	Trace    bool   // its phases are ordered while JAX traces them, not by its text
+
+	Tell func(string) // called before each file of kernels in a package is built, which takes seconds; may be nil
 }
 
 // Spec is what a file for s computes: an initial state is always taken, as zeros by default.

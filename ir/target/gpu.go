@@ -78,7 +78,7 @@ func (g *GPU) Calibrate(c GPUCalibration) error {
 }
 
 // gpus are the supported models, oldest first. Sources: data sheets and architecture white papers of NVIDIA, and the device
-// descriptions that XLA compiles with (xla/backends/gpu/target_config). What `gdngen calibrate --device` tells of the h100 (Copy, Clock, and of
+// descriptions that XLA compiles with (xla/backends/gpu/target_config). What `gdngen device calibrate --attached` tells of the h100 (Copy, Clock, and of
 // Timing all but Store, GlobalStore, SystemReg, Vector, Integer, Uniform, Double, Matmul and Release, which are public microbenchmarks) was
 // told by an H100 80GB HBM3 on 2026-11-26. The b200's Copy is the figure of XLA. Clocks of rows without Timing are the highest, not those under load.
 // An h20 reaches 148 TFLOP/s by its data sheet, by what clock and what units is not public.

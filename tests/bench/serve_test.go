@@ -68,7 +68,7 @@ func copyAll(target, source []byte) {
 }
 
 // BenchmarkCPUPacked reports the time of 8192 tokens in 57 sequences, the largest work of the FlashInfer contest, against the token
-// loop of gdngen bench in the same runtime, in turns; and what the ratio could be at most in float32: of the loop to the matrix
+// loop of gdngen contest bench in the same runtime, in turns; and what the ratio could be at most in float32: of the loop to the matrix
 // products of the packed prefill alone, those with the state at the speed that the runtime has for products of such sizes, and
 // those of the tokens of a chunk with one another as if they had it too.
 func BenchmarkCPUPacked(b *testing.B) {

@@ -16,7 +16,7 @@
 // necessary main memory traffic and of the fullest slot; kept: bytes per token and value head from the forward to the backward pass.
 // "error SPEC VARIANT TARGET CLASS KIND [OUTPUT]" is the error that gdngen check finds of the kernels, rms, max or bias, with all for the
 // worst class, and "peer QUANTITY NAME TARGET" the wall-token or token of a public kernel, from the tables of package results.
-// "mfu FIELD MODEL TARGET KIND PART PASS" is a figure of gdngen mfu, time in cycles by wall, cycles by throughput, wall-token and token
+// "mfu FIELD MODEL TARGET KIND PART PASS" is a figure of gdngen model cost, time in cycles by wall, cycles by throughput, wall-token and token
 // of them per token and value head, or the utilisation in percent, with dashes in place of blanks: {mfu time 130m v6e rule project-in+project-out both} is the sum of two parts and both passes.
 package main
 

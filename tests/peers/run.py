@@ -1,4 +1,4 @@
-"""Costs public kernels of the gated delta rule by the libtpu that costs ours, and writes the table that `gdngen results` shows.
+"""Costs public kernels of the gated delta rule by the libtpu that costs ours, and writes the table that `gdngen list results` shows.
 
     python3 tests/peers/run.py [--target v5e,v6e,tpu7x] [--out autotune/results/peers.json]
 

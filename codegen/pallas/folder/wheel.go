@@ -32,14 +32,19 @@ const wheelLicense = "Apache-2.0"
 //go:embed LICENSE
 var License string
 
-var summary = regexp.MustCompile(`(?m)^description = "(.*)"$`)
+// What pyproject.toml says that a wheel repeats; the packages of JAX are those without dependencies there.
+var (
+	summary      = regexp.MustCompile(`(?m)^description = "(.*)"$`)
+	requires     = regexp.MustCompile(`(?m)^requires-python = "(.*)"$`)
+	dependencies = regexp.MustCompile(`(?m)^dependencies = \[(.*)\]$`)
+)
 
 // Wheel is a package as pip installs it without building anything, and the name that such a file must have. The files are those that
 // Package gives for the name.
 func Wheel(name string, files []File) (file string, data []byte, err error) {
 	info := fmt.Sprintf("%s-%s.dist-info/", name, Version)
 	texts := []File{}
-	description, about := "", ""
+	description, about, python, needs := "", "", ">=3.11", "Requires-Dist: jax>=0.10.2\nRequires-Dist: numpy\n"
 	for _, f := range files {
 		if path, ok := strings.CutPrefix(f.Path, "src/"); ok {
 			texts = append(texts, File{path, f.Text})
@@ -50,14 +55,23 @@ func Wheel(name string, files []File) (file string, data []byte, err error) {
 		case "LICENSE":
 			texts = append(texts, File{info + "licenses/LICENSE", f.Text})
 		}
+		if m := requires.FindStringSubmatch(f.Text); m != nil && f.Path == "pyproject.toml" {
+			python = m[1]
+		}
+		if m := dependencies.FindStringSubmatch(f.Text); m != nil && f.Path == "pyproject.toml" {
+			needs = ""
+			for _, d := range strings.Split(m[1], ",") {
+				needs += "Requires-Dist: " + strings.Trim(d, ` "`) + "\n"
+			}
+		}
 		if m := summary.FindStringSubmatch(f.Text); m != nil && f.Path == "pyproject.toml" {
 			about = "Summary: " + m[1] + "\n"
 		}
 	}
 	texts = append(texts,
-		File{info + "METADATA", fmt.Sprintf("Metadata-Version: 2.4\nName: %s\nVersion: %s\n%sAuthor: gdngen\nLicense-Expression: %s\nLicense-File: LICENSE\nProject-URL: Source, https://%s\nRequires-Python: >=3.11\n"+
-			"Description-Content-Type: text/markdown\nRequires-Dist: jax>=0.10.2\nRequires-Dist: numpy\nProvides-Extra: test\nRequires-Dist: pytest; extra == \"test\"\n\n%s",
-			strings.ReplaceAll(name, "_", "-"), Version, about, wheelLicense, Address, description)},
+		File{info + "METADATA", fmt.Sprintf("Metadata-Version: 2.4\nName: %s\nVersion: %s\n%sAuthor: gdngen\nLicense-Expression: %s\nLicense-File: LICENSE\nProject-URL: Source, https://%s\nRequires-Python: %s\n"+
+			"Description-Content-Type: text/markdown\n%sProvides-Extra: test\nRequires-Dist: pytest; extra == \"test\"\n\n%s",
+			strings.ReplaceAll(name, "_", "-"), Version, about, wheelLicense, Address, python, needs, description)},
 		File{info + "WHEEL", "Wheel-Version: 1.0\nGenerator: gdngen\nRoot-Is-Purelib: true\nTag: py3-none-any\n"})
 	record := ""
 	for _, f := range texts {

@@ -79,7 +79,8 @@ func (f *former) Set(text string) error {
 // Formerly lets a flag be given by its former name.
 func (a *App) Formerly(c *cobra.Command, old, now string) {
 	c.Flags().Var(&former{a, c.Flags(), old, now}, old, "the former name of --"+now)
-	c.Flags().Lookup(old).Hidden = true
+	was := c.Flags().Lookup(old)
+	was.Hidden, was.NoOptDefVal = true, c.Flags().Lookup(now).NoOptDefVal
 }
 
 // Emit writes data in the format asked for: text, the document, or a line for each row.

@@ -47,7 +47,7 @@ func (a *App) ReadModelConfig(name string) (model.Config, error) {
 
 // TargetFlag is --target of commands that take several.
 func TargetFlag(c *cobra.Command, at *string) {
-	c.Flags().StringVar(at, "target", DefaultTarget, "TPU generations or GPUs, separated by commas, or all for every generation (see gdngen targets)")
+	c.Flags().StringVar(at, "target", DefaultTarget, "TPU generations or GPUs, separated by commas, or all for every generation (see gdngen list targets)")
 	CompleteList(c, "target", slices.Concat(codegen.TargetNames(), target.GPUNames(), []string{"all"}))
 }
 

@@ -95,7 +95,7 @@ func (p *Page) search(dir string) error {
 		versions += fmt.Sprintf(", %s %s", name, h.Plugins[name])
 	}
 	p.part(dir, headVerify, []string{versions + fmt.Sprintf("; strategy %s, seed %d, %d candidates", h.Strategy, h.Seed, v.Len()),
-		fmt.Sprintf("`gdngen journal verify --run %s`", dir), fmt.Sprintf("`gdngen journal render --run %s`: every candidate", dir)}, "")
+		fmt.Sprintf("`gdngen run verify %s`", dir), fmt.Sprintf("`gdngen run show %s --md -`: every candidate", dir)}, "")
 	return nil
 }
 
@@ -127,7 +127,7 @@ func best(dir string, s *journal.State) (l []string) {
 			l = append(l, fmt.Sprintf("%s, elsewhere: %s", t, plain(n.String())))
 		}
 		if c.Variant == "" {
-			l = append(l, fmt.Sprintf("`gdngen journal show --run %s %d --object proposal`", dir, c.ID))
+			l = append(l, fmt.Sprintf("`gdngen run show %s %d --object proposal`", dir, c.ID))
 			continue
 		}
 		at := fmt.Sprintf("--spec '%s' --variant '%s'", h.Spec, c.Variant)

@@ -47,8 +47,8 @@ var quoted = regexp.MustCompile("`([^`]*)`")
 var page = template.Must(template.New("page").Funcs(template.FuncMap{"mark": func(text string) template.HTML {
 	return template.HTML(quoted.ReplaceAllString(template.HTMLEscapeString(text), "<code>$1</code>"))
 }}).Parse(`<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"/><title>{{.Title}}</title>
-<style>body{font:15px/1.5 sans-serif;max-width:70em;margin:2em auto;padding:0 1em}code{background:#eee;padding:0 .2em;overflow-wrap:anywhere}</style></head>
+<html lang="en"><head><meta charset="utf-8"/><meta name="viewport" content="width=device-width, initial-scale=1"/><title>{{.Title}}</title>
+<style>:root{color-scheme:light dark;--panel:#eee}@media(prefers-color-scheme:dark){:root{--panel:#26303a}body{background:#0d1117;color:#e6edf3}}body{font:15px/1.5 sans-serif;overflow-wrap:anywhere;max-width:70em;margin:2em auto;padding:0 1em}code{background:var(--panel);padding:0 .2em;overflow-wrap:anywhere}</style></head>
 <body><h1>{{.Title}}</h1>
 {{range .Parts}}<h2>{{.Run}}: {{.Heading}}</h2>
 <ul>{{range .Lines}}<li>{{mark .}}</li>

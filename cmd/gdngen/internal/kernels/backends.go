@@ -14,7 +14,7 @@ func (a CLI) BackendsCmd() *cobra.Command {
 		Use:               "backends [NAME]",
 		Short:             "List the backends, the ops they render and those they refuse",
 		Long:              "backends lists what renders modules. With a name, it lists each op that the backend renders, and why it refuses the others.",
-		Example:           "  gdngen backends\n  gdngen backends mosaic\n  gdngen backends -o json",
+		Example:           "  gdngen list backends\n  gdngen list backends mosaic\n  gdngen list backends -o json",
 		GroupID:           "know",
 		Args:              app.Args(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: cobra.FixedCompletions(app.BackendNames(), cobra.ShellCompDirectiveNoFileComp),

@@ -58,11 +58,11 @@ With --target the kernels are also compiled for TPUs that are absent, and their 
 cycles of the schedule, and as modelled time the larger of these and of the main memory traffic; nothing runs on a TPU.
 
 The status is 3 if a workload did not pass.`,
-		Example: `  gdngen bench --run runs/contest                                     all 154 workloads; the same command goes on
-  gdngen bench --run runs/decode --definition ` + flashinfer.ContestDecode + ` --only batch_size=64
-  gdngen bench --run runs/contest --target v5e,v6e,tpu7x --static-only   static cost alone
-  gdngen bench --run runs/gpu --on fib:http://gpu:8000 --solution solution.json
-  gdngen bench --run runs/mine --definition my.json --workloads my.jsonl --root dataset --variant cpu`,
+		Example: `  gdngen contest bench --run runs/contest                                     all 154 workloads; the same command goes on
+  gdngen contest bench --run runs/decode --definition ` + flashinfer.ContestDecode + ` --only batch_size=64
+  gdngen contest bench --run runs/contest --target v5e,v6e,tpu7x --static-only   static cost alone
+  gdngen contest bench --run runs/gpu --on fib:http://gpu:8000 --solution solution.json
+  gdngen contest bench --run runs/mine --definition my.json --workloads my.jsonl --root dataset --variant cpu`,
 		GroupID: "work",
 		Args:    app.Args(cobra.NoArgs),
 	}
@@ -88,13 +88,14 @@ The status is 3 if a workload did not pass.`,
 	f.StringVar(&b.protocol, "protocol", "", "how workloads are measured, by name or file (default: default)")
 	f.StringVar(&p.Statistic, "statistic", "", "of the executions of a trial: mean, the default, or median")
 	f.StringVar(&b.on, "on", "", "server of FlashInfer-Bench that evaluates --solution: fib:URL")
-	f.StringVar(&b.solution, "solution", "", "packed solution for --on; see gdngen pack")
+	f.StringVar(&b.solution, "solution", "", "packed solution for --on; see gdngen contest pack")
 	f.StringVar(&b.only, "only", "", "only workloads with these values of axes, such as batch_size=64,batch_size=1, or with this start of their UUID")
 	f.StringVar(&b.variant, "variant", "", "how it is computed (default: auto, the best known for the spec on the device; see gdngen help variant)")
 	f.IntVar(&p.Warmup, "warmup", p.Warmup, "executions before the timed ones of a trial")
 	f.IntVar(&p.Iterations, "iterations", p.Iterations, "timed executions of a trial, at most; 0: outputs are judged, and nothing is timed")
 	f.IntVar(&p.Trials, "trials", p.Trials, "trials, each with inputs of its own")
-	f.DurationVar(&p.Measure, "measure", p.Measure, fmt.Sprintf("end the iterations of a trial after this time, though not before %d; 0: never", pjrt.LeastIterations))
+	f.DurationVar(&p.Measure, "trial-time", p.Measure, fmt.Sprintf("end the iterations of a trial after this time, though not before %d; 0: never", pjrt.LeastIterations))
+	a.Formerly(c, "measure", "trial-time")
 	f.BoolVar(&b.warm, "warm", false, "leave the caches as they are between executions")
 	f.BoolVar(&b.separate, "separate", false, "final states get memory of their own, in place of that of the copies of the initial ones")
 	f.DurationVar(&b.config.Limit, "limit", 5*time.Minute, "time of one workload, after which its status is TIMEOUT; 0: none")

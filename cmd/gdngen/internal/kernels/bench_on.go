@@ -17,7 +17,7 @@ var protocolFlags = map[string]func(p, given *bench.Preset){
 	"warmup":     func(p, given *bench.Preset) { p.Warmup = given.Warmup },
 	"iterations": func(p, given *bench.Preset) { p.Iterations = given.Iterations },
 	"trials":     func(p, given *bench.Preset) { p.Trials = given.Trials },
-	"measure":    func(p, given *bench.Preset) { p.Measure = given.Measure },
+	"trial-time": func(p, given *bench.Preset) { p.Measure = given.Measure },
 	"statistic":  func(p, given *bench.Preset) { p.Statistic = given.Statistic },
 	"warm":       func(p, given *bench.Preset) { p.Cold = given.Cold },
 	"separate":   func(p, given *bench.Preset) { p.InPlace = given.InPlace },
@@ -46,7 +46,7 @@ func (a CLI) protocol(b *benchFlags, flags *pflag.FlagSet) error {
 // benchOn has a server of FlashInfer-Bench evaluate a packed solution.
 func (a CLI) benchOn(b *benchFlags) error {
 	if b.solution == "" {
-		return app.Usage(errors.New("--on needs --solution FILE: see gdngen pack"))
+		return app.Usage(errors.New("--on needs --solution FILE: see gdngen contest pack"))
 	}
 	server, err := contest.Dial(b.on)
 	if err != nil {
@@ -94,7 +94,7 @@ func (a CLI) benchReportCmd() *cobra.Command {
 		Use:     "report --run DIR",
 		Short:   "Score the solutions of a folder as the contest does",
 		Long:    "report prints the arithmetic mean of the speed-ups of each solution over the reference, and of the best solution for each workload.",
-		Example: "  gdngen bench report --run runs/contest",
+		Example: "  gdngen contest bench report --run runs/contest",
 		Args:    app.Args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			if dir == "" {

@@ -22,16 +22,16 @@ func (a CLI) CalibrateCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "calibrate",
 		Short: "Fit the table of modelled times to an attached GPU",
-		Long: `calibrate --device asks the attached GPU for the latencies and rates that modelled times follow from (docs/gpu.md). First it proves that the
+		Long: `calibrate --attached asks the attached GPU for the latencies and rates that modelled times follow from (docs/gpu.md). First it proves that the
 kernels of the front compute what they should, against float64. Then it times microkernels, each of which tells one constant of the table, and the
 front: variants of decode and prefill on contest heads, whose modelled times before and after stand beside the measured ones. The table goes into
-the user's configuration, with the residuals beside it; from then on explain and search model by it. Without --device what is there is shown.
+the user's configuration, with the residuals beside it; from then on explain and search model by it. Without --attached what is there is shown.
 
 The driver of NVIDIA is all that it needs besides Triton: kernels are compiled ahead of time and launched by a child process.
 The status is 3 if a kernel misses a limit, 6 where no GPU or no driver is.`,
-		Example: `  gdngen calibrate --device
-  gdngen calibrate --target h100                     what is in use
-  gdngen calibrate --device --quick --out h100.json   the table alone, into a file`,
+		Example: `  gdngen device calibrate --attached
+  gdngen device calibrate --target h100                     what is in use
+  gdngen device calibrate --attached --quick --out h100.json   the table alone, into a file`,
 		GroupID: "self",
 		Args:    app.Args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
@@ -41,7 +41,8 @@ The status is 3 if a kernel misses a limit, 6 where no GPU or no driver is.`,
 			return a.showCalibration(name)
 		},
 	}
-	c.Flags().BoolVar(&ask, "device", false, "ask the attached GPU")
+	c.Flags().BoolVar(&ask, "attached", false, "ask the attached GPU")
+	a.Formerly(c, "device", "attached")
 	c.Flags().BoolVar(&quick, "quick", false, "the table alone: the front is neither examined nor timed")
 	c.Flags().StringVar(&name, "target", "", "GPU that the device must be of (default: whatever is attached)")
 	c.Flags().StringVar(&out, "out", "", "write to this file, in place of the user's configuration")
@@ -64,7 +65,7 @@ func (a CLI) showCalibration(name string) error {
 			c.Write(w)
 		}
 		if len(list) == 0 {
-			fmt.Fprintln(w, "no GPU is calibrated: `gdngen calibrate --device` asks the one that is attached")
+			fmt.Fprintln(w, "no GPU is calibrated: `gdngen device calibrate --attached` asks the one that is attached")
 		}
 	})
 }
@@ -104,7 +105,7 @@ func (a CLI) calibrate(name, out string, quick bool) error {
 	}
 	g := d.GPU.Start()
 	if g == nil {
-		return app.Failed(app.ExitRejected, "no times are modelled for %s, so there is no table to fit (%s); `gdngen selftest --target TARGET` examines its numbers",
+		return app.Failed(app.ExitRejected, "no times are modelled for %s, so there is no table to fit (%s); `gdngen device selftest --target TARGET` examines its numbers",
 			d.GPU.Name, cmp.Or(d.GPU.Missing(), "nor for another of its compute capability"))
 	}
 	if out == "" {

@@ -49,12 +49,30 @@ Classes:` + docs.String(),
   gdngen check --spec bench,t=512 --target v5e --engine module
   gdngen check --spec bench,t=512 --engine device --target v6e
   gdngen check --spec contest-decode,b=2 --engine triton --target h100,b200 --seeds 1
-  gdngen check --spec train,t=512 --variant tpu-train-x3 --field`,
+  gdngen check --spec train,t=512 --variant tpu-train-x3 --field
+  gdngen check --cases tests/fixtures --out out --only s08,s09 --variant bf16x3`,
 		GroupID: "work",
 		Args:    app.Args(cobra.NoArgs),
-		RunE:    func(*cobra.Command, []string) error { return a.check(&k) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if k.cases == "" && (k.out != "" || k.only != "") {
+				return app.Usage(errors.New("--out and --only are for --cases DIR"))
+			}
+			if k.cases == "" {
+				return a.check(&k)
+			}
+			for _, name := range []string{"spec", "classes", "seed", "seeds", "field"} {
+				if cmd.Flags().Changed(name) {
+					return app.Usage(fmt.Errorf("--%s is not for --cases: stored cases have their own inputs and tolerances", name))
+				}
+			}
+			return a.cases(&casesFlags{k.cases, k.out, k.engine, k.variant, k.target, k.level, k.only, k.plugin})
+		},
 	}
 	app.SpecFlag(c, &k.spec, "tiny")
+	f := c.Flags()
+	f.StringVar(&k.cases, "cases", "", "in place of a spec: a folder of stored cases (manifest.json and safetensors files); each is computed from its inputs alone, and compared by the manifest's tolerance")
+	f.StringVar(&k.out, "out", "", "with --cases: folder that the outputs are written to; made where it is missing")
+	f.StringVar(&k.only, "only", "", "with --cases: only those whose name holds one of these texts, separated by commas")
 	a.VariantFlag(c, &k.variant)
 	c.Flags().StringVar(&k.target, "target", "", "check what is made for this TPU generation (default for auto by the interpreter: "+app.DefaultTarget+"); with --engine triton, compile for these GPUs too")
 	app.CompleteList(c, "target", append(codegen.TargetNames(), target.GPUNames()...))
@@ -79,6 +97,7 @@ type checkFlags struct {
 	seed                                 uint64
 	seeds                                int
 	field                                bool
+	cases, out, only                     string // of stored cases
 }
 
 func (a CLI) check(k *checkFlags) error {

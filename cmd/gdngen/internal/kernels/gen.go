@@ -106,7 +106,7 @@ set of that: solutions in Triton of the definition, or of the contest's two, wit
 	c.Flags().StringVar(&g.stored, "case", "", "take the spec of this stored case")
 	a.VariantFlag(c, &g.variant)
 	c.Flags().StringVar(&g.backend, "backend", "", "stablehlo, mosaic, pallas, triton, ptx or ir (default: mosaic where --target is given, else stablehlo)")
-	c.Flags().StringVar(&g.target, "target", "", "TPU generation (default for mosaic: "+app.DefaultTarget+"; see gdngen targets), or for triton and ptx a GPU; for pallas those whose cost the header names, auto being for the first, and of a package those whose orders it has")
+	c.Flags().StringVar(&g.target, "target", "", "TPU generation (default for mosaic: "+app.DefaultTarget+"; see gdngen list targets), or for triton and ptx a GPU; for pallas those whose cost the header names, auto being for the first, and of a package those whose orders it has")
 	c.Flags().StringVar(&g.level, "level", "tensor", "for ir: tensor, or kernel after the lowering of grids")
 	c.Flags().StringVar(&g.after, "after", "", "for ir: what is there after this pass, one of "+strings.Join(afterSteps(), " "))
 	app.OutFlag(c, &g.file)
@@ -177,7 +177,7 @@ func (a CLI) writeText(file, text string) error {
 func genSpec(text, stored string) (gdn.Spec, error) {
 	switch {
 	case text == "" && stored == "":
-		return gdn.Spec{}, app.Usage(errors.New("what to generate? give --spec or --case; of a candidate @RUN, gdngen search best --run RUN prints the spec"))
+		return gdn.Spec{}, app.Usage(errors.New("what to generate? give --spec or --case; of a candidate @RUN, gdngen run best RUN prints the spec"))
 	case text != "" && stored != "":
 		return gdn.Spec{}, app.Usage(errors.New("give --spec or --case, not both"))
 	case stored == "":

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/codegen"
@@ -148,6 +149,8 @@ func (a CLI) genPallas(s gdn.Spec, variant, targets, file, pack string, trace bo
 func genPackage(a CLI, s gdn.Spec, variant string, orders []string, targets, pack string, trace bool) error {
 	p := pallas.Provenance{Unasked: targets == "none", Trace: trace}
 	p.Version, p.Revision = app.Version()
+	begun := time.Now()
+	p.Tell = func(text string) { a.Note("%s (after %v)", text, time.Since(begun).Round(time.Second)) }
 	var parts []pallas.Part
 	for _, order := range orders {
 		costed := targets
@@ -166,6 +169,9 @@ func genPackage(a CLI, s gdn.Spec, variant string, orders []string, targets, pac
 			a.Say(f)
 			f = route.NewForm(part.Spec, pallas.Fit(part.Spec, f.Variant))
 			part.Target, part.Variant = order, f.Variant
+			if targets != "none" {
+				p.Tell(fmt.Sprintf("costs %d of %d: %s for %s", len(parts)+1, len(orders)*len(pallas.Parts(s)), part.Name, costed))
+			}
 			if targets != "none" {
 				if err := a.pallasCosts(f, costed, &p); err != nil {
 					return err

@@ -17,16 +17,16 @@ func (a CLI) MfuCmd() *cobra.Command {
 	var name, variant, target string
 	var forward bool
 	c := &cobra.Command{
-		Use:   "mfu",
+		Use:   "cost",
 		Short: "Say how well a training step with the rule would use the matrix units of a TPU",
-		Long: `mfu compiles the parts of a training step of a model with layers of the gated delta rule, forward and backward, and states each part's
+		Long: `cost compiles the parts of a training step of a model with layers of the gated delta rule, forward and backward, and states each part's
 model flops, static cycles, main memory traffic, what bounds it, and the model flop utilisation: model flops over those of matrix units that
 are never idle. So it does for what the step is a sum of. The model is a preset (` + strings.Join(model.Presets(), ", ") + `) or a file in JSON.
 Model flops are those of the mathematics: the rule's by its chunkwise form at chunk ` + fmt.Sprint(model.RuleChunk) + `, causal attention by half,
 the backward pass twice the forward. The core of attention is a public kernel's cost.
 
 ` + strings.ToUpper(mfu.Note[:1]) + mfu.Note[1:] + `. The optimiser, positions and communication are left out.`,
-		Example: "  gdngen mfu --target v6e\n  gdngen mfu --model layer --forward --target v5e,v6e,tpu7x -o json",
+		Example: "  gdngen model cost --target v6e\n  gdngen model cost --model layer --forward --target v5e,v6e,tpu7x -o json",
 		GroupID: "work",
 		Args:    app.Args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {

@@ -25,8 +25,8 @@ func (a CLI) PackCmd() *cobra.Command {
 destination_passing_style, dependencies, binding, target_hardware; and the files below solution/LANGUAGE. The definition must exist by its exact name,
 of the form ` + flashinfer.Family + ` or in --root; the entry FILE::FUNCTION must be there, in Python with as many parameters as it is
 called with. The same files give the same bytes. --variant packs a variant instead: Python that runs generated programs through JAX.`,
-		Example: `  gdngen pack mine --out solution.json
-  gdngen pack --variant auto --definition ` + flashinfer.ContestDecode + ` --target v6e --author team --out solution.json`,
+		Example: `  gdngen contest pack mine --out solution.json
+  gdngen contest pack --variant auto --definition ` + flashinfer.ContestDecode + ` --target v6e --author team --out solution.json`,
 		GroupID: "away",
 		Args:    app.Args(cobra.MaximumNArgs(1)),
 		RunE: func(_ *cobra.Command, words []string) error {
@@ -111,7 +111,7 @@ func (a CLI) UnpackCmd() *cobra.Command {
 		Use:     "unpack SOLUTION",
 		Short:   "Write the folder that a packed solution is made of",
 		Long:    "unpack writes " + contest.ConfigName + " and the files of a solution.json, of which pack makes the same solution again. A file that is there with another content is an error, and nothing is written.",
-		Example: "  gdngen unpack solution.json --out mine",
+		Example: "  gdngen contest unpack solution.json --out mine",
 		GroupID: "away",
 		Args:    app.Args(cobra.ExactArgs(1)),
 		RunE: func(_ *cobra.Command, words []string) error {

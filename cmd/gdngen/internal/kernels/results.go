@@ -25,7 +25,7 @@ numbers are within the limits of every class of inputs, as gdngen check finds th
 same table and compiler give the same file. The file is written anew after each work. What was computed once is kept in the cache, by
 the hash of the program, so that a run that was interrupted goes on where it was. With --errors the cycles of a page stay, and its errors
 are made anew by the forms that it names, into --out, or into the page.`,
-		Example: "  gdngen results --out docs/results.md\n  gdngen results --target v6e --table rows.json --out results.json\n  gdngen results --only seqs=57 --only contest-decode --target v6e",
+		Example: "  gdngen list results --out docs/results.md\n  gdngen list results --target v6e --table rows.json --out results.json\n  gdngen list results --only seqs=57 --only contest-decode --target v6e",
 		GroupID: "work",
 		Args:    app.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -80,7 +80,7 @@ are made anew by the forms that it names, into --out, or into the page.`,
 			return err
 		},
 	}
-	c.Flags().StringVar(&target, "target", "all", "TPU generations, separated by commas, or all (see gdngen targets)")
+	c.Flags().StringVar(&target, "target", "all", "TPU generations, separated by commas, or all (see gdngen list targets)")
 	app.CompleteList(c, "target", append(codegen.TargetNames(), "all"))
 	c.Flags().StringVar(&table, "table", "", "rows and candidates, in place of those built in; - is standard input")
 	c.Flags().StringArrayVar(&rows, "only", nil, "only rows with this text in their title or spec, once for each; the front and the peers are left out")

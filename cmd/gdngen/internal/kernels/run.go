@@ -15,8 +15,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a CLI) RunCmd() *cobra.Command {
-	var r struct{ cases, out, engine, variant, target, level, only, plugin string }
+// casesFlags are the flags of stored cases.
+type casesFlags struct{ cases, out, engine, variant, target, level, only, plugin string }
+
+// CasesCmd is the command that check --cases was.
+func (a CLI) CasesCmd() *cobra.Command {
+	var r casesFlags
 	c := &cobra.Command{
 		Use:   "run --cases DIR --out OUT",
 		Short: "Compute stored cases and compare them with what is expected",
@@ -27,56 +31,13 @@ variant. A file that holds inputs alone is computed and written without a compar
 Engines: ` + engine.Help() + `.
 
 The status is 3 if a case is outside its tolerance, and 1 if a case can not be computed.`,
-		Example: `  gdngen run --cases tests/fixtures --out out
-  gdngen run --cases tests/fixtures --out out --engine interp --variant solve=ladder,leaf=16 -o json
-  gdngen run --cases tests/fixtures --out out --only s08,s09 --variant bf16x3
-  gdngen run --cases tests/fixtures --out out --only s07 --target v5e --engine module`,
+		Example: `  gdngen check --cases tests/fixtures --out out
+  gdngen check --cases tests/fixtures --out out --engine interp --variant solve=ladder,leaf=16 -o json
+  gdngen check --cases tests/fixtures --out out --only s08,s09 --variant bf16x3
+  gdngen check --cases tests/fixtures --out out --only s07 --target v5e --engine module`,
 		GroupID: "work",
 		Args:    app.Args(cobra.NoArgs),
-		RunE: func(*cobra.Command, []string) error {
-			if r.cases == "" || r.out == "" {
-				return app.Usage(errors.New("run needs --cases DIR and --out OUT"))
-			}
-			p, err := newPlan(r.variant, r.target, r.level, r.engine)
-			if err != nil {
-				return err
-			}
-			p.Tell = a.TellPromoted
-			if same, err := store.Same(r.cases, r.out); err != nil {
-				return err
-			} else if same {
-				return app.Usage(fmt.Errorf("--out %s is the folder of the cases, whose files would be overwritten", r.out))
-			}
-			cases, err := truth.ReadCases(r.cases)
-			if err != nil {
-				return err
-			}
-			if cases, err = check.Choose(cases, r.only); err != nil {
-				return app.Usage(err)
-			}
-			result := check.Cases{Cases: r.cases, Engine: r.engine, Variant: p.Text, Target: p.TargetName(), Level: p.Level, Counts: map[string]int{}}
-			if !p.Auto() {
-				v, err := app.ParseVariant(p.Text)
-				if err != nil {
-					return err
-				}
-				result.Variant, result.Precision = v.String(), v.Precision().String()
-			}
-			if r.engine == "reference" {
-				result.Variant, result.Precision = "", "f32"
-			}
-			if err := a.Attach(&p, r.engine, r.plugin, r.target); err != nil {
-				return err
-			}
-			f, l, err := a.findEngine(r.engine, p)
-			if err != nil {
-				return err
-			}
-			if err := os.MkdirAll(r.out, 0o755); err != nil {
-				return err
-			}
-			return a.runCases(&result, check.Engine{Plan: p, Compute: f, Layer: l}, cases, r.out)
-		},
+		RunE:    func(*cobra.Command, []string) error { return a.cases(&r) },
 	}
 	c.Flags().StringVar(&r.cases, "cases", "", "folder of the cases")
 	c.Flags().StringVar(&r.out, "out", "", "folder that the outputs are written to; made where it is missing")
@@ -90,6 +51,52 @@ The status is 3 if a case is outside its tolerance, and 1 if a case can not be c
 	c.Flags().StringVar(&r.only, "only", "", "only cases whose name holds one of these texts, separated by commas")
 	app.Complete(c, "engine", engine.Names())
 	return c
+}
+
+// cases computes stored cases and compares them.
+func (a CLI) cases(r *casesFlags) error {
+	if r.cases == "" || r.out == "" {
+		return app.Usage(errors.New("stored cases need --cases DIR and --out OUT"))
+	}
+	p, err := newPlan(r.variant, r.target, r.level, r.engine)
+	if err != nil {
+		return err
+	}
+	p.Tell = a.TellPromoted
+	if same, err := store.Same(r.cases, r.out); err != nil {
+		return err
+	} else if same {
+		return app.Usage(fmt.Errorf("--out %s is the folder of the cases, whose files would be overwritten", r.out))
+	}
+	cases, err := truth.ReadCases(r.cases)
+	if err != nil {
+		return err
+	}
+	if cases, err = check.Choose(cases, r.only); err != nil {
+		return app.Usage(err)
+	}
+	result := check.Cases{Cases: r.cases, Engine: r.engine, Variant: p.Text, Target: p.TargetName(), Level: p.Level, Counts: map[string]int{}}
+	if !p.Auto() {
+		v, err := app.ParseVariant(p.Text)
+		if err != nil {
+			return err
+		}
+		result.Variant, result.Precision = v.String(), v.Precision().String()
+	}
+	if r.engine == "reference" {
+		result.Variant, result.Precision = "", "f32"
+	}
+	if err := a.Attach(&p, r.engine, r.plugin, r.target); err != nil {
+		return err
+	}
+	f, l, err := a.findEngine(r.engine, p)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(r.out, 0o755); err != nil {
+		return err
+	}
+	return a.runCases(&result, check.Engine{Plan: p, Compute: f, Layer: l}, cases, r.out)
 }
 
 // runCases computes the cases, prints the result and gives the status.

@@ -32,9 +32,9 @@ with the reason. The whole test compiles some 250 programs, --quick a dozen. The
 is not of the generation of --target.
 
 With --target h100 the Triton kernels run on the attached GPU, by the driver of NVIDIA alone.`,
-		Example: `  gdngen selftest --quick
-  gdngen selftest --plugin /path/to/libtpu.so --target v6e -o json > selftest.json
-  gdngen selftest --target h100          Triton kernels on the attached GPU`,
+		Example: `  gdngen device selftest --quick
+  gdngen device selftest --plugin /path/to/libtpu.so --target v6e -o json > selftest.json
+  gdngen device selftest --target h100          Triton kernels on the attached GPU`,
 		GroupID: "self",
 		Args:    app.Args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {

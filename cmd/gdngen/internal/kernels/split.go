@@ -23,7 +23,7 @@ matrix M and a state O with S_after = M S_before + O; the programs that scan sum
 gradients. ` + split.File + ` lists them with their inputs and results. Only M and O travel, K (K + V) float32 numbers a head, whatever the tokens.
 
 The order of calls stands in docs/parallel.md, and as Go in package gdn/parallel.`,
-		Example: "  gdngen split --spec bench,t=32768 --parts 8 --out runs/split\n  gdngen split --spec bench,t=32768 --parts 8 --target v6e --out runs/split\n  gdngen explain runs/split/summary.mlir --target v6e --tokens 4096 --heads 8",
+		Example: "  gdngen gen split --spec bench,t=32768 --parts 8 --out runs/split\n  gdngen gen split --spec bench,t=32768 --parts 8 --target v6e --out runs/split\n  gdngen explain runs/split/summary.mlir --target v6e --tokens 4096 --heads 8",
 		GroupID: "away",
 		Args:    app.Args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {

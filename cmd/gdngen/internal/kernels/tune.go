@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
@@ -37,14 +38,14 @@ func (a CLI) TuneCmd() *cobra.Command {
 		Use:   "tune (CONFIG | --key-heads N --value-heads N --key-dim N --value-dim N)",
 		Short: "Give the best kernels for a model, by its config.json or its sizes",
 		Long: `tune reads what a model's layers of the gated delta rule, or of Kimi Delta Attention, need from the config.json that it is published with (also
-the folder it lies in, or one of gdngen mfu), or from flags. Models are those of
+the folder it lies in, or one of gdngen model cost), or from flags. Models are those of
 ` + strings.Join(published.Names(), ", ") + `.
 For each work and target it gives the spec, the best known variant, its static cost, and that of all such layers. Works are:
 
 ` + strings.Join(works, "\n") + `
 
 --out writes the kernels: for libtpu (mosaic), JAX (pallas) and XLA on a CPU (stablehlo). --whole costs all that the layers consist of too, as
-gdngen mfu does. A cost that is stored in this program is taken from there; others are compiled, which takes some minutes each, once.`,
+gdngen model cost does. A cost that is stored in this program is taken from there; others are compiled, which takes some minutes each, once.`,
 		Example: `  gdngen tune config.json
   gdngen tune config.json --work prefill,decode --target v5e,v6e,tpu7x --out kernels
   gdngen tune --key-heads 16 --value-heads 32 --key-dim 128 --value-dim 128 --layers 36 --tokens 8192
@@ -104,6 +105,7 @@ func (f *tuneFlags) modelOf(a *app.App, cmd *cobra.Command, args []string) (mode
 }
 
 func (a CLI) tune(f *tuneFlags, cmd *cobra.Command, args []string) error {
+	begun := time.Now()
 	targets, err := app.ParseTargets(f.target)
 	if err != nil {
 		return err
@@ -160,7 +162,7 @@ func (a CLI) tune(f *tuneFlags, cmd *cobra.Command, args []string) error {
 	}
 	if f.out != "" {
 		v, _ := app.Version()
-		if err := r.WriteFiles(f.out, kinds, v, func(err error) { a.Warn("%v", err) }); err != nil {
+		if err := r.WriteFiles(f.out, kinds, v, func(file string) { a.Note("writing %s (after %v)", file, time.Since(begun).Round(time.Second)) }, func(err error) { a.Warn("%v", err) }); err != nil {
 			return err
 		}
 	}

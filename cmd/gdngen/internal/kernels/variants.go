@@ -16,7 +16,7 @@ func (a CLI) VariantsCmd() *cobra.Command {
 		Short: "List the named variants, and whether they suit a spec",
 		Long: `variants lists the named variants: what each is, its precision, and for a spec whether it can be built (illegal: it can not) and is safe. An
 unsafe variant loses its numbers on correlated keys; negative ones do so by design, and show that check and search reject them.`,
-		Example: "  gdngen variants\n  gdngen variants --spec contest-prefill -o json",
+		Example: "  gdngen list variants\n  gdngen list variants --spec contest-prefill -o json",
 		GroupID: "know",
 		Args:    app.Args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {

@@ -194,7 +194,7 @@ func (l *Loop) bounds(ctx context.Context, was map[string]string, made *attempt,
 		if err := l.book.restore(); err != nil {
 			return false, err
 		}
-		return refuse(journalName, "the loop's journal was changed; it is restored")
+		return refuse(JournalName, "the loop's journal was changed; it is restored")
 	}
 	if broken := (*boundsError)(nil); errors.As(l.unbroken(), &broken) {
 		return refuse(broken.subject, "%s", broken.reason)

@@ -308,7 +308,7 @@ func (l *Loop) drive(ctx context.Context) (stopped string, err error) {
 		}
 		pause = time.Second
 		if l.GoalMFU > 0 && r.Figures != nil && r.MFU() == 0 {
-			l.Note(fmt.Sprintf("no command noted a utilisation, so --goal mfu is not seen: gdngen loop figure --ladder and gdngen mfu note theirs, and others write {\"mfu\": 0.4} to $%s", journal.NoteEnv))
+			l.Note(fmt.Sprintf("no command noted a utilisation, so --goal mfu is not seen: gdngen loop figure --ladder and gdngen model cost note theirs, and others write {\"mfu\": 0.4} to $%s", journal.NoteEnv))
 		}
 		switch m := meaning(r.Verdict); {
 		case m.Moves:

@@ -99,7 +99,7 @@ func (l *Loop) context() string {
 		line("The log of all iterations", []string{l.path(LogName)})
 	}
 	line("Commits that were kept, with verdict, figure and checks", []string{"git log"})
-	line("Costs, errors and hot spots of kernels", []string{"gdngen explain", "gdngen check", "gdngen trace top", "gdngen help"})
+	line("Costs, errors and hot spots of kernels", []string{"gdngen explain", "gdngen check", "gdngen device trace top", "gdngen help"})
 	return strings.TrimSpace(b.String())
 }
 

@@ -101,8 +101,8 @@ func (f *Figures) Gain() float64 {
 	return 1 - f.Ratio
 }
 
-// journalName is the file of records in the folder of a run.
-const journalName = "loop.jsonl"
+// JournalName is the file of records in the folder of a run.
+const JournalName = "loop.jsonl"
 
 // book is the journal of a run, open for writing. It knows its content, so a change by anybody else is seen and undone.
 type book struct {
@@ -115,7 +115,7 @@ type book struct {
 
 // ReadRecords reads the records of a run. A last line that was cut while it was written is left out.
 func ReadRecords(dir string) ([]Record, error) {
-	b := book{path: filepath.Join(dir, journalName)}
+	b := book{path: filepath.Join(dir, JournalName)}
 	err := b.load()
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("there is no loop in %s: %w", dir, err)
@@ -144,7 +144,7 @@ func (b *book) load() error {
 
 // openBook opens the journal of a folder, which may not exist, and drops what a kill left of a last line.
 func openBook(dir string) (*book, error) {
-	b := &book{path: filepath.Join(dir, journalName)}
+	b := &book{path: filepath.Join(dir, JournalName)}
 	if err := b.load(); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}

@@ -107,6 +107,12 @@ func (s *Summary) Text(w io.Writer) {
 	}
 }
 
+// Words is the hypothesis of an iteration that was kept, and empty of all else, of which the reason says more.
+func Words(r Record) string { return keptWords(r) }
+
+// Moves says whether a verdict moves the branch.
+func Moves(v Verdict) bool { return meaning(v).Moves }
+
 // keptWords is the hypothesis of what was kept; of all else the reason says more.
 func keptWords(r Record) string {
 	if meaning(r.Verdict).Moves {

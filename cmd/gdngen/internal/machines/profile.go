@@ -30,17 +30,17 @@ func (a CLI) ProfileCmd() *cobra.Command {
 --model the pieces of a model's training step, one after another, each as often as the step has it: layers both ways, the loss, AdamW. --train trains the
 model first, on text that is drawn, and tells the loss of each step; the profiled steps have the arguments of the last one.
 
---out gets plugins/profile/TIME/HOST.xplane.pb, which gdngen trace, XProf and TensorBoard read, and ` + profile.StepsFile + `: what ran, and what each step and piece took on the
-host. On a TPU ` + profile.StagesFile + ` lies beside, the static cycles of the kernels by stage, for gdngen trace top --by stage. A plugin without a profiler, such as the pinned one of
+--out gets plugins/profile/TIME/HOST.xplane.pb, which gdngen device trace, XProf and TensorBoard read, and ` + profile.StepsFile + `: what ran, and what each step and piece took on the
+host. On a TPU ` + profile.StagesFile + ` lies beside, the static cycles of the kernels by stage, for gdngen device trace top --by stage. A plugin without a profiler, such as the pinned one of
 the CPU, gives ` + profile.StepsFile + ` alone, and that is said.`,
-		Example: "  gdngen profile --spec bench\n  gdngen profile --spec bench,t=1024 --variant naive --plugin cpu --steps 8 --out runs/cpu\n  gdngen profile --model 130m --train 10 --steps 20 --start 2 --count 6",
+		Example: "  gdngen device profile --spec bench\n  gdngen device profile --spec bench,t=1024 --variant naive --plugin cpu --steps 8 --out runs/cpu\n  gdngen device profile --model 130m --train 10 --steps 20 --first-step 2 --count 6",
 		GroupID: "away",
 		Args:    app.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := profileFlags(c, name, forward, train); err != nil {
 				return app.Usage(err)
 			}
-			if name != "" && !c.Flags().Changed("batch") {
+			if name != "" && !c.Flags().Changed("executions") {
 				o.Batch = 1 // a model has a batch of its own
 			}
 			if err := o.Check(); err != nil {
@@ -94,16 +94,19 @@ the CPU, gives ` + profile.StepsFile + ` alone, and that is said.`,
 	a.VariantFlag(c, &variant)
 	f.Add(c)
 	fs := c.Flags()
-	fs.StringVar(&name, "model", "", "profile the step of a model: a preset, or file in JSON, as for gdngen mfu; - is standard input")
+	fs.StringVar(&name, "model", "", "profile the step of a model: a preset, or file in JSON, as for gdngen model cost; - is standard input")
 	app.Complete(c, "model", model.Presets())
 	fs.BoolVar(&forward, "forward", false, "the forward pass of the model alone")
 	fs.IntVar(&train, "train", 0, "with --model, steps of training before those that are profiled; values go from piece to piece through the host")
 	fs.IntVar(&o.Steps, "steps", 20, "steps that run")
-	fs.IntVar(&o.Start, "start", 2, "first step that is profiled, from 0")
+	fs.IntVar(&o.Start, "first-step", 2, "first step that is profiled, from 0")
 	fs.IntVar(&o.Count, "count", 6, "steps that are profiled")
-	fs.IntVar(&o.Batch, "batch", 8, "executions in a step, each with fresh copies of the arguments (default 1 with --model)")
+	fs.IntVar(&o.Batch, "executions", 8, "executions in a step, each with fresh copies of the arguments (default 1 with --model)")
 	fs.BoolVar(&llo, "llo", false, "show what runs inside kernels, by options of libtpu; a larger trace")
-	fs.BoolVar(&stages, "stages", true, "on a TPU, write the static cycles of the kernels too, which compiles them once more")
+	fs.BoolVar(&stages, "static", true, "on a TPU, write the static cycles of the kernels too, which compiles them once more")
+	for old, now := range map[string]string{"start": "first-step", "batch": "executions", "stages": "static"} {
+		a.Formerly(c, old, now)
+	}
 	fs.StringVar(&out, "out", "runs/profile", "folder for the profile")
 	return c
 }

@@ -160,7 +160,7 @@ results, which remote fetch copies and GDNGEN_OUT names there. An interrupt leav
 
 The status is that of the command; 7 where the job was lost, stopped or never began, and 124 where its limit was reached.`,
 		Example: `  gdngen remote run --on ssh:me@big -- gdngen search run --budget 1h --run @out/run
-  gdngen remote run --on ray:http://head:8265 --resource TPU=4 --env HF_TOKEN -- gdngen selftest --quick --plugin cpu
+  gdngen remote run --on ray:http://head:8265 --resource TPU=4 --env HF_TOKEN -- gdngen device selftest --quick --plugin cpu
   gdngen remote run --on "tpu:mine?zone=us-central1-b" --no-wait --id night -- gdngen search run --budget 8h --run @out/run`,
 		RunE: func(_ *cobra.Command, words []string) error {
 			j.job.Command = words
@@ -176,13 +176,13 @@ func (a CLI) remoteTestCmd() *cobra.Command {
 	var expect int
 	c := &cobra.Command{
 		Use:   "test --on PLACE [-- FLAGS...]",
-		Short: "Run gdngen selftest elsewhere; skipped tests are failures",
-		Long: `test runs gdngen selftest on a place, with the flags after --. It fails where a case failed, where one was skipped, and where fewer than --expect
+		Short: "Run gdngen device selftest elsewhere; skipped tests are failures",
+		Long: `test runs gdngen device selftest on a place, with the flags after --. It fails where a case failed, where one was skipped, and where fewer than --expect
 passed: a machine without its device skips much and fails nothing.`,
 		Example: `  gdngen remote test --on ssh:me@tpu --expect 200 -- --plugin /usr/lib/libtpu.so
   gdngen remote test --on ray:http://head:8265 --expect 30 -- --quick --plugin cpu`,
 		RunE: func(_ *cobra.Command, words []string) error {
-			j.job.Command = append([]string{"gdngen", "selftest"}, words...)
+			j.job.Command = append([]string{"gdngen", "device", "selftest"}, words...)
 			var said bytes.Buffer
 			if err := a.submit(&j, "test", io.MultiWriter(terminal.Others(a.Stdout), &said)); err != nil || j.noWait || j.dryRun {
 				return err

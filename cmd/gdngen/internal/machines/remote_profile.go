@@ -19,13 +19,13 @@ func (a CLI) remoteProfileCmd() *cobra.Command {
 	var out string
 	c := &cobra.Command{
 		Use:   "profile --on PLACE [-- FLAGS...]",
-		Short: "Run gdngen profile elsewhere, and fetch what it leaves",
-		Long: `profile runs gdngen profile on a place with the flags after --, waits, and copies the folder of the profile here, for gdngen trace and XProf. With --no-wait
-gdngen remote wait ID and gdngen trace fetch job:ID do so later.`,
-		Example: `  gdngen remote profile --on "tpu:mine?zone=us-central1-b" --out traces -- --spec bench --steps 20 --start 2 --count 6 --batch 8
+		Short: "Run gdngen device profile elsewhere, and fetch what it leaves",
+		Long: `profile runs gdngen device profile on a place with the flags after --, waits, and copies the folder of the profile here, for gdngen device trace and XProf. With --no-wait
+gdngen remote wait ID and gdngen device trace fetch job:ID do so later.`,
+		Example: `  gdngen remote profile --on "tpu:mine?zone=us-central1-b" --out traces -- --spec bench --steps 20 --first-step 2 --count 6 --executions 8
   gdngen remote profile --on ray:http://head:8265 --resource TPU=4 --no-wait --id p1 -- --model layer`,
 		RunE: func(_ *cobra.Command, words []string) error {
-			j.job.Command = append(append([]string{"gdngen", "profile"}, words...), "--out", "@out/"+profileOut)
+			j.job.Command = append(append([]string{"gdngen", "device", "profile"}, words...), "--out", "@out/"+profileOut)
 			var said bytes.Buffer
 			if err := a.submit(&j, "profile", io.MultiWriter(terminal.Others(a.Stderr), &said)); err != nil || j.noWait || j.dryRun {
 				return err

@@ -31,7 +31,7 @@ newest run counts, with all its hosts.
 
 Self time is an event's time less what events inside it take. Figures of a step are medians over the steady steps of all devices, with the tenth and
 ninetieth percentile; the first quarter of the steps is warm-up. A gap is the part of a step in which no instruction runs.`,
-		Example: "  gdngen trace top runs/profile\n  gdngen trace diff before.xplane.pb after.xplane.pb --by category",
+		Example: "  gdngen device trace top runs/profile\n  gdngen device trace diff before.xplane.pb after.xplane.pb --by category",
 		GroupID: "away",
 	}, a.traceTopCmd(), a.traceDiffCmd(), a.traceBudgetCmd(), a.traceMFUCmd(), a.traceFetchCmd())
 }
@@ -128,9 +128,9 @@ func (a CLI) traceTopCmd() *cobra.Command {
 
 Inside a kernel a trace shows nothing. --by stage splits the time of our kernels by the static shares of their stages, from the cost of the schedule:
 an estimate, and called so.`,
-		Example: `  gdngen trace top runs/profile
-  gdngen trace top t.xplane.pb --by group --groups 'rule=gdn;projections=proj'
-  gdngen explain --spec bench --target v6e -o json > e.json; gdngen trace top t.xplane.pb --by stage --stages e.json`,
+		Example: `  gdngen device trace top runs/profile
+  gdngen device trace top t.xplane.pb --by group --groups 'rule=gdn;projections=proj'
+  gdngen explain --spec bench --target v6e -o json > e.json; gdngen device trace top t.xplane.pb --by stage --stages e.json`,
 		Args: app.Args(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, words []string) error {
 			t, q, err := a.openTrace(c, &f, words[0])
@@ -157,7 +157,7 @@ func (a CLI) traceDiffCmd() *cobra.Command {
 		Short: "Compare the steps of two traces",
 		Long: `diff compares medians of steps, what changed most first, and says what is new and what is gone. It warns where device, versions or steps differ, and
 refuses a trace beside itself. With --max-regression it ends with status 5 where a step takes that much longer.`,
-		Example: "  gdngen trace diff before after\n  gdngen trace diff before.xplane.pb after.xplane.pb --by scope --max-regression 1%",
+		Example: "  gdngen device trace diff before after\n  gdngen device trace diff before.xplane.pb after.xplane.pb --by scope --max-regression 1%",
 		Args:    app.Args(cobra.ExactArgs(2)),
 		RunE: func(c *cobra.Command, words []string) error {
 			q, err := a.traceQuery(c, &f)
@@ -201,7 +201,7 @@ func (a CLI) traceBudgetCmd() *cobra.Command {
 		Short: "Divide a step among groups of instructions, and gaps",
 		Long: `budget divides the median step among --groups, what no group takes (other), and gaps. --control names the trace of a model without what is looked at;
 what stands above it is said. Parts are medians of their own: they add up where steps are alike and a device runs one instruction at a time.`,
-		Example: "  gdngen trace budget runs/profile\n  gdngen trace budget t.xplane.pb --groups groups.json --control without.xplane.pb",
+		Example: "  gdngen device trace budget runs/profile\n  gdngen device trace budget t.xplane.pb --groups groups.json --control without.xplane.pb",
 		Args:    app.Args(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, words []string) error {
 			t, q, err := a.openTrace(c, &f, words[0])
@@ -236,8 +236,8 @@ func (a CLI) traceMFUCmd() *cobra.Command {
 		Use:   "mfu TRACE",
 		Short: "Say the model flop utilisation of a trace",
 		Long: `mfu divides the model flops of a step by what the chips could have done in its median time. Custom calls have no flops in a trace, so model flops come
-from --model (a preset: ` + strings.Join(model.Presets(), ", ") + `, or a file, as for gdngen mfu) or --flops. The peak is that of the trace, or of --target.`,
-		Example: "  gdngen trace mfu runs/profile --model 130m\n  gdngen trace mfu t.xplane.pb --flops 3.2e12 --tokens 8192 --chips 4",
+from --model (a preset: ` + strings.Join(model.Presets(), ", ") + `, or a file, as for gdngen model cost) or --flops. The peak is that of the trace, or of --target.`,
+		Example: "  gdngen device trace mfu runs/profile --model 130m\n  gdngen device trace mfu t.xplane.pb --flops 3.2e12 --tokens 8192 --chips 4",
 		Args:    app.Args(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, words []string) error {
 			q, err := a.traceQuery(c, &f)
@@ -305,7 +305,7 @@ what is there already is left alone, so the same command goes on after a cut. Wh
 
 A source is one of
 ` + forms.String(),
-		Example: "  gdngen trace fetch hf-dataset:lab/runs/night --include-xplane --out traces\n  gdngen trace fetch gs://bucket/profile --only '*.xplane.pb' --out traces",
+		Example: "  gdngen device trace fetch hf-dataset:lab/runs/night --include-xplane --out traces\n  gdngen device trace fetch gs://bucket/profile --only '*.xplane.pb' --out traces",
 		Args:    app.Args(cobra.ExactArgs(1)),
 		RunE: func(_ *cobra.Command, words []string) error {
 			p, err := fetch.New(a.Ctx, words[0], o)

@@ -182,7 +182,7 @@ func (r *Record) Write(w io.Writer, dir string) {
 	if r.Trace == "" {
 		fmt.Fprintf(w, "trace   none: %s\n", r.NoTrace)
 	} else {
-		fmt.Fprintf(w, "trace   %s; see gdngen trace top %s\n", r.Trace, dir)
+		fmt.Fprintf(w, "trace   %s; see gdngen device trace top %s\n", r.Trace, dir)
 	}
 	fmt.Fprintf(w, "record  %s\n", filepath.Join(dir, StepsFile))
 	for _, n := range r.Notes {

@@ -144,7 +144,7 @@ type staticReport struct {
 	Ops []llo.OpReport `json:"ops"`
 }
 
-// Stages writes the static cycles of the kernels of a step by stage, by which gdngen trace top --by stage splits what a trace measured.
+// Stages writes the static cycles of the kernels of a step by stage, by which gdngen device trace top --by stage splits what a trace measured.
 func Stages(ctx context.Context, x *measure.Instrument, t *codegen.Target, w *Work, dir string) error {
 	route, err := route.Lookup("mosaic")
 	if err != nil {

@@ -21,7 +21,7 @@ func (a CLI) HandoverCmd() *cobra.Command {
 		Long: `handover writes, for each run of a search, a loop or a ladder: the best with the commands that give it, static and measured; the three hottest stages and the bound they are
 at; what was accepted, and why; what was rejected, by missing piece, with the largest hopes among it; the best change of the last shortlist that nobody tried, with one command; versions, and
 how to verify. All of it stands in the records.`,
-		Example: "  gdngen handover --run runs/first\n  gdngen handover --run runs/first --run runs/loop --format html --out handover.html",
+		Example: "  gdngen run handover runs/first\n  gdngen run handover runs/first runs/loop --format html --out handover.html",
 		GroupID: "work",
 		Args:    app.Args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {

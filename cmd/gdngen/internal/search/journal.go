@@ -26,7 +26,7 @@ func (a CLI) JournalCmd() *cobra.Command {
 		Short: "Read, check and export the journal of a search",
 		Long: `A journal is JSON lines, each with the checksum of the one before; what it names by key is stored beside it. It is never changed, so
 whatever a search decided can be read, and recomputed, later.`,
-		Example: "  gdngen journal show --run runs/first 12\n  gdngen journal verify --run runs/first\n  gdngen journal export --run runs/first --format t4 > results.json",
+		Example: "  gdngen run show runs/first 12\n  gdngen run verify runs/first\n  gdngen run export runs/first --format t4 > results.json",
 		GroupID: "work",
 	}, a.journalShowCmd(), a.journalLintCmd(), a.journalVerifyCmd(), a.journalExportCmd(), a.journalRenderCmd(), a.journalAblateCmd(), a.journalNoteCmd())
 }
@@ -48,41 +48,44 @@ func (a CLI) journalShowCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show --run DIR [CANDIDATE]",
 		Short: "List the candidates, or show one with all that is recorded of it",
-		Example: `  gdngen journal show --run runs/first
-  gdngen journal show --run runs/first 12
-  gdngen journal show --run runs/first 12 --object module/v6e
-  gdngen journal show --run runs/first --object 3f9a...`,
+		Example: `  gdngen run show runs/first --all
+  gdngen run show runs/first 12
+  gdngen run show runs/first 12 --object module/v6e
+  gdngen run show runs/first --object 3f9a...`,
 		Args: app.Args(cobra.MaximumNArgs(1)),
-		RunE: func(_ *cobra.Command, args []string) error {
-			s, err := a.readRun(dir, "show")
-			if err != nil {
-				return err
-			}
-			if len(args) == 0 && object != "" {
-				return a.printObject(dir, object)
-			}
-			if len(args) == 0 {
-				all := s.Now().Candidates()
-				return app.Emit(a.App, all, all, func(w io.Writer) { report.WriteCandidates(w, s) })
-			}
-			id, err := strconv.Atoi(strings.TrimPrefix(args[0], "#"))
-			found := s.Now().Candidate(id)
-			if err != nil || found == nil {
-				return app.Usage(fmt.Errorf("run %s has no candidate %q: it has 1 to %d", dir, args[0], s.Len()))
-			}
-			if object != "" {
-				key, ok := found.Objects[object]
-				if !ok {
-					return app.Usage(fmt.Errorf("candidate %d has no object %q (it has: %s)", id, object, strings.Join(slices.Sorted(maps.Keys(found.Objects)), " ")))
-				}
-				return a.printObject(dir, key)
-			}
-			return app.Emit(a.App, found, []any{found}, func(w io.Writer) { report.WriteCandidate(w, s, found) })
-		},
+		RunE: func(_ *cobra.Command, args []string) error { return a.showCandidate(dir, object, args) },
 	}
 	app.RunFlag(c, &dir)
 	c.Flags().StringVar(&object, "object", "", "print an object: by its role in the candidate, such as ir, module/v6e, schedule/v6e, or by its key")
 	return c
+}
+
+// showCandidate lists the candidates of a run, or shows one, or prints an object.
+func (a CLI) showCandidate(dir, object string, args []string) error {
+	s, err := a.readRun(dir, "show")
+	if err != nil {
+		return err
+	}
+	if len(args) == 0 && object != "" {
+		return a.printObject(dir, object)
+	}
+	if len(args) == 0 {
+		all := s.Now().Candidates()
+		return app.Emit(a.App, all, all, func(w io.Writer) { report.WriteCandidates(w, s) })
+	}
+	id, err := strconv.Atoi(strings.TrimPrefix(args[0], "#"))
+	found := s.Now().Candidate(id)
+	if err != nil || found == nil {
+		return app.Usage(fmt.Errorf("run %s has no candidate %q: it has 1 to %d", dir, args[0], s.Len()))
+	}
+	if object != "" {
+		key, ok := found.Objects[object]
+		if !ok {
+			return app.Usage(fmt.Errorf("candidate %d has no object %q (it has: %s)", id, object, strings.Join(slices.Sorted(maps.Keys(found.Objects)), " ")))
+		}
+		return a.printObject(dir, key)
+	}
+	return app.Emit(a.App, found, []any{found}, func(w io.Writer) { report.WriteCandidate(w, s, found) })
 }
 
 func (a CLI) printObject(dir, key string) error {
@@ -103,7 +106,7 @@ func (a CLI) journalLintCmd() *cobra.Command {
 		Long: `lint ends with status 5 if a record of a run can not be understood, or judged again, later. With --log it reads a log in Markdown, whose entries are
 headings ## N. TITLE with lines NAME: TEXT below: fields that are missing, empty or pending, numbers that do not rise, commits that are not in the
 repository, and commands whose program does not exist. A commit is a hash, "this commit", or "` + logbook.NoCommit + `".`,
-		Example: "  gdngen journal lint --run runs/first\n  gdngen journal lint --log docs/log.md --last",
+		Example: "  gdngen run lint runs/first\n  gdngen run lint --log docs/log.md --last",
 		Args:    app.Args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			if log != "" && dir != "" {
@@ -135,7 +138,7 @@ func (a CLI) journalVerifyCmd() *cobra.Command {
 		Long: `verify checks the chain of records and every stored object, and recomputes proposals, duplicates, ranks, causes and champions. It ends with
 status 5 if one differs. What an outside proposer said can not be asked again, nor can what another version of the strategy proposed: a note
 says so, and all else is checked.`,
-		Example: "  gdngen journal verify --run runs/first",
+		Example: "  gdngen run verify runs/first",
 		Args:    app.Args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			s, err := a.readRun(dir, "verify")
@@ -194,7 +197,7 @@ func (a CLI) journalExportCmd() *cobra.Command {
 		Use:     "export --run DIR --format FORMAT",
 		Short:   "Write a journal in the form of another tool",
 		Long:    "export writes a journal for other tools. Formats: " + strings.Join(docs, "; ") + ".",
-		Example: "  gdngen journal export --run runs/first --format csv > first.csv\n  gdngen journal export --run runs/first --format t4 --out results.json",
+		Example: "  gdngen run export runs/first --format csv > first.csv\n  gdngen run export runs/first --format t4 --out results.json",
 		Args:    app.Args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			e, err := report.LookupExport(format)
@@ -222,7 +225,7 @@ func (a CLI) journalRenderCmd() *cobra.Command {
 		Use:     "render --run DIR",
 		Short:   "Write the log of a run for a reader, in Markdown",
 		Long:    "render writes, for each candidate: hypothesis, change, exact command, result, hot spots before and after, verdict, cause, next.",
-		Example: "  gdngen journal render --run runs/first --out log.md",
+		Example: "  gdngen run show runs/first --md log.md",
 		Args:    app.Args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			s, err := a.readRun(dir, "render")

@@ -26,7 +26,7 @@ func (a CLI) journalAblateCmd() *cobra.Command {
 		Short: "Take a joint change apart: what each of its moves saves, alone and after the others",
 		Long: `ablate judges the moves that lead from a candidate's parent to the candidate, each alone and one after another, in the order of what each is estimated to save. The gates
 are those of the search; the judgements are a run of their own (--out, ablate-N in the folder of the run), which the same command goes on with.`,
-		Example: "  gdngen journal ablate --run runs/first 12\n  gdngen journal ablate --run runs/first 12 --from 1 --out runs/parts",
+		Example: "  gdngen run ablate runs/first 12\n  gdngen run ablate runs/first 12 --from 1 --out runs/parts",
 		Args:    app.Args(cobra.ExactArgs(1)),
 		RunE: func(_ *cobra.Command, words []string) error {
 			id, err := strconv.Atoi(strings.TrimPrefix(words[0], "#"))
@@ -70,7 +70,7 @@ func writeAblation(w io.Writer, b *autotune.Ablation) {
 	}
 	t.Write(w)
 	fmt.Fprintf(w, "together %s; each alone, multiplied: %s\n", saved(b.Whole.Pays), saved(b.Apart))
-	fmt.Fprintf(w, "judged in %s: gdngen search status --run %[1]s\n", b.Run)
+	fmt.Fprintf(w, "judged in %s: gdngen run show %[1]s\n", b.Run)
 }
 
 // saved words a share of cycles.

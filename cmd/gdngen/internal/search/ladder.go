@@ -42,9 +42,9 @@ Each rung is a record of ` + ladder.JournalName + ` in the folder; the same comm
 of the first record, in place of the flags.
 
 The decision is keep (status 0), revert (8; 3 for wrong numbers, 5 for a guard), or hold (8) where measured intervals do not tell.`,
-		Example: `  gdngen ladder --base merge-packed --variant tpu-long --target v6e,v5e --run runs/ladder
-  gdngen ladder --kernel decode --base naive --variant auto --layer none --model none --guard bench@v6e=1% --run runs/decode
-  gdngen ladder --base merge-packed --variant tpu-long --plugin /path/to/libtpu.so --repeat 20 --run runs/measured`,
+		Example: `  gdngen model ladder --base merge-packed --variant tpu-long --target v6e,v5e --run runs/ladder
+  gdngen model ladder --kernel decode --base naive --variant auto --layer none --model none --guard bench@v6e=1% --run runs/decode
+  gdngen model ladder --base merge-packed --variant tpu-long --plugin /path/to/libtpu.so --repeat 20 --run runs/measured`,
 		GroupID: "work",
 		Args:    app.Args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {

@@ -60,6 +60,11 @@ func (w *watcher) progress(p autotune.Progress) {
 	}
 }
 
+// told tells what is done before the first candidate.
+func (w *watcher) told(text string) {
+	w.tell(func(l *report.Live) { l.Doing = text }, func() { w.a.Note("%s", text) })
+}
+
 // begun tells how many candidates are judged at a time.
 func (w *watcher) begun(flight string) {
 	w.tell(func(l *report.Live) { l.Limit = flight }, func() { w.a.Note("judging %s", flight) })

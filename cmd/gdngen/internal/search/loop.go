@@ -73,6 +73,7 @@ Status 0: the loop ended by itself; 7: the machinery failed, the same command go
 		},
 	}
 	s.add(c)
+	a.Formerly(c, "directive", "directive-text")
 	c.AddCommand(a.loopStatusCmd(), a.loopResumeCmd(), a.loopShowCmd(), a.loopLintCmd(), a.loopPromptCmd(), a.loopFigureCmd())
 	return c
 }
@@ -86,7 +87,7 @@ func (s *loopFlags) add(cmd *cobra.Command) {
 	f.IntVar(&c.Iterations, "iterations", c.Iterations, "iterations of the whole run; interrupted ones do not count")
 	f.DurationVar(&c.Budget, "budget", 0, "no iteration begins after this time of a session; 0: no limit")
 	f.StringVar(&s.prompt, "prompt", "", "file with a template in place of the default")
-	f.StringArrayVar(&s.texts, "directive", nil, "a demand, in words, once for each")
+	f.StringArrayVar(&s.texts, "directive-text", nil, "a demand, in words, once for each")
 	f.StringArrayVar(&s.files, "directive-file", nil, "a demand in a file, once for each")
 	f.StringArrayVar(&s.presets, "directive-preset", nil, "a demand of the table of directives, once for each: "+strings.Join(directiveNames(), ", "))
 	f.StringVar(&c.Objective, "objective", "", "what the loop is for, in the prompt (default: to make the figure smaller)")

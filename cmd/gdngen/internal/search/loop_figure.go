@@ -33,7 +33,7 @@ func (a CLI) loopFigureCmd() *cobra.Command {
 		Long: `figure --search builds the gdngen of this folder, has it search with the flags of search run, and judges the text of the program that it found by this
 gdngen, with its own gates, for the spec and the target that the flags name: the folder's code gives data alone. The figure is the score in cycles.
 
-figure --ladder reads a comparison as gdngen ladder --file does, and gives the time of its variant on the highest rung below the guards, once its numbers are right.`,
+figure --ladder reads a comparison as gdngen model ladder --file does, and gives the time of its variant on the highest rung below the guards, once its numbers are right.`,
 		Example: "  gdngen loop figure --search '--spec tiny --target v6e --start naive --max-candidates 8'\n  gdngen loop figure --ladder ladder.json",
 		Args:    app.Args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {

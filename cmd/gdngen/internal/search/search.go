@@ -21,6 +21,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/worker"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/model"
 	"github.com/gdngen/gdngen/internal/store"
 	"github.com/gdngen/gdngen/internal/terminal"
@@ -75,9 +76,9 @@ func (a CLI) SearchCmd() *cobra.Command {
 and adversarial inputs, the compiler, static cost, and full numerics. Each ends with a verdict and a reason, in a journal of JSON lines from
 which a run that was stopped, or killed, goes on. Tolerances are no part of a candidate. Candidates are ranked by wall where the target has a
 wall model, and by throughput elsewhere or with --ruler throughput; a run keeps its ruler.`,
-		Example: "  gdngen search run --budget 3m --run runs/first\n  gdngen search resume --budget 3m --run runs/first\n  gdngen search best --run runs/first --target v6e",
+		Example: "  gdngen search run --budget 3m --run runs/first\n  gdngen run resume --budget 3m --run runs/first\n  gdngen run best runs/first --target v6e",
 		GroupID: "work",
-	}, a.searchRunCmd(), a.searchResumeCmd(), a.searchStatusCmd(), a.searchBestCmd(), a.searchSimulateCmd())
+	}, a.searchRunCmd())
 }
 
 func (a CLI) searchRunCmd() *cobra.Command {
@@ -101,7 +102,7 @@ Strategies: ` + strings.Join(docs, "; ") + `.
 
 Directives: ` + strings.Join(meanings, "; ") + `.`,
 		Example: `  gdngen search run --budget 3m --run runs/first
-  gdngen search run --start naive --directive triangular-inversion --focus chunk=128 --budget 10m --run runs/inverse
+  gdngen search run --start naive --directive-preset triangular-inversion --focus chunk=128 --budget 10m --run runs/inverse
   gdngen search run --target all --guard v5e=2% --patience 60 --run runs/all
   gdngen search run --spec bench --shape decode=20 --shape bench=1 --run runs/serving
   gdngen search run --strategy "exec:python3 propose.py" --run runs/outside
@@ -128,29 +129,35 @@ Directives: ` + strings.Join(meanings, "; ") + `.`,
 	f.StringArrayVar(&s.config.Seeds, "start", nil, "a variant that is tried first, once for each (default: the named variants)")
 	f.StringSliceVar(&s.config.Axes, "axes", nil, "axes that are walked, separated by commas (default: all)")
 	f.StringToStringVar(&s.config.Focus, "focus", nil, "axes held at a value: axis=value,...")
-	f.StringVar(&s.config.Directive, "directive", "", "walk the axes of one bottleneck: "+strings.Join(directives, ", "))
+	f.StringVar(&s.config.Directive, "directive-preset", "", "walk the axes of one bottleneck: "+strings.Join(directives, ", "))
 	f.StringVar(&r.expected, "min-expected", "", "the gain that answers of an exec: proposer are to expect at least, such as 10%; others are invalid")
 	f.StringArrayVar(&r.texts, "directive-text", nil, "a demand on an exec: proposer, in words, once for each")
 	f.StringArrayVar(&r.files, "directive-file", nil, "a demand on an exec: proposer, in a file, once for each")
 	f.StringArrayVar(&r.shapes, "shape", nil, "another spec that is weighed: SPEC=WEIGHT, once for each; --spec has weight 1 unless it is named too")
 	f.StringSliceVar(&r.guards, "guard", nil, "targets that a new champion elsewhere must not make worse: TARGET or TARGET=SHARE, such as v5e=2%")
 	f.StringVar(&s.config.Precision, "precision", "", "the lowest that a candidate may compute in: f32 bf16x6 bf16x3 bf16x1 (default: that of auto for a float32 spec, else bf16x1)")
+	f.BoolVar(&s.config.Baseline, "baseline", true, "judge what auto stands for before the first candidate, as what the run is to beat; not on GPUs, nor where auto is a seed")
 	f.BoolVar(&s.config.Mixed, "mixed", false, "let workers of --on have different processors, whose last digits differ; the header says so")
 	f.IntVar(&s.config.Lookahead, "lookahead", 0, "candidates under way at a time; part of what makes a run the same again; 0: workers and 1, at least 3")
+	f.StringVar(&r.accuracy, "accuracy", "", "class of accuracy that candidates keep to: short for --objective cost@error=CLASS: "+strings.Join(gdn.AccuracyNames(), " or "))
+	app.Complete(c, "accuracy", gdn.AccuracyNames())
 	a.Formerly(c, "targets", "target")
+	a.Formerly(c, "device", "plugin")
 	app.CompleteList(c, "target", append(codegen.TargetNames(), "all"))
 	app.Complete(c, "objective", objective.Examples())
 	app.CompleteList(c, "axes", app.AxisNames())
 	app.CompleteChoices(c, "focus", func() []cobra.Completion { return nil }, app.VariantChoices)
 	app.CompleteChoices(c, "start", app.VariantOffers, app.VariantChoices)
 	app.Complete(c, "strategy", names)
-	app.Complete(c, "directive", directives)
+	app.Complete(c, "directive-preset", directives)
+	a.Formerly(c, "directive", "directive-preset")
 	return c
 }
 
 // runFlags are flags of a new run as they are given, before they are read into its configuration.
 type runFlags struct {
 	spec, targets, aim, expected string
+	accuracy                     string
 	shapes, guards, texts, files []string
 }
 
@@ -192,6 +199,12 @@ func (a CLI) runOf(s *searchFlags, r *runFlags, named bool) (err error) {
 
 // aims reads what the run is to reach: its objective, the specs and targets that count, and what is asked of proposers.
 func (r *runFlags) aims(c *autotune.Config) (err error) {
+	if r.accuracy != "" {
+		if r.aim != "cost" {
+			return app.Usage(fmt.Errorf("--accuracy %s stands for --objective cost@error=%[1]s: give it or --objective %s", r.accuracy, r.aim))
+		}
+		r.aim = "cost@error=" + r.accuracy
+	}
 	if c.Objective, err = objective.Parse(r.aim); err == nil {
 		err = c.Objective.Supports(c.Spec)
 	}
@@ -252,12 +265,12 @@ func (a CLI) words(texts, files []string) (string, error) {
 	return strings.Join(l, "\n\n"), nil
 }
 
-func (a CLI) searchResumeCmd() *cobra.Command {
+func (a CLI) ResumeCmd() *cobra.Command {
 	var s searchFlags
 	c := &cobra.Command{
 		Use:     "resume --run DIR",
 		Short:   "Go on with a search that was stopped or killed",
-		Example: "  gdngen search resume --run runs/first --budget 10m",
+		Example: "  gdngen run resume runs/first --budget 10m",
 		Args:    app.Args(cobra.NoArgs),
 		RunE:    func(*cobra.Command, []string) error { return a.search(&s, true) },
 	}
@@ -288,7 +301,7 @@ func (a CLI) search(s *searchFlags, resume bool) error {
 		if err != nil {
 			return err
 		}
-		c.Mixed = run.Header.Mixed
+		c.Mixed, c.Baseline = run.Header.Mixed, true
 	}
 	use := machine.Computes
 	if c.Lab.Device != "" {
@@ -317,7 +330,7 @@ func (a CLI) search(s *searchFlags, resume bool) error {
 		w.warn("stopping: compilers end, and what is under way is dropped; another interrupt ends at once")
 	})
 	defer said()
-	c.Warn, c.Begun = w.warn, w.begun
+	c.Warn, c.Told, c.Begun = w.warn, w.told, w.begun
 	improved := false
 	c.Progress = func(p autotune.Progress) {
 		improved = improved || p.Candidate.Verdict == journal.Keep
@@ -330,7 +343,7 @@ func (a CLI) search(s *searchFlags, resume bool) error {
 	sum, err := drive(a.Ctx, *c)
 	w.close()
 	if errors.Is(err, autotune.ErrExists) {
-		return app.Usage(fmt.Errorf("%w: gdngen search resume --run %s", err, c.Dir))
+		return app.Usage(fmt.Errorf("%w: gdngen run resume %s", err, c.Dir))
 	}
 	if sum != nil && err == nil && s.ladder != "" && a.Ctx.Err() == nil {
 		if sum, err = a.climbers(s, rung); err != nil {
@@ -346,7 +359,7 @@ func (a CLI) search(s *searchFlags, resume bool) error {
 	case err != nil:
 		return err
 	case a.Ctx.Err() != nil:
-		a.Note("the run can be resumed: gdngen search resume --run %s", c.Dir)
+		a.Note("the run can be resumed: gdngen run resume %s", c.Dir)
 		return a.Ctx.Err()
 	case s.improve && !improved:
 		return app.Failed(app.ExitNoImprovement, "this session found nothing better")
@@ -374,44 +387,16 @@ func (a CLI) emitSummary(sum *report.Summary, top int) error {
 	return errors.Join(bad, err)
 }
 
-func (a CLI) searchStatusCmd() *cobra.Command {
+func (a CLI) StatusCmd() *cobra.Command {
 	var dir string
 	var top int
 	var watch bool
 	c := &cobra.Command{
 		Use:     "status --run DIR",
 		Short:   "Print the ranking of a run, which may be in progress",
-		Example: "  gdngen search status --run runs/first\n  gdngen search status --run runs/first --watch\n  gdngen search status --run runs/first -o json",
+		Example: "  gdngen run show runs/first\n  gdngen run show runs/first --watch\n  gdngen run show runs/first -o json",
 		Args:    app.Args(cobra.NoArgs),
-		RunE: func(*cobra.Command, []string) error {
-			if dir == "" {
-				return app.Usage(errors.New("status of what? give --run DIR"))
-			}
-			last := -1
-			for {
-				sum, err := autotune.Status(dir)
-				if err != nil {
-					return err
-				}
-				for _, w := range sum.Warnings {
-					a.Warn("%s", w)
-				}
-				if again := watch && sum.Driven; !again || sum.Candidates != last {
-					if last >= 0 && a.Output == "text" {
-						terminal.Clear(a.Stdout)
-					}
-					if err := a.emitSummary(sum, top); err != nil || !again {
-						return err
-					}
-				}
-				last = sum.Candidates
-				select {
-				case <-a.Ctx.Done():
-					return nil // it was watched, and that is over
-				case <-time.After(watchEvery):
-				}
-			}
-		},
+		RunE:    func(*cobra.Command, []string) error { return a.status(dir, top, watch) },
 	}
 	app.RunFlag(c, &dir)
 	topFlag(c, &top)
@@ -419,10 +404,41 @@ func (a CLI) searchStatusCmd() *cobra.Command {
 	return c
 }
 
+// status prints the ranking of a run; watched, anew after each candidate.
+func (a CLI) status(dir string, top int, watch bool) error {
+	if dir == "" {
+		return app.Usage(errors.New("status of what? give --run DIR"))
+	}
+	last := -1
+	for {
+		sum, err := autotune.Status(dir)
+		if err != nil {
+			return err
+		}
+		for _, w := range sum.Warnings {
+			a.Warn("%s", w)
+		}
+		if again := watch && sum.Driven; !again || sum.Candidates != last {
+			if last >= 0 && a.Output == "text" {
+				terminal.Clear(a.Stdout)
+			}
+			if err := a.emitSummary(sum, top); err != nil || !again {
+				return err
+			}
+		}
+		last = sum.Candidates
+		select {
+		case <-a.Ctx.Done():
+			return nil // it was watched, and that is over
+		case <-time.After(watchEvery):
+		}
+	}
+}
+
 // watchEvery is the time between two looks at a run.
 const watchEvery = 2 * time.Second
 
-func (a CLI) searchBestCmd() *cobra.Command {
+func (a CLI) BestCmd() *cobra.Command {
 	var dir, name, module string
 	var promote bool
 	c := &cobra.Command{
@@ -431,10 +447,10 @@ func (a CLI) searchBestCmd() *cobra.Command {
 		Long: `best prints the variant with the least cycles on a target, by the ruler of the run. --promote makes it what auto stands for, for this user: a row of ` + promoted.FileName + ` in
 the folder gdngen of the user's configuration, or in that of ` + promoted.DirEnv + `; ` + promoted.DirEnv + `=` + promoted.Off + ` goes without. The row holds for exactly the spec, the target and the class
 of accuracy of the run, which must have ranked what auto stands for until then, and found better. results, bench and mfu never use it.`,
-		Example: `  gdngen search best --run runs/first --target v6e
+		Example: `  gdngen run best runs/first --target v6e
   gdngen explain --spec bench --variant @runs/first
-  gdngen search best --run runs/first --module best.mlir
-  gdngen search best --run runs/first --target v6e --promote`,
+  gdngen run best runs/first --module best.mlir
+  gdngen run best runs/first --target v6e --promote`,
 		Args: app.Args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			if dir == "" {
@@ -470,10 +486,18 @@ of accuracy of the run, which must have ranked what auto stands for until then, 
 				}
 				a.Note("%s", said)
 			}
+			s, _, err := journal.Read(dir, nil)
+			if err != nil {
+				return err
+			}
+			at := cmp.Or(name, s.Header.Targets[0])
+			if base := report.BaselineOf(s.Now(), at); base != nil {
+				a.Note("%s", base)
+			}
 			if best.Variant != "" {
 				a.Note("other commands take it as --variant @%s#%d", dir, best.ID)
-				if s, _, err := journal.Read(dir, nil); err == nil && len(s.Header.Shapes) < 2 {
-					a.Note("next: gdngen explain --spec %s --variant @%s#%d --target %s", s.Header.Spec, dir, best.ID, cmp.Or(name, s.Header.Targets[0]))
+				if len(s.Header.Shapes) < 2 {
+					a.Note("next: gdngen explain --spec %s --variant @%s#%d --target %s", s.Header.Spec, dir, best.ID, at)
 				}
 			}
 			return app.Emit(a.App, best, []any{best}, func(w io.Writer) { fmt.Fprintln(w, best.Variant) })

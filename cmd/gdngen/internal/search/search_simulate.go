@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a CLI) searchSimulateCmd() *cobra.Command {
+func (a CLI) SimulateCmd() *cobra.Command {
 	var dir string
 	var strategies []string
 	var judged int
@@ -19,7 +19,7 @@ func (a CLI) searchSimulateCmd() *cobra.Command {
 		Long: `simulate lets strategies propose, judges by the records of a journal, and compares how soon each comes near the journal's best. A variant
 that the journal does not know is passed over at no cost, so the figures compare strategies on what the journal covers: a run of
 exhaustive or random compares them best.`,
-		Example: "  gdngen search simulate --run runs/first\n  gdngen search simulate --run runs/first --strategy beam:2 --strategy elites:8",
+		Example: "  gdngen run simulate runs/first\n  gdngen run simulate runs/first --strategy beam:2 --strategy elites:8",
 		Args:    app.Args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			if dir == "" {

@@ -28,7 +28,7 @@ type labFlags struct {
 func (l *labFlags) add(f *pflag.FlagSet) {
 	f.DurationVar(&l.lab.Timeout, "compile-timeout", 0, "limit of one compile; 0: ten times what compiles take here, at least a minute")
 	f.StringVar(&l.memory, "compile-memory", "6GiB", "memory of one compile worker, such as 4GiB")
-	f.StringVar(&l.lab.Device, "device", "", "examine and time the best on a device too: a PJRT plugin, or cpu; a TPU must be of one of the targets")
+	f.StringVar(&l.lab.Device, "plugin", "", "examine and time the best on a device too: a PJRT plugin, or cpu; a TPU must be of one of the targets")
 }
 
 // options completes the flags.
@@ -58,7 +58,7 @@ func (l *labFlags) words() []string {
 		words = append(words, "--compile-timeout="+l.lab.Timeout.String())
 	}
 	if l.lab.Device != "" {
-		words = append(words, "--device="+l.lab.Device)
+		words = append(words, "--plugin="+l.lab.Device)
 	}
 	return words
 }

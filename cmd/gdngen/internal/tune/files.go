@@ -34,10 +34,11 @@ func ParseKinds(text string) (map[string]bool, error) {
 }
 
 // WriteFiles writes the programs of all rows below a folder, and the result itself as tune.json. What a kind has no program for is told and left
-// out.
-func (r *Result) WriteFiles(dir string, kinds map[string]bool, version string, tell func(error)) error {
+// out. begin is told each file before it is written, which takes seconds.
+func (r *Result) WriteFiles(dir string, kinds map[string]bool, version string, begin func(file string), tell func(error)) error {
 	for i, row := range r.Rows {
 		if kinds[Mosaic] {
+			begin(filepath.Join(dir, row.Work+"-"+row.Target+".mlir"))
 			text, err := row.program.Text(row.to)
 			if err == nil {
 				err = row.write(dir, row.Work+"-"+row.Target+".mlir", text)
@@ -47,11 +48,13 @@ func (r *Result) WriteFiles(dir string, kinds map[string]bool, version string, t
 			}
 		}
 		if kinds[Pallas] {
+			begin(filepath.Join(dir, row.Work+"_"+row.Target+".py"))
 			if err := row.writePallas(dir, version, tell); err != nil {
 				return err
 			}
 		}
 		if kinds[StableHLO] && (i == 0 || r.Rows[i-1].Work != row.Work) {
+			begin(filepath.Join(dir, row.Work+"-cpu.mlir"))
 			if err := row.writeStableHLO(dir); err != nil {
 				return err
 			}

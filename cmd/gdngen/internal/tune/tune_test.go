@@ -131,7 +131,13 @@ func TestFiles(t *testing.T) {
 	dir := t.TempDir()
 	kinds, err := ParseKinds("mosaic,pallas,stablehlo")
 	require.NoError(t, err)
-	require.NoError(t, r.WriteFiles(dir, kinds, "v0", func(err error) { t.Error(err) }))
+	var told []string
+	require.NoError(t, r.WriteFiles(dir, kinds, "v0", func(file string) { told = append(told, file) }, func(err error) { t.Error(err) }))
+	var wrote []string
+	for _, row := range r.Rows {
+		wrote = append(wrote, row.Files...)
+	}
+	require.Equal(t, wrote, told, "each file is told of")
 	for name, want := range map[string]string{"prefill-v5e.mlir": "tpu_custom_call", "prefill-v6e.mlir": "tpu_custom_call", "prefill_v6e.py": "def gated_delta_rule(",
 		"prefill-cpu.mlir": "stablehlo.", "tune.json": `"work": "prefill"`} {
 		text, err := os.ReadFile(filepath.Join(dir, name))

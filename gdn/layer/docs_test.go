@@ -15,6 +15,9 @@ func TestDocs(t *testing.T) {
 	require.NoError(t, err)
 	source, err := os.ReadFile("example_test.go")
 	require.NoError(t, err)
+	models, err := os.ReadFile("../lm/example_test.go")
+	require.NoError(t, err)
+	source = append(source, models...)
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(page), -1)
 	require.Greater(t, len(blocks), 4)
 	for _, b := range blocks {

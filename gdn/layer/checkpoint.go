@@ -30,6 +30,7 @@ type Weights struct {
 	where  map[string]string // tensor -> file
 	files  map[string]*array.File
 	failed map[string]error // of files that can not be opened
+	mapped map[string][]byte
 	close  []func() error
 }
 
@@ -50,7 +51,7 @@ func OpenWeights(path string) (*Weights, error) {
 			return nil, fmt.Errorf("layer: weights: folder %s has neither %s nor %s", folder, IndexName, SingleName)
 		}
 	}
-	w := &Weights{where: map[string]string{}, files: map[string]*array.File{}, failed: map[string]error{}}
+	w := &Weights{where: map[string]string{}, files: map[string]*array.File{}, failed: map[string]error{}, mapped: map[string][]byte{}}
 	if filepath.Ext(path) == ".json" {
 		return w, w.index(path)
 	}
@@ -151,7 +152,7 @@ func (w *Weights) open(path string) (*array.File, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("layer: weights: %s: %w", path, err), release())
 	}
-	w.files[path], w.close = f, append(w.close, release)
+	w.files[path], w.mapped[path], w.close = f, data, append(w.close, release)
 	return f, nil
 }
 
@@ -181,6 +182,7 @@ func (w *Weights) Read(name string) (a *array.Array, err error) {
 			a, err = nil, fmt.Errorf("tensor %s can not be read from %s, which was cut or lost since it was opened: %v", name, path, bad)
 		}
 	}()
+	defer forget(w.mapped[path], a.Data)
 	return a.Clone(), nil
 }
 
@@ -190,7 +192,7 @@ func (w *Weights) Close() error {
 	for _, f := range w.close {
 		errs = append(errs, f())
 	}
-	w.close, w.files = nil, map[string]*array.File{}
+	w.close, w.files, w.mapped = nil, map[string]*array.File{}, map[string][]byte{}
 	return errors.Join(errs...)
 }
 

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // mapFile maps a file into memory, so that only what is used of it is read.
@@ -27,4 +30,18 @@ func mapFile(path string) (data []byte, release func() error, err error) {
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return data, func() error { return syscall.Munmap(data) }, nil
+}
+
+// forget lets the pages go that lie in a part of a mapped file alone: what was copied out need not be held twice. They are read again when they
+// are asked for. A part that is not of the file stays as it is.
+func forget(file, part []byte) {
+	at := int(uintptr(unsafe.Pointer(unsafe.SliceData(part))) - uintptr(unsafe.Pointer(unsafe.SliceData(file))))
+	if at < 0 || at > len(file) || len(part) > len(file)-at {
+		return
+	}
+	page := os.Getpagesize()
+	from, to := (at+page-1)/page*page, (at+len(part))/page*page
+	if from < to {
+		_ = unix.Madvise(file[from:to], unix.MADV_DONTNEED) // or they stay
+	}
 }

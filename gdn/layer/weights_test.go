@@ -268,3 +268,22 @@ func TestOutputGate(t *testing.T) {
 		require.NotZero(t, out[2].Float64s()[0], d.name)
 	}
 }
+
+// A tensor that is read again is the same: its pages were let go, not lost.
+func TestReadAgain(t *testing.T) {
+	v := make([]float32, 1<<16)
+	for i := range v {
+		v[i] = float32(i)
+	}
+	path := filepath.Join(t.TempDir(), "model.safetensors")
+	want := array.FromFloat32s(ir.F32, []int{len(v)}, v)
+	require.NoError(t, array.WriteSafetensors(path, &array.File{Tensors: map[string]*array.Array{"x": want, "y": want}, Names: []string{"x", "y"}}))
+	w, err := layer.OpenWeights(path)
+	require.NoError(t, err)
+	defer w.Close()
+	for _, name := range []string{"x", "y", "x", "y"} {
+		got, err := w.Read(name)
+		require.NoError(t, err)
+		require.Equal(t, want.Data, got.Data)
+	}
+}

@@ -27,6 +27,12 @@ def main(out):
     assert any("image/svg+xml" in o.get("data", {}) for c in book.cells for o in c.get("outputs", []))
     for cell in book.cells:
         cell.metadata.clear()
+        for output in cell.get("outputs", []):  # no path of the machine stays
+            picture = output.get("data", {}).get("image/svg+xml")
+            if picture:
+                output["data"]["image/svg+xml"] = re.sub(
+                    r"/\S*ipykernel\S*\.py", "notebook.py", picture
+                )
     nbformat.write(book, out)
     print("walls", walls)
 

@@ -150,7 +150,7 @@ func TestLoop(t *testing.T) {
 	write("loop.json", `{"dir":"`+dir+`","branch":"faster","iterations":3}`)
 	write("loop.jsonl", `{"kind":"session","at":"2026-01-02T03:04:05Z","sandbox":"namespace"}
 {"kind":"end","at":"2026-01-02T03:05:05Z","iteration":1,"verdict":"keep","commit":"0123456789abcdef","figures":{"before":100,"after":80,"ratio":0.8,"pairs":1},"seconds":60,"plan":{"hypothesis":"<b>fewer</b> loads"}}
-{"kind":"end","at":"2026-01-02T03:06:05Z","iteration":2,"verdict":"no-gain","reason":"no better","figures":{"before":80,"after":81,"ratio":1.0125,"pairs":1},"seconds":60}
+{"kind":"end","at":"2026-01-02T03:06:05Z","iteration":2,"verdict":"not-better","reason":"no better","figures":{"before":80,"after":81,"ratio":1.0125,"pairs":1},"seconds":60}
 `)
 	s, err := New(dir, "127.0.0.1")
 	require.NoError(t, err)

@@ -45,7 +45,7 @@ var (
 			func(v *Variant) *int { return &v.Forward.HeadGroup }, 0, 1, 2, 4, 8).was("lock"),
 		intAxis(GroupForward, "state_delay", "hundredths of a chunk's time that the state's phase starts after those ahead of it", 0,
 			ofPhases, func(v *Variant) *int { return &v.Forward.StateDelay }, 0, 3, 6, 10, 20).was("late"),
-		intAxis(GroupForward, "grain", "ten-thousandths of a chunk's time for which the work of a phase stands together before that of other phases comes between; 0: none, and in Pallas files 24", 0,
+		intAxis(GroupForward, "grain", "ten-thousandths of a chunk's time for which the work of a phase stands together before that of other phases comes between; 0: none, as always in Pallas files", 0,
 			ofPhases, func(v *Variant) *int { return &v.Forward.Grain }, grains...),
 		boolAxis(GroupForward, "state_whole", "what meets the state and needs none, such as turned values and spread decays, is made in the state's phase instead of ahead of it, and takes no vector memory between the two", false,
 			ofPhases, func(v *Variant) *bool { return &v.Forward.StateWhole }),

@@ -63,7 +63,7 @@ func (b Build) programs(s gdn.Spec, v gdn.Variant) (out []program, kept int, err
 }
 
 // anySize writes the programs of a spec for every size.
-func anySize(s gdn.Spec, v gdn.Variant, b Build, trace bool) (*file, error) {
+func anySize(s gdn.Spec, v gdn.Variant, b Build) (*file, error) {
 	v, e := fitted(s, v)
 	if decodes(s, v) {
 		return decodeFile(s, v), nil
@@ -77,7 +77,7 @@ func anySize(s gdn.Spec, v gdn.Variant, b Build, trace bool) (*file, error) {
 		if err != nil {
 			return nil, err
 		}
-		progs[0].visits, progs[0].scale, progs[0].rows, progs[0].trace = e.Visiting(at, v), at.EffectiveScale(), true, trace
+		progs[0].visits, progs[0].scale, progs[0].rows = e.Visiting(at, v), at.EffectiveScale(), true
 		c, err := write(progs...)
 		if err != nil {
 			return nil, err

@@ -142,8 +142,8 @@ func (p *printer) storeWords(n *loops.Node, base string, rank, rows int, value s
 
 // when writes a condition's body as a function under pl.when.
 func (p *printer) when(n *loops.Node) statement {
-	defer func(quiet bool, taken map[string]bool) { p.quiet, p.taken = quiet, taken }(p.quiet, p.taken)
-	p.quiet, p.taken = true, maps.Clone(p.taken) // names within are local
+	defer func(taken map[string]bool) { p.taken = taken }(p.taken)
+	p.taken = maps.Clone(p.taken) // names within are local
 	cond := p.ref(n.Args[0]).s
 	if p.k != nil && p.k.inLine != nil && n == p.k.inLine.Begins {
 		step := p.ref(n.Args[0].Item.Maker.Args[0]).s
@@ -160,8 +160,8 @@ func (p *printer) when(n *loops.Node) statement {
 
 // copies writes the function of places that begin copies or wait for them: one of its own where a kernel has it, for what its steps fetch.
 func (p *printer) copies(n *loops.Node) []statement {
-	defer func(quiet bool, taken map[string]bool) { p.quiet, p.taken, p.acts = quiet, taken, false }(p.quiet, p.taken)
-	alone := p.k.bundle && !p.yields
+	defer func(taken map[string]bool) { p.taken, p.acts = taken, false }(p.taken)
+	alone := p.k.bundle && !p.phased
 	if name := "_copies"; alone {
 		if of := loops.Copied(n.Body); len(of) == 1 {
 			name = "_copy_" + strings.NewReplacer("refs.", "", "initial_", "").Replace(p.name(of[0]))
@@ -169,7 +169,7 @@ func (p *printer) copies(n *loops.Node) []statement {
 		p.names[n.Defs[0]] = p.m.fresh(name)
 	}
 	name := p.name(n.Defs[0])
-	p.quiet, p.taken, p.acts = true, maps.Clone(p.taken), true
+	p.taken, p.acts = maps.Clone(p.taken), true
 	outer := map[string]bool{}
 	for _, b := range n.Body {
 		loops.Visit(b, func(r *loops.Ref) { outer[p.names[r.Item]] = true })

@@ -60,7 +60,6 @@ type program struct {
 	visits *loops.Visits // of packed sequences
 	scale  float64       // of q
 	rows   bool          // it is for any number of batch rows
-	trace  bool          // its phases are ordered while JAX traces them
 }
 
 // write writes the kernels of modules and the functions around them, which take interpret by keyword.
@@ -76,11 +75,8 @@ func write(programs ...program) (*code, error) {
 		}
 	}
 	mod.single, mod.scale, mod.rows = kernels == 1, programs[0].scale, programs[0].rows
-	mod.trace = programs[0].trace
-	if mod.helpers["pipeline"] = mod.trace; mod.trace {
-		for _, m := range pipelineNames.FindAllStringSubmatch(helpers.Pipeline, -1) {
-			mod.taken[m[1]] = true
-		}
+	for _, m := range pipelineNames.FindAllStringSubmatch(helpers.Pipeline, -1) {
+		mod.taken[m[1]] = true
 	}
 	for _, p := range programs {
 		if err := mod.program(p); err != nil {

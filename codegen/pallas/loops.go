@@ -2,7 +2,6 @@ package pallas
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -26,9 +25,7 @@ func (p *printer) loop(n *loops.Node) []statement {
 	l.V.Name = p.variable(n)
 	p.loops++
 	p.busy[l.V.Name] = true
-	before, body, pause := p.rounds(n)
-	body = waitOnce(body)
-	out = append(before, out...)
+	body := p.nodes(l.Body)
 	for _, c := range l.Carries {
 		if p.names[c.Next] != p.names[c.Item] {
 			body = append(body, statement{name: p.names[c.Item], value: p.ref(loops.Ref{Item: c.Next}).s})
@@ -46,10 +43,10 @@ func (p *printer) loop(n *loops.Node) []statement {
 			lists = append(lists, g)
 		}
 	}
-	if len(lists) == 1 && len(body) == 1 && body[0].list != "" && len(l.Carries) == 0 && len(pause) == 0 {
+	if len(lists) == 1 && len(body) == 1 && body[0].list != "" && len(l.Carries) == 0 {
 		return append(out, p.comprehension(lists[0], body[0].value+" "+head)...)
 	}
-	if apart := p.apart(n, lists, body, head); apart != nil && len(pause) == 0 {
+	if apart := p.apart(n, lists, body, head); apart != nil {
 		return append(out, apart...)
 	}
 	var names []string
@@ -65,9 +62,6 @@ func (p *printer) loop(n *loops.Node) []statement {
 		for _, t := range b.text() {
 			s.lines = append(s.lines, "    "+t)
 		}
-	}
-	for _, w := range pause {
-		s.lines = append(s.lines, "    "+w.text()[0])
 	}
 	return append(append(out, s), p.afterLoop(n, finals)...)
 }
@@ -135,103 +129,6 @@ func (p *printer) afterLoop(n *loops.Node, finals []*loops.Item) (out []statemen
 		}
 	}
 	return out
-}
-
-// A phase that shares its time with others gives way when its next piece is due later than what it wrote last, by as much as its
-// schedule says, or this. Time is in parts of a chunk's.
-const wholeChunk, leastGrain = 10000, 24
-
-func ticks(at float64) int { return int(math.Round(at * wholeChunk)) }
-
-// waits says whether the text gives way for other phases.
-func (p *printer) waits() bool { return p.yields && !p.quiet && !p.m.trace }
-
-// pause gives way until at, where that is worth it.
-func (p *printer) pause(at float64) []statement {
-	if !p.waits() {
-		return nil
-	}
-	return p.wait(min(ticks(at), p.until) - p.clock)
-}
-
-// wait gives way for some time, where that is worth it.
-func (p *printer) wait(time int) []statement {
-	if time < p.k.grain {
-		return nil
-	}
-	p.clock += time
-	return []statement{yielding(time)}
-}
-
-func yielding(time int) statement { return statement{wait: time} }
-
-// rounds writes the body of a loop's rounds, and how it gives way before the first of them and at the end of each.
-func (p *printer) rounds(n *loops.Node) (before, body, pause []statement) {
-	l, until, quiet := n.Loop, p.until, p.quiet
-	defer func() { p.until, p.quiet = until, quiet }()
-	if !p.waits() || !l.Count.IsConst() {
-		before, p.quiet = p.pause(n.At), true
-		return before, p.nodes(l.Body), nil
-	}
-	for _, b := range l.Body {
-		if b.Loop != nil && !b.Loop.Count.IsConst() {
-			before = p.pause(n.At)
-			pause = p.shrinking(n, b.Loop.Count)
-			p.quiet = true
-			return before, p.nodes(l.Body), pause
-		}
-	}
-	// The body is written at the times of the first round.
-	count, clock, period := l.Count.C, p.clock, int(l.Period*wholeChunk)
-	first := max(clock, min(ticks(n.At), until))
-	each := min(period, (wholeChunk-first)/count) // the schedule's last round may be shorter than others, the file's is not
-	p.clock, p.until, p.quiet = first, min(until, first+each), period < p.k.grain
-	body = p.nodes(l.Body)
-	lasts := p.clock - first
-	if lasts > 0 && first+count*lasts > wholeChunk { // a round takes longer than its share of time: rounds wait at their ends alone
-		p.clock, p.quiet, lasts = first, true, 0
-		body = p.nodes(l.Body)
-	}
-	wait := period - lasts // from the last of a round to the next round
-	p.clock, p.until, p.quiet = clock, until, quiet
-	if wait >= p.k.grain && first-clock >= wait { // the first round waits as long as the others
-		before = p.wait(first - clock - wait)
-		p.clock += count * period
-		return before, append([]statement{yielding(wait)}, body...), nil
-	}
-	before = p.pause(n.At)
-	// Else rounds wait at their end, the last one too, and are shorter where what follows would be late.
-	if wait = min(period, (p.room(n)-p.clock)/count) - lasts; wait >= p.k.grain {
-		lasts += wait
-		pause = []statement{yielding(wait)}
-	}
-	p.clock += count * lasts
-	return before, body, pause
-}
-
-// room is when a loop must be done: when what follows it is due, or else the round of the loop around it.
-func (p *printer) room(n *loops.Node) int {
-	switch {
-	case !math.IsInf(n.Next, 1):
-		return min(ticks(n.Next), p.until)
-	case p.until < math.MaxInt32:
-		return p.until
-	}
-	return ticks(n.Until)
-}
-
-// shrinking is how a loop gives way whose inner loop grows shorter: a round lasts as long as its rounds.
-func (p *printer) shrinking(n *loops.Node, inner loops.Form) []statement {
-	sum := 0
-	for i := range n.Loop.Count.C {
-		sum += inner.C + inner.T[0].K*i
-	}
-	each := (min(ticks(n.Until), p.until) - p.clock) / sum
-	if each <= 0 {
-		return nil
-	}
-	p.clock += each * sum
-	return []statement{{value: fmt.Sprintf("yield %d * %s", each, formText(inner).in(precMul+1))}}
 }
 
 // uses says whether a name stands in the text.
@@ -322,8 +219,6 @@ func headed(ns []*loops.Node, v *loops.Variable) bool {
 
 // foriLoop writes a loop of the kernel itself.
 func (p *printer) foriLoop(n *loops.Node) []statement {
-	defer func(quiet bool) { p.quiet = quiet }(p.quiet)
-	p.quiet = true
 	name := p.fresh("round")
 	var carried []string
 	for _, x := range n.Params[1:] {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/gdngen/gdngen/codegen/pallas/helpers"
@@ -29,7 +28,6 @@ type module struct {
 	single  bool                 // one kernel: its stages need no prefix
 	outside map[*ir.Value]bool   // arrays of the caller
 	rows    bool                 // it is for any number of batch rows
-	trace   bool                 // phases are ordered while JAX traces them
 }
 
 // kernel is one kernel on its way to Python.
@@ -44,7 +42,6 @@ type kernel struct {
 	classAt   int           // where its text goes among the functions
 	outer     []*loops.Item // of the prologue, read by phases
 	held      *plan.Held    // what scratch holds
-	grain     int           // the shortest time for which its phases give way
 	inLine    *plan.InLine  // how batch rows follow one another; nil where they do not
 }
 
@@ -137,8 +134,8 @@ func (m *module) newKernel(in *ir.Instr, args, results []string) (*kernel, error
 	}
 	g := in.Attrs.Grid
 	k := &kernel{Plan: work, name: pythonName(g.Name), names: map[*loops.Item]string{}, taken: map[string]bool{},
-		pipelined: len(work.Steps) > 1 || len(work.Phases) > 1, grain: max(m.scheds[g.Name].Grain, leastGrain)}
-	if k.bundle = len(k.Params) >= 10 || m.trace && k.pipelined; k.bundle {
+		pipelined: len(work.Steps) > 1 || len(work.Phases) > 1}
+	if k.bundle = len(k.Params) >= 10 || k.pipelined; k.bundle {
 		k.class = m.fresh("_" + strings.ToUpper(k.name[:1]) + k.name[1:] + "Refs")
 		m.helpers["refs"] = true
 		m.funcs = append(m.funcs, "") // the class comes here
@@ -227,9 +224,6 @@ func (w *kernelWriter) writePhases() error {
 		w.interpret = w.interpret || c.interpret
 		d := phaseText{work: c}
 		if k.pipelined {
-			if !c.generator && !w.trace {
-				c.calls = append(c.calls, "yield 0")
-			}
 			d.name = w.fresh("_" + prefix + naming.Phase(i, len(k.Phases)))
 		}
 		phases = append(phases, d)
@@ -272,7 +266,7 @@ func (w *kernelWriter) phaseFunction(d phaseText) string {
 	if d.interpret {
 		hints = append(hints, "interpret: bool")
 	}
-	f := []string{header(d.name, hints, loops.Together(nil, !w.trace)), `    """` + naming.PhaseDoc(d.name, d.state) + `"""`}
+	f := []string{header(d.name, hints, "None"), `    """` + naming.PhaseDoc(d.name, d.state) + `"""`}
 	for _, l := range d.calls {
 		f = append(f, "    "+l)
 	}
@@ -351,11 +345,9 @@ func mentions(ns []*loops.Node, x *loops.Item) bool {
 
 // steps writes the bodies of a pipelined kernel's steps.
 func (m *module) steps(k *kernel, p *printer, phase func(int) (string, *work)) ([]string, error) {
-	m.helpers["interleave"], m.helpers["Work"] = true, true
+	m.helpers["interleave"] = true
 	spans := "_" + strings.ToUpper(m.prefix(k)) + "SPANS"
-	if m.trace {
-		m.funcs = append(m.funcs, m.spansText(k, spans))
-	}
+	m.funcs = append(m.funcs, m.spansText(k, spans))
 	var lines []string
 	for _, s := range k.Steps {
 		indent := ""
@@ -400,15 +392,9 @@ func (m *module) steps(k *kernel, p *printer, phase func(int) (string, *work)) (
 			if c.interpret {
 				args = append(args, "interpret=interpret")
 			}
-			if m.trace {
-				calls = append(calls, fmt.Sprintf("(%d, %q, lambda refs: %s(%s))", w.Time, naming.Phase(w.Phase, len(k.Phases)), name, strings.Join(args, ", ")))
-				continue
-			}
-			calls = append(calls, fmt.Sprintf("(%s, %s(%s))", strconv.FormatFloat(w.At, 'f', 2, 64), name, strings.Join(args, ", ")))
+			calls = append(calls, fmt.Sprintf("(%d, %q, lambda refs: %s(%s))", w.Time, naming.Phase(w.Phase, len(k.Phases)), name, strings.Join(args, ", ")))
 		}
-		if m.trace {
-			calls = slices.Insert(calls, 0, "refs", spans)
-		}
+		calls = slices.Insert(calls, 0, "refs", spans)
 		lines = append(lines, indent+"_interleave("+strings.Join(calls, ", ")+")")
 	}
 	return lines, nil

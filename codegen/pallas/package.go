@@ -105,10 +105,12 @@ func Package(name string, parts []Part, build Build, p Provenance) ([]File, erro
 	}
 	common, left, taken := orders.Shared(all, codes)
 	files = append(files, File{Path: "src/" + name + "/common.py", Text: pytext.Format("\"\"\"What the files of kernels have in common.\"\"\"\n\n" + imports(common) + "\n" + strings.TrimPrefix(ofRule(name, common)+"\n", "\n") + common + "\n")})
+	ordered := false // a kernel's phases stand side by side
 	for i, part := range all {
 		used := append(share.Names(left[i]), given[i]...)
 		own := ofRule(name, left[i])
-		if p.Trace && slices.Contains(used, "_interleave") {
+		if slices.Contains(used, "_interleave") {
+			ordered = true
 			taken[i]["pipeline"] = []string{"_interleave"}
 		}
 		for _, module := range slices.Sorted(maps.Keys(taken[i])) {
@@ -118,7 +120,7 @@ func Package(name string, parts []Part, build Build, p Provenance) ([]File, erro
 		text := fmt.Sprintf("\"\"\"%s\"\"\"\n\n%s\n%s\n%s\n\n\n%s\n", docs[i], imports(left[i]), own, exported(given[i]), left[i])
 		files = append(files, File{Path: "src/" + name + "/" + part.Module(first) + ".py", Text: pytext.Format(text)})
 	}
-	if p.Trace {
+	if ordered {
 		text := "\"\"\"Orders the phases of kernels while JAX traces them.\"\"\"\n\n" + imports(helpers.Pipeline) + "\nRef = jax.Ref\n\n" + helpers.Pipeline
 		files = append(files, File{Path: "src/" + name + "/pipeline.py", Text: pytext.Format(text)})
 	}

@@ -1,8 +1,6 @@
 package pallas
 
 import (
-	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -15,8 +13,7 @@ import (
 
 // work is what a function of a phase needs, and the text that calls it.
 type work struct {
-	call      string // without yield from
-	generator bool
+	call      string
 	reads     []*loops.Item // values of earlier functions
 	results   []*loops.Item
 	params    []*loops.Item // references
@@ -28,7 +25,6 @@ type work struct {
 }
 
 func (w *work) add(o *work) {
-	w.generator = w.generator || o.generator
 	w.interpret = w.interpret || o.interpret
 	w.params, w.outer, w.vars = union(w.params, o.params), union(w.outer, o.outer), union(w.vars, o.vars)
 }
@@ -43,9 +39,9 @@ func union[T comparable](a, b []T) []T {
 }
 
 // phase writes the functions of a phase, one for each of its stages, and gives the statements that call them.
-func (m *module) phase(k *kernel, i int, names map[*loops.Item]string, yields bool, prefix string) (*work, error) {
+func (m *module) phase(k *kernel, i int, names map[*loops.Item]string, phased bool, prefix string) (*work, error) {
 	ph := k.Phases[i]
-	w := &phaseWriter{module: m, k: k, ph: ph, name: naming.Phase(i, len(k.Phases)), names: names, yields: yields, prefix: prefix, Usage: loops.NewUsage(), shared: map[string]bool{}}
+	w := &phaseWriter{module: m, k: k, ph: ph, name: naming.Phase(i, len(k.Phases)), names: names, phased: phased, prefix: prefix, Usage: loops.NewUsage(), shared: map[string]bool{}}
 	w.Resolve(ph.Nodes, map[*loops.Item]bool{})
 	taken := map[string]bool{}
 	for _, v := range ph.Vars {
@@ -63,7 +59,7 @@ func (m *module) phase(k *kernel, i int, names map[*loops.Item]string, yields bo
 	spans := m.spans(k)
 	straight := func(line int) error {
 		for _, s := range segs[line] {
-			f, err := w.stage(s, false)
+			f, err := w.stage(s)
 			if err != nil {
 				return err
 			}
@@ -76,59 +72,10 @@ func (m *module) phase(k *kernel, i int, names map[*loops.Item]string, yields bo
 		}
 		return nil
 	}
-	for _, l := range slices.Backward(ph.Lines[:]) {
-		if len(l) > 0 {
-			hasten(l)
-			w.clock = ticks(l[0].At)
-		}
-	}
-	if err := straight(plan.LineFirst); err != nil {
-		return nil, err
-	}
-	if m.trace {
-		if err := straight(plan.LineMain); err != nil {
+	for line := range segs {
+		if err := straight(line); err != nil {
 			return nil, err
 		}
-		if err := straight(plan.LineBeside); err != nil {
-			return nil, err
-		}
-	} else if len(segs[plan.LineBeside]) > 0 {
-		begin, end := w.clock, w.clock
-		var sides, results, rest []string
-		for _, line := range []int{plan.LineMain, plan.LineBeside} {
-			if len(segs[line]) == 0 {
-				continue
-			}
-			w.clock = begin
-			f, err := w.branch(segs[line])
-			if err != nil {
-				return nil, err
-			}
-			end = max(end, w.clock)
-			out.add(f)
-			sides = append(sides, f.call)
-			switch names := w.resultNames(f.results); len(names) {
-			case 0:
-				results = append(results, "_")
-			case 1:
-				results = append(results, names[0])
-			default:
-				whole := pythonName(segs[line][len(segs[line])-1].Stage)
-				results = append(results, whole)
-				rest = append(rest, strings.Join(names, ", ")+" = "+whole)
-			}
-		}
-		m.helpers["beside"] = true
-		out.generator = true
-		out.calls = append(out.calls, strings.Join(results, ", ")+" = yield from _beside("+strings.Join(sides, ", ")+")")
-		out.calls = append(out.calls, rest...)
-		w.clock = end
-	}
-	if err := straight(plan.LineAfter); err != nil {
-		return nil, err
-	}
-	if w.clock > wholeChunk {
-		return nil, fmt.Errorf("pallas: kernel %s: a phase takes %d of %d parts of a slot, and the next would overtake it", k.name, w.clock, wholeChunk)
 	}
 	return out, nil
 }
@@ -141,28 +88,23 @@ type phaseWriter struct {
 	ph     *plan.Phase
 	name   string
 	names  map[*loops.Item]string
-	yields bool
+	phased bool // it stands beside others
 	prefix string
 	shared map[string]bool // names that pass between functions
-	clock  int
 }
 
-// stage writes the function of a stage; must makes it a generator.
-func (w *phaseWriter) stage(s *plan.Segment, must bool) (*work, error) {
+// stage writes the function of a stage.
+func (w *phaseWriter) stage(s *plan.Segment) (*work, error) {
 	p := w.printer(w.k, w.Usage, w.names, w.shared)
-	p.yields, p.clock, p.until = w.yields, w.clock, math.MaxInt32
+	p.phased = w.phased
 	for _, x := range s.Results {
 		p.keep[x] = true
 	}
 	body := p.body(s.Nodes)
-	if w.clock = p.clock; p.failed != nil {
+	if p.failed != nil {
 		return nil, p.failed
 	}
 	out := &work{reads: s.Reads, results: s.Results, interpret: p.flags["interpret"], params: sortedParams(p.params)}
-	if must && !uses(body, "yield") {
-		body = append([]statement{{value: "yield 0"}}, body...)
-	}
-	out.generator = uses(body, "yield")
 	for _, x := range w.k.outer {
 		if mentions(s.Nodes, x) {
 			out.outer = append(out.outer, x)
@@ -181,51 +123,6 @@ func (w *phaseWriter) stage(s *plan.Segment, must bool) (*work, error) {
 		lines = append(lines, b.text()...)
 	}
 	w.function(out, pythonName(s.Stage), w.stageDoc(s, p), lines, loops.Types(s.Nodes, p.names))
-	return out, nil
-}
-
-// hasten makes nodes due no later than what comes after them, and notes when that is.
-func hasten(nodes []*loops.Node) {
-	due := math.Inf(1)
-	for _, n := range slices.Backward(nodes) {
-		if n.Loop != nil {
-			hasten(n.Loop.Body)
-		}
-		n.At = min(n.At, due)
-		n.Next, n.Until = due, min(n.Until, max(due, n.At))
-		due = n.At
-	}
-}
-
-// branch writes a line of work beside another: that of one stage, or a function that calls those of its stages.
-func (w *phaseWriter) branch(segs []*plan.Segment) (*work, error) {
-	if len(segs) == 1 {
-		return w.stage(segs[0], true)
-	}
-	out := &work{generator: true}
-	var stages, lines []string
-	own := map[*loops.Item]bool{}
-	for i, s := range segs {
-		f, err := w.stage(s, i == 0)
-		if err != nil {
-			return nil, err
-		}
-		out.add(f)
-		for _, x := range f.reads {
-			if !own[x] {
-				out.reads = union(out.reads, []*loops.Item{x})
-			}
-		}
-		for _, x := range f.results {
-			own[x] = true
-			if slices.ContainsFunc(w.ph.Lines[plan.LineAfter], func(n *loops.Node) bool { return mentions([]*loops.Node{n}, x) }) {
-				out.results = append(out.results, x)
-			}
-		}
-		stages, lines = append(stages, s.Stage), append(lines, w.statement(f))
-	}
-	last := len(stages) - 1
-	w.function(out, pythonName(stages[0])+"_to_"+pythonName(stages[last]), "The stages "+strings.Join(stages[:last], ", ")+" and "+stages[last]+".", lines, nil)
 	return out, nil
 }
 
@@ -263,13 +160,13 @@ func (w *phaseWriter) function(f *work, base, doc string, lines []string, types 
 		add("interpret", "bool")
 	}
 	stage := base
-	if w.yields && w.taken["_"+w.prefix+base] { // of another phase
+	if w.phased && w.taken["_"+w.prefix+base] { // of another phase
 		base = w.name + "_" + base
 	}
 	name := w.fresh("_" + w.prefix + base)
 	long := parts.Function{Params: all, Locals: types, Lines: lines, Returns: w.resultNames(f.results)}
 	long.Cut(longest, func(p parts.Part) string { return w.part("_"+stage, doc, p) })
-	w.text(name, all, loops.Returns(f.results, f.generator), doc, long.Lines, long.Returns)
+	w.text(name, all, loops.Returns(f.results), doc, long.Lines, long.Returns)
 	f.call = name + "(" + strings.Join(args, ", ") + ")"
 }
 
@@ -286,13 +183,10 @@ func (w *phaseWriter) part(base, doc string, p parts.Part) string {
 	whole, _, _ := strings.Cut(strings.TrimSuffix(doc, "."), ": ") // without shapes
 	name := w.fresh(base + "_" + parts.Subject(results))
 	call := name + "(" + strings.Join(args, ", ") + ")"
-	if p.Work {
-		call = "yield from " + call
-	}
 	if len(results) > 0 {
 		call = strings.Join(results, ", ") + " = " + call
 	}
-	w.text(name, p.Params, loops.Together(hints, p.Work), whole+", in part.", p.Lines, results)
+	w.text(name, p.Params, loops.Together(hints), whole+", in part.", p.Lines, results)
 	return call
 }
 
@@ -326,9 +220,6 @@ func (w *phaseWriter) resultNames(items []*loops.Item) []string {
 // statement calls a function and names its results.
 func (w *phaseWriter) statement(f *work) string {
 	s := f.call
-	if f.generator {
-		s = "yield from " + s
-	}
 	if len(f.results) > 0 {
 		s = strings.Join(w.resultNames(f.results), ", ") + " = " + s
 	}

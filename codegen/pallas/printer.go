@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/gdngen/gdngen/codegen"
@@ -27,7 +26,7 @@ type printer struct {
 	loops int                  // nesting
 	busy  map[string]bool
 
-	yields  bool // steps of the work are marked, for others to go between
+	phased  bool // it writes a phase, which stands beside others
 	flags   map[string]bool
 	failed  error
 	carried map[*loops.Item]*loops.Item // what rounds hand on, by what the first is given
@@ -36,9 +35,6 @@ type printer struct {
 	params  map[*loops.Item]bool        // references that the function reads or writes
 	full    map[string]string           // arrays of one number
 	prelude []statement
-	clock   int  // of the phase: when what is written next is due, a chunk being wholeChunk
-	until   int  // the clock does not go beyond
-	quiet   bool // where no yield may stand
 	acts    bool // copies begin or are waited for as a function says
 }
 
@@ -68,13 +64,10 @@ func (p *printer) filled(t ir.Type, c float64, text string) string {
 type statement struct {
 	name, list, value string
 	lines             []string
-	wait              int // for which the phase gives way
 }
 
 func (s statement) text() []string {
 	switch {
-	case s.wait > 0:
-		return []string{fmt.Sprintf("yield %d", s.wait)}
 	case s.lines != nil:
 		return s.lines
 	case s.list != "":
@@ -190,9 +183,6 @@ func (p *printer) spread(nodes []*loops.Node, i int) (expr, bool) {
 func (p *printer) nodes(ns []*loops.Node) []statement {
 	var out []statement
 	for i, n := range ns {
-		if n.List == nil && n.Loop == nil { // loops give way by themselves
-			out = append(out, p.pause(n.At)...)
-		}
 		switch {
 		case n.Loop != nil:
 			out = append(out, p.loop(n)...)
@@ -247,7 +237,7 @@ func (p *printer) nodes(ns []*loops.Node) []statement {
 			out = append(out, p.define(x, e)...)
 		}
 	}
-	return waitOnce(out)
+	return out
 }
 
 // all is the list that a list written out is the whole of.
@@ -286,19 +276,13 @@ func (p *printer) eliminate(n *loops.Node) []statement {
 		args = append(args[:4], fmt.Sprintf("%d - %s", rows-1, v), n.Note+"=True")
 	}
 	s := statement{lines: []string{fmt.Sprintf("for %s in range(%d):", v, rows-1), "    " + call("_eliminate", args...).s}}
-	if pairs := rows * rows / 4; p.waits() { // of columns and words
-		if each := (min(ticks(n.Until), p.until) - p.clock) / pairs; each > 0 {
-			s.lines = append(s.lines, fmt.Sprintf("    yield %d * (%d - (%s + 1) // 2)", each, rows/2, v))
-			p.clock += each * pairs
-		}
-	}
 	return append(out, s)
 }
 
 // merge writes the merges of inverses of blocks, of two heads after the other at each level.
 func (p *printer) merge(n *loops.Node) []statement {
 	p.need("merge")
-	heads, rounds := n.Ints[0].C, n.Ints[1].C
+	heads := n.Ints[0].C
 	nested := func(args []loops.Ref) string {
 		var rows []expr
 		for row := range slices.Chunk(args, len(args)/heads) {
@@ -315,42 +299,15 @@ func (p *printer) merge(n *loops.Node) []statement {
 		out = append(out, statement{name: p.name(n.Defs[0]), value: "[list(rows) for rows in " + x + "]"})
 		x = p.name(n.Defs[0])
 	}
-	wait := 0
-	if p.waits() {
-		wait = max(0, (min(ticks(n.Until), p.until)-p.clock)/rounds)
-	}
-	p.clock += wait * rounds
 	args := []string{x, nested(n.Args[half:])}
-	if !p.m.trace {
-		args = append(args, strconv.Itoa(wait))
-	}
 	args = append(args, p.m.note(n.Note)...)
 	if n.Ints[2].C > 0 {
 		args = append(args, "up=True")
 	}
-	if p.m.trace {
-		return append(out, statement{value: call("_merge", args...).s})
-	}
-	if !p.waits() {
-		return append(out, statement{lines: []string{"for _ in " + call("_merge", args...).s + ":", "    pass"}})
-	}
-	return append(out, statement{value: "yield from " + call("_merge", args...).s})
+	return append(out, statement{value: call("_merge", args...).s})
 }
 
 var identifier = regexp.MustCompile(`^\w+$`)
-
-// waitOnce makes one of waits that follow one another.
-func waitOnce(l []statement) []statement {
-	var out []statement
-	for _, s := range l {
-		if last := len(out) - 1; s.wait > 0 && last >= 0 && out[last].wait > 0 {
-			out[last].wait += s.wait
-			continue
-		}
-		out = append(out, s)
-	}
-	return out
-}
 
 // origin names a kernel's operand after the parameter that it is a form of.
 func (p *printer) origin(v *ir.Value, x *loops.Item) string {

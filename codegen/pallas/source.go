@@ -40,7 +40,6 @@ type Provenance struct {
 	Costs    []Cost // empty: not counted
 	Libtpu   string // the compiler that they were counted with
 	Unasked  bool   // nobody asked for costs
-	Trace    bool   // its phases are ordered while JAX traces them, not by its text
 
 	Tell func(string) // called before each file of kernels in a package is built, which takes seconds; may be nil
 }
@@ -253,7 +252,7 @@ func newFile(s gdn.Spec, v gdn.Variant, build Build, p Provenance) (*file, error
 		return nil, fmt.Errorf("pallas: TPU kernels have no f16: take bf16")
 	}
 	s = s.ByHeads() // a reshape of flat rows in the same jit moves nothing (describeAll)
-	f, err := anySize(s, v, build, p.Trace)
+	f, err := anySize(s, v, build)
 	if err != nil {
 		return nil, err
 	}
@@ -435,7 +434,7 @@ func (f *file) source(part bool) string {
 		panic(err) // newFile has executed it
 	}
 	pre := f.preamble()
-	if f.helpers["pipeline"] && f.helpers["interleave"] && !part {
+	if f.helpers["interleave"] && !part {
 		pre += "\n\n" + helpers.Pipeline
 	}
 	return pre + "\n\n" + f.body() + "\n\n\n" + strings.TrimSpace(pytext.Spaced(b.String()))

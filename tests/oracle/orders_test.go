@@ -21,14 +21,14 @@ var tracedRows = []struct{ name, spec, variant string }{
 	{"packed", "t=40,hk=1,hv=2,k=16,v=16,dtype=bf16,init,seqs=3", "chunk=16,phases_before=1"},
 }
 
-// A file whose phases are ordered while JAX traces them computes what one in the order of its text does, to the bit, and is clean by ruff. Rows rotate.
+// Phases that are ordered while JAX traces them compute what they do one after another, to the bit. The file is clean by ruff. Rows rotate.
 func TestTracedAlike(t *testing.T) {
 	py := python(t)
 	for _, row := range rotate.Sample(14, tracedRows, 1) {
 		t.Run(row.name, func(t *testing.T) {
 			dir := t.TempDir()
-			for name, trace := range map[string]bool{"text.py": false, "traced.py": true} {
-				writeOrdered(t, filepath.Join(dir, name), row.spec, row.variant, trace)
+			for _, name := range []string{"traced.py", "turns.py"} {
+				writeSource(t, filepath.Join(dir, name), row.spec, row.variant)
 			}
 			lint(t, py, dir)
 			require.Contains(t, runJAX(t, dir, absolute(t, py), "-c", compareOrders), "alike")
@@ -36,7 +36,7 @@ func TestTracedAlike(t *testing.T) {
 	}
 }
 
-// Kernels whose text gives way in parts of stages that several share lower only when nothing gives way: in float32, and of few rows of keys.
+// Kernels whose stages have parts that several share lower: in float32, and of few rows of keys.
 func TestTracedLowers(t *testing.T) {
 	py := python(t)
 	for _, row := range rotate.Sample(15, []struct{ name, spec, variant string }{
@@ -45,20 +45,20 @@ func TestTracedLowers(t *testing.T) {
 	}, 1) {
 		t.Run(row.name, func(t *testing.T) {
 			dir := t.TempDir()
-			writeOrdered(t, filepath.Join(dir, "traced.py"), row.spec, row.variant, true)
+			writeSource(t, filepath.Join(dir, "traced.py"), row.spec, row.variant)
 			require.Contains(t, runJAX(t, dir, absolute(t, py), "-c", lowerTraced), "kernels")
 		})
 	}
 }
 
-// writeOrdered writes the file of a spec by a variant, in the order of its text or of its trace.
-func writeOrdered(t *testing.T, path, spec, variant string, trace bool) {
+// writeSource writes the file of a spec by a variant.
+func writeSource(t *testing.T, path, spec, variant string) {
 	t.Helper()
 	s, err := gdn.Parse(spec)
 	require.NoError(t, err)
 	v, err := gdn.ParseVariant(variant)
 	require.NoError(t, err)
-	text, err := pallas.Source(s, v, route.Modules, pallas.Provenance{Version: "test", Trace: trace})
+	text, err := pallas.Source(s, v, route.Modules, pallas.Provenance{Version: "test"})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 }
@@ -84,14 +84,16 @@ for f in (loss, jax.grad(loss)) if trains else (loss,):
     assert "tpu_custom_call" in text
 `
 
-// compareOrders runs both files on the same inputs.
+// compareOrders runs a file on the same inputs twice, once with the phases of a step in turn.
 const compareOrders = `
 import jax
 import jax.numpy as jnp
 import numpy as np
-import runpy
+import traced
+import turns
 
-files = [runpy.run_path(name) for name in ("text.py", "traced.py")]
+turns._interleave = lambda refs, _, *phases: [run(refs) for _, _, run in sorted(phases, key=lambda p: p[0])]
+files = [vars(traced), vars(turns)]
 shapes, dtypes = files[0]["SHAPES"], files[0]["DTYPES"]
 random = np.random.default_rng(0)
 x = {n: random.standard_normal(s) for n, s in shapes.items()}

@@ -8,6 +8,7 @@ import (
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/mosaic"
 	"github.com/gdngen/gdngen/codegen/pallas"
+	"github.com/gdngen/gdngen/codegen/pallas/helpers"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build"
@@ -92,8 +93,10 @@ func withoutLocations(text string) string {
 	return b.String()
 }
 
-// kernelsOf is the part of a Pallas file that is made of programs. Imports come before, and below the names of axes what is the same for all.
+// kernelsOf is the part of a Pallas file that is made of programs. Imports come before, and below the names of axes what is the same for all, as
+// is what orders phases.
 func kernelsOf(python string) string {
+	python = strings.Replace(python, strings.TrimSpace(helpers.Pipeline)+"\n\n\n", "", 1)
 	if i := strings.Index(python, "\ndef "); i >= 0 {
 		python = python[i+1:]
 	}

@@ -61,7 +61,7 @@ func Readme(f Facts) string {
 	if f.LogBeta {
 		domain += " Beta is not below 0: forward kernels take its logarithm, and those of training hold it above 0."
 	}
-	fmt.Fprintf(&b, readme, f.Name, f.Version, f.Title, f.Function, graded, Address, again, f.example(), f.types(), f.Sizes['K'], f.Sizes['V'], domain, f.Limit, f.GradientLimit, f.Sizes['Q'], f.Sizes['H'], f.Kinds, f.VMEM, map[bool]string{false: "taken as they are, and\nkeys should have unit length", true: "divided by their\nlengths: give them as they are"}[f.L2Norm])
+	fmt.Fprintf(&b, readme, f.Name, f.Version, f.Title, f.Function, graded, Address, again, f.example(), f.types(), f.Sizes['K'], f.Sizes['V'], domain, f.Limit, f.GradientLimit, f.Sizes['Q'], f.Sizes['H'], f.Kinds, f.VMEM, map[bool]string{false: "taken as they are, and\nkeys should have unit length, or else give `use_qk_l2norm_in_kernel=True`", true: "divided by their\nlengths: give them as they are"}[f.L2Norm])
 	if !slices.ContainsFunc(f.Rows, func(r Row) bool { return len(r.Costs) > 0 }) {
 		return b.String()
 	}
@@ -194,7 +194,7 @@ Batch, length, sequences and heads are any, value heads a multiple of key heads.
 kernels, cost a copy, and the work on what is added: heads run in groups of %[15]d key heads with %[16]d value heads. Widths are K = %[10]d and V = %[11]d, and types are
 %[9]s: what holds more is refused.%[12]s
 A NaN or infinity spoils its sequence from its chunk on, tokens before it too, and reaches no other sequence. Of packed ones it may
-show as finite values, large or not: test inputs for NaN, not outputs. Kernels take %[18]d MiB of vector memory at most, or, to decode, 16 MiB and two states of all heads if that is more. The scale is %[10]d**-0.5; q and k are %[19]s.
+show as finite values, large or not: test inputs for NaN, not outputs. Kernels take %[18]d MiB of vector memory at most, or, to decode, 16 MiB and two states of all heads if that is more. The scale is %[10]d**-0.5, unless it is given; q and k are %[19]s.
 
 Outputs and states are within %[13]s of the largest value of the rule token by token in float32, and gradients within %[14]s, on random inputs with unit keys:
 these are the limits of the tests.

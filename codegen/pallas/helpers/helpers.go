@@ -3,7 +3,6 @@ package helpers
 
 import (
 	_ "embed"
-	"maps"
 	"regexp"
 	"strings"
 )
@@ -20,7 +19,7 @@ var optional = regexp.MustCompile(`.*  #\? \w+\n`)
 
 // needs are the helpers that a helper uses.
 var needs = map[string][]string{"rows": {"half"}, "half": {"HIGH"}, "word_mask": {"HIGH"}, "finite": {"halves", "words"}, "feedback": {"bf16", "f32"}, "store_words": {"halves"},
-	"eliminate": {"half", "take", "Tiles"}, "merge": {"ALL", "Tiles", "Work", "bf16", "dot", "finite", "halves", "stacked", "take", "union", "words"}, "union": {"Tiles"}, "stacked": {"Tiles"}, "joined": {"Tiles"}}
+	"eliminate": {"half", "take", "Tiles"}, "merge": {"ALL", "Tiles", "bf16", "dot", "finite", "halves", "stacked", "take", "union", "words"}, "union": {"Tiles"}, "stacked": {"Tiles"}, "joined": {"Tiles"}}
 
 // Need adds a helper, and those that it uses, to others.
 func Need(all map[string]bool, name string) {
@@ -37,11 +36,6 @@ func Need(all map[string]bool, name string) {
 // there where that is one of them.
 func Text(names map[string]bool) string {
 	constants, functions := "", ""
-	if names["pipeline"] { // nothing gives way
-		names = maps.Clone(names)
-		delete(names, "Work")
-		delete(names, "interleave")
-	}
 	for _, part := range strings.Split(texts, "#: ")[1:] {
 		head, text, _ := strings.Cut(part, "\n")
 		name, kind, _ := strings.Cut(head, " ")

@@ -40,10 +40,6 @@ _HELD = -57.7077439277569  # below: a log decay at its floor, in powers of 2
 #: LEAST constant
 _LEAST = 1e-20  # beta: its logarithm is taken
 
-#: Work constant
-T = TypeVar("T")
-Work = Generator[int, None, T]  # yields how long it waits, a chunk taking 10 000
-
 #: Sizes
 class _Sizes(NamedTuple):
     """What the kernels are run for."""
@@ -182,10 +178,8 @@ def _eliminate(
 
 #: merge
 def _merge(
-    x: list[Tiles], a: list[Tiles], wait: int, bits: int | None = None, up: bool = False  #? Work
-) -> Work[None]:  #? Work
-    x: list[Tiles], a: list[Tiles], bits: int | None = None, up: bool = False  #? pipeline
-) -> None:  #? pipeline
+    x: list[Tiles], a: list[Tiles], bits: int | None = None, up: bool = False
+) -> None:
     """Merges the inverses x of blocks on the diagonal of unit triangles, in place.
 
     Neighbours [B0, 0; -A, B1] have the inverse [X0, 0; X1 A X0, X1] of twice as many
@@ -194,16 +188,13 @@ def _merge(
     """
     n = 1
     while n < len(x[0]):
-        yield from _merge_level(x, a, n, wait, bits, up)  #? Work
-        _merge_level(x, a, n, bits, up)  #? pipeline
+        _merge_level(x, a, n, bits, up)
         n *= 2
 
 
 def _merge_level(
-    x: list[Tiles], a: list[Tiles], n: int, wait: int, bits: int | None, up: bool  #? Work
-) -> Work[None]:  #? Work
-    x: list[Tiles], a: list[Tiles], n: int, bits: int | None, up: bool  #? pipeline
-) -> None:  #? pipeline
+    x: list[Tiles], a: list[Tiles], n: int, bits: int | None, up: bool
+) -> None:
     """Merges neighbouring blocks of n rows of x.
 
     A product takes few rows from the left, so that blocks with lanes of their own are
@@ -247,14 +238,12 @@ def _merge_level(
         between = [masked(t) for t in a[h]]
         left, right = (x[h], between) if up else (between, x[h])
         products.append(product([packed(t) for t in left], right, 0))
-        yield wait  #? Work
     for i, h in enumerate(pairs):
         half = parts(products[i], True)
         left, right = half, x[h]
         if not up:
             left, right = [packed(t) for t in x[h]], [spread(t) for t in half]
         products[i] = product(left, right, 1)
-        yield wait  #? Work
     for i, h in enumerate(pairs):
         for t, z in zip(x[h], parts(products[i], 2 * n < blocks), strict=True):
             for j, y in spread(z).items():
@@ -328,40 +317,6 @@ def _store_words(
     rows = _halves(words).reshape(n, 2, -1)
     for half in range(2):  # interpret mode stores through no bitcast
         ref[pl.ds(2 * start + half, n, stride=2 * stride), :] = rows[:, half]
-
-#: interleave
-def _interleave(*tasks: tuple[float, Work[None]]) -> None:
-    """Issues the work of several phases side by side.
-
-    The compiler of a TPU keeps the order of a kernel's text to a large degree, so
-    what may run at the same time must stand side by side. Each phase begins at its
-    time in chunks, and gives way whenever its next piece is due after another's.
-    """
-    queue = [(start, i) for i, (start, _) in enumerate(tasks)]
-    heapq.heapify(queue)
-    while queue:
-        time, i = heapq.heappop(queue)
-        while (wait := next(tasks[i][1], None)) == 0:
-            pass
-        if wait is not None:
-            heapq.heappush(queue, (time + wait / 10_000, i))
-
-#: beside
-def _beside(*lines: Work[Any]) -> Work[list[Any]]:
-    """Issues lines of work of one phase side by side and returns their results."""
-    results = [None] * len(lines)
-    queue = [(0, i) for i in range(len(lines))]
-    now = 0
-    while queue:
-        due, i = heapq.heappop(queue)
-        if due > now:
-            yield due - now
-            now = due
-        try:
-            heapq.heappush(queue, (due + next(lines[i]), i))
-        except StopIteration as stop:
-            results[i] = stop.value
-    return results
 
 #: delayed
 def _delayed(x: jax.Array, rows: int) -> pl.BlockSpec:

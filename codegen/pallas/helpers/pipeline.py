@@ -59,7 +59,8 @@ def _times(
     total, done = dict.fromkeys(parts, 0.0), dict.fromkeys(parts, 0.0)
     for part, weight in zip(parts, weights, strict=True):
         total[part] += weight
-    made, read, times = {}, {}, []  # values and what references hold; when they are read
+    # values and what references hold; when they are read
+    made, read, times = {}, {}, []
     for eqn, part, weight in zip(eqns, parts, weights, strict=True):
         begin, end = spans[part]
         share = (done[part] + weight / 2) / max(total[part], 1)

@@ -115,7 +115,7 @@ func (a *arranger) late() {
 		}
 		if n.In.Op == ir.OpHalves && n.Call == "" && len(a.users[i]) == 1 && a.nodes[a.users[i][0]].Stage != n.Stage && a.nodes[a.users[i][0]].In.Body == nil {
 			user := a.nodes[a.users[i][0]]
-			n.Stage, n.Head, n.At, n.Until, moved[n] = user.Stage, user.Head, user.At, user.At, true
+			n.Stage, n.Head, n.At, moved[n] = user.Stage, user.Head, user.At, true
 			wait[user] = append(wait[user], n)
 			continue
 		}

@@ -69,9 +69,6 @@ func byChunk(nodes []*Node) []*Node {
 	}
 	rest[0].begins = true
 	out := append(once(front, nodes), rest...)
-	if chained(parts[0], parts[1]) {
-		pace(rest, parts[1], last+1)
-	}
 	done := map[*Node]bool{}
 	for _, n := range out {
 		ok := true
@@ -82,38 +79,6 @@ func byChunk(nodes []*Node) []*Node {
 		done[n] = true
 	}
 	return out
-}
-
-// chained says whether a head of a chunk reads what the chunk before made.
-func chained(before, chunk []*Node) (yes bool) {
-	made := map[*Item]bool{}
-	for _, n := range before {
-		for _, d := range n.Defs {
-			made[d] = n.Head.C >= 0
-		}
-	}
-	for _, n := range chunk {
-		Visit(n, func(r *Ref) { yes = yes || n.Head.C >= 0 && made[r.Item] })
-	}
-	return yes
-}
-
-// pace has chunks begin at equal distances, as rounds of a loop do, and gives each the times of one of them.
-func pace(nodes, of []*Node, chunks int) {
-	begin, end := due(nodes)
-	period := (end - begin) / float64(chunks)
-	times := make([]float64, len(of))
-	for i, n := range of {
-		times[i] = n.At - of[0].At
-		if i > 0 {
-			times[i] = max(times[i], times[i-1])
-		}
-	}
-	scale := period / max(times[len(times)-1], period)
-	for i, n := range nodes {
-		n.At = begin + period*float64(i/len(of)) + scale*times[i%len(of)]
-		n.Until = n.At
-	}
 }
 
 // apart says whether no node of a stage reads what another stores, and no two store to the same place.

@@ -58,7 +58,6 @@ func (f *fuser) merged(pairs []*merging) {
 	var masks, before, after []*Node
 	var a []Ref
 	for i, m := range pairs {
-		n.Until = max(n.Until, m.dots[len(m.dots)-1].At)
 		for k, blocks := range m.first {
 			rows := &Item{Typ: blocks[0].Typ}
 			own := []*Node{f.maker[f.maker[blocks[0]].Args[0].Item]}
@@ -91,7 +90,7 @@ func (f *fuser) merged(pairs []*merging) {
 		n.At = min(n.At, o.At)
 	}
 	for _, o := range before {
-		o.At, o.Until = n.At, n.At
+		o.At = n.At
 	}
 	f.put(slices.Concat(before, []*Node{n}, after))
 }

@@ -117,9 +117,7 @@ func plain(r Ref) Ref {
 type Node struct {
 	In     *ir.Instr
 	Stage  string
-	At     float64 // when its first instruction is due, and its last one, in the time slot of a phase
-	Until  float64
-	Next   float64 // when what follows in the same nodes is due
+	At     float64 // when its first instruction is due, in the time slot of a phase
 	begins bool    // a level of the order begins here
 	Head   Form
 	Ints   []Form // integers of the attributes, and of constant operands
@@ -140,7 +138,6 @@ type Node struct {
 type Loop struct {
 	V       *Variable
 	Count   Form
-	Period  float64 // from when a round is due to when the next one is
 	Body    []*Node
 	Carries []*Carry
 }

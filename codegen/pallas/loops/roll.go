@@ -39,7 +39,6 @@ func Roll(nodes []*Node) []*Node {
 	var groups []*Node
 	for _, part := range trim(parts) {
 		g := &Node{Stage: part[0].Stage, Head: part[0].Head, group: rollFlat(part, false)}
-		g.At, g.Until = due(part)
 		g.Defs = FlatDefs(g.group)
 		groups = append(groups, g)
 	}
@@ -61,15 +60,6 @@ func periods(part []*Node) [][]*Node {
 		}
 	}
 	return [][]*Node{part}
-}
-
-// due is when the first of some nodes is due, and the last.
-func due(nodes []*Node) (first, last float64) {
-	first = nodes[0].At
-	for _, n := range nodes {
-		first, last = min(first, n.At), max(last, n.Until)
-	}
-	return first, last
 }
 
 // trim cuts from the work of one head what stands before or after that which other heads do alike.
@@ -367,10 +357,6 @@ func (r *roller) replace(s, p int, m *match) {
 	m.v.Rounds = m.rounds
 	l := &Loop{V: m.v, Count: Number(m.rounds), Body: body, Carries: m.carries}
 	n := &Node{Stage: first[0].Stage, Loop: l}
-	n.At, n.Until = due(r.nodes[s : s+p*m.rounds])
-	begin, _ := due(first)
-	end, _ := due(r.nodes[s+(m.rounds-1)*p : s+m.rounds*p])
-	l.Period = (end - begin) / float64(m.rounds-1)
 	x, y := 0, 0
 	for _, shape := range m.shapes[0] {
 		for _, f := range shape.Ints {

@@ -71,9 +71,6 @@ func (f *fuser) gather(args []Ref, x []*Item, up bool, parts []*Node) {
 	list := &Item{Typ: x[1].Typ}
 	n := &Node{Stage: parts[0].Stage, Head: Number(-1), Call: "eliminate", At: f.nodes[at].At, Args: args, Ints: []Form{Number(len(x))}, Defs: []*Item{list}}
 	n.In = &ir.Instr{Op: ir.OpOr, Results: parts[0].In.Results, Task: parts[0].In.Task}
-	for _, p := range parts {
-		n.Until = max(n.Until, p.Until)
-	}
 	for _, m := range f.nodes[:at] { // no reader before
 		early := false
 		Visit(m, func(r *Ref) { early = early || slices.Contains(x[1:], r.Item) })
@@ -87,7 +84,7 @@ func (f *fuser) gather(args []Ref, x []*Item, up bool, parts []*Node) {
 	for _, a := range args { // operands were due where they were first read: all are now
 		if m := f.maker[a.Item]; m != nil && m.In.Op == ir.OpLoad {
 			n.At = min(n.At, m.At)
-			m.At, m.Until = n.At, n.At
+			m.At = n.At
 		}
 	}
 	list.Maker = n

@@ -26,16 +26,16 @@ func Hint(x *Item) string {
 }
 
 // Returns is the type of what a function gives.
-func Returns(items []*Item, generator bool) string {
+func Returns(items []*Item) string {
 	t := make([]string, len(items))
 	for i, x := range items {
 		t[i] = Hint(x)
 	}
-	return Together(t, generator)
+	return Together(t)
 }
 
 // Together is the type of results of some types.
-func Together(t []string, generator bool) string {
+func Together(t []string) string {
 	s := "None"
 	switch {
 	case len(t) == 1:
@@ -44,9 +44,6 @@ func Together(t []string, generator bool) string {
 		s = "tuple[Any, ...]"
 	case len(t) > 1:
 		s = "tuple[" + strings.Join(t, ", ") + "]"
-	}
-	if generator {
-		return "Work[" + s + "]"
 	}
 	return s
 }

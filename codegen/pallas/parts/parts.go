@@ -26,7 +26,6 @@ type Function struct {
 type Part struct {
 	Params, Results []Value
 	Lines           []string
-	Work            bool // it gives way
 }
 
 const (
@@ -37,13 +36,12 @@ const (
 )
 
 var (
-	numbers  = regexp.MustCompile(`\b\d{2,}\b`)
-	words    = regexp.MustCompile(`\.?\b[A-Za-z_]\w*`)
-	quoted   = regexp.MustCompile(`"[^"]*"`)
-	sets     = regexp.MustCompile(`^ *(\w+(?:, \w+)*) = `)
-	appends  = regexp.MustCompile(`^ *(\w+)\.append\(`)
-	rounds   = regexp.MustCompile(`^ *for (\w+) in `)
-	stations = regexp.MustCompile(`\byield\b`)
+	numbers = regexp.MustCompile(`\b\d{2,}\b`)
+	words   = regexp.MustCompile(`\.?\b[A-Za-z_]\w*`)
+	quoted  = regexp.MustCompile(`"[^"]*"`)
+	sets    = regexp.MustCompile(`^ *(\w+(?:, \w+)*) = `)
+	appends = regexp.MustCompile(`^ *(\w+)\.append\(`)
+	rounds  = regexp.MustCompile(`^ *for (\w+) in `)
 )
 
 // Cut takes runs of statements out of a function until it has no more lines than most, and none of them has. Each is that which spares most lines for the
@@ -286,7 +284,6 @@ func (r *run) part() Part {
 	p := Part{Params: r.ins, Results: r.outs}
 	for _, l := range r.f.Lines[r.from:r.to] {
 		p.Lines = append(p.Lines, l[4*r.depth:])
-		p.Work = p.Work || stations.MatchString(l)
 	}
 	return p
 }

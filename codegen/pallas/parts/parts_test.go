@@ -22,7 +22,7 @@ func TestCut(t *testing.T) {
 		for i := range 40 {
 			f.Locals[fmt.Sprintf("x_%d", i+1)] = "jax.Array"
 			if i == 30 {
-				f.Lines = append(f.Lines, strings.Repeat("    ", depth)+"out.append(x_30)", strings.Repeat("    ", depth)+"yield 5")
+				f.Lines = append(f.Lines, strings.Repeat("    ", depth)+"out.append(x_30)")
 			}
 			f.Lines = append(f.Lines, statement(depth, i))
 		}

@@ -54,7 +54,7 @@ func (k *Plan) fork(nodes []*loops.Node, stages []string) (out lines) {
 		switch {
 		case ok:
 			if beside(n) { // not due later than what else reads it
-				n.Stage, n.At, n.Until = "load", nodes[0].At, nodes[0].At
+				n.Stage, n.At = "load", nodes[0].At
 			}
 		case beside(n):
 			line[n] = LineBeside

@@ -36,7 +36,6 @@ type step struct {
 type slotWork struct {
 	Phase, Time, chunk int
 	instrs             []*ir.Instr
-	At                 float64                 // when its first instruction is due, in time slots
 	Args               map[*loops.Variable]int // values of the phase's variables
 	Refs               []*loops.Item           // parameters, in the order of the phase's
 }
@@ -108,7 +107,7 @@ func (k *Plan) split(s *step) {
 		key := [2]int{t.Time, t.Phase}
 		w := at[key]
 		if w == nil {
-			w = &slotWork{Phase: t.Phase, Time: t.Time, chunk: t.Chunk, At: float64(t.Time) + t.At, Args: map[*loops.Variable]int{}}
+			w = &slotWork{Phase: t.Phase, Time: t.Time, chunk: t.Chunk, Args: map[*loops.Variable]int{}}
 			at[key] = w
 			s.Slots = append(s.Slots, w)
 		}

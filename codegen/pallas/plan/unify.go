@@ -20,15 +20,19 @@ func (k *Plan) unify() {
 	// Slots of a phase that do different work are phases of their own.
 	for _, p := range slices.Sorted(maps.Keys(slots)) {
 		for rest := slots[p]; len(rest) > 0; {
-			same, other := rest[:1:1], []*slotWork(nil)
-			for _, w := range rest[1:] {
-				if k.unifyPhase([]*slotWork{same[0], w}) != nil {
-					same = append(same, w)
-				} else {
-					other = append(other, w)
-				}
-			}
+			same, other := rest, []*slotWork(nil)
 			ph := k.unifyPhase(same)
+			if ph == nil {
+				same = rest[:1:1]
+				for _, w := range rest[1:] {
+					if k.unifyPhase([]*slotWork{same[0], w}) != nil {
+						same = append(same, w)
+					} else {
+						other = append(other, w)
+					}
+				}
+				ph = k.unifyPhase(same)
+			}
 			if ph == nil {
 				same, other = same[:1], rest[1:]
 				ph = k.unifyPhase(same)

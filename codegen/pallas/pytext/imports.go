@@ -7,8 +7,8 @@ import (
 
 // libraries are what files import, in the order of their lines: modules by the name that stands before a dot, or names out of one.
 var libraries = [][]struct{ name, line string }{
-	{{"dataclasses", ""}, {"functools", ""}, {"heapq", ""}, {"math", ""}, {"Callable", "collections.abc"}, {"Generator", "collections.abc"},
-		{"Any", "typing"}, {"NamedTuple", "typing"}, {"TypeVar", "typing"}},
+	{{"dataclasses", ""}, {"functools", ""}, {"math", ""}, {"Callable", "collections.abc"}, {"Generator", "collections.abc"},
+		{"Any", "typing"}, {"NamedTuple", "typing"}},
 	{{"jax", "import jax"}, {"jnp", "import jax.numpy as jnp"}, {"np", "import numpy as np"}, {"lax", "from jax import lax"},
 		{"pl", "from jax.experimental import pallas as pl"}, {"pltpu", "from jax.experimental.pallas import tpu as pltpu"}, {"core", "from jax.extend import core"}},
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 )
 
 // merging makes one function of two.
@@ -15,7 +14,7 @@ type merging struct {
 	pending   map[string]int    // lists that b has set to nothing, and the line that does
 }
 
-// merge makes one function of two that differ in integers, in names, in waits and in lists that one of them keeps; nil where they differ in more.
+// merge makes one function of two that differ in integers, in names and in lists that one of them keeps; nil where they differ in more.
 func merge(a, b *stage) *stage {
 	m := &merging{a: a, b: b, out: &stage{doc: a.doc, params: slices.Clone(a.params), own: maps.Clone(a.own)}, of: map[string]string{}, back: map[string]string{}, pending: map[string]int{}}
 	if m.out.result = union(a.result, b.result); m.out.result == "" || !m.merge(a.lines, b.lines) {
@@ -55,16 +54,13 @@ func merge(a, b *stage) *stage {
 
 // union is what a function gives that stands for two; empty for none.
 func union(a, b string) string {
-	kind := plain(a)
-	if kind == "None" {
-		kind = plain(b)
-	} else if plain(b) != "None" && plain(b) != kind {
-		return ""
+	switch {
+	case a == "None":
+		return b
+	case b == "None", b == a:
+		return a
 	}
-	if strings.HasPrefix(a+b, "Work[") || strings.HasPrefix(b, "Work[") {
-		return "Work[" + kind + "]"
-	}
-	return kind
+	return ""
 }
 
 func (m *merging) merge(x, y []line) bool {
@@ -95,7 +91,7 @@ func (m *merging) merge(x, y []line) bool {
 			}
 			add(l, none(m.a), none(m.b))
 			x, y = x[1:], y[1:]
-		case l.spare() && (!l.returns() || len(y) == 0) && (!r.waits() || l.indent() >= r.indent()):
+		case l.spare() && (!l.returns() || len(y) == 0):
 			one(l)
 			x = x[1:]
 		case r.spare() && (!r.returns() || len(x) == 0):
@@ -227,11 +223,4 @@ func (m *merging) kept(l, r line) (both line, rest []line, ok bool) {
 	name := "kept_" + n[2]
 	m.b.own[name], m.of[name], m.back[n[2]] = true, n[2], name
 	return both.is(n[1] + n[2] + " = " + both.text), []line{{text: v[1] + v[2] + ".append(" + name + ")", values: make([][]string, len(m.b.members))}}, true
-}
-
-func plain(result string) string {
-	if r, ok := strings.CutPrefix(result, "Work["); ok {
-		return strings.TrimSuffix(r, "]")
-	}
-	return result
 }

@@ -9,31 +9,20 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gdngen/gdngen/codegen/pallas/lists"
 	"github.com/gdngen/gdngen/codegen/pallas/pytext"
 )
 
 // fewLines are those of a function that each file keeps.
 const fewLines = 6
 
-// Runs is what runs work by itself, where the work of a stage that others interleave stands in a kernel that interleaves none.
-const Runs = `def _run(work: Work[T]) -> T:
-    """Runs work by itself."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as end:
-            return end.value`
-
 var (
 	number    = regexp.MustCompile(`, 0x\w+|[\w.]+`)
 	token     = regexp.MustCompile(`"[^"]*"|\.?[A-Za-z_]\w*|[\d.]+\w*|.`)
 	defined   = regexp.MustCompile(`^def (_\w+)\((.*)\) -> (.*):$`)
 	prefixes  = regexp.MustCompile(`^_(forward|backward)_|_\d+$`)
-	calling   = regexp.MustCompile(`(yield from )?\b(_\w+)\(([^()]*)\)`)
+	calling   = regexp.MustCompile(`\b(_\w+)\(([^()]*)\)`)
 	headed    = regexp.MustCompile(`^def \w+\((.*)\) ->`)
 	shapes    = regexp.MustCompile(`: [^:]*\[[^:]*\]\."""$`)
-	waiting   = regexp.MustCompile(`^ *yield (?:\d|` + place + `)`)
 	nothing   = regexp.MustCompile(`^ *\w+(, \w+)* = \[\](, \[\])*$`)
 	appending = regexp.MustCompile(`^( *)(\w+)\.append\((.*)\)$`)
 	naming    = regexp.MustCompile(`^( *)(\w+(?:, \w+)*) = (.*)$`)
@@ -50,15 +39,7 @@ type line struct {
 	guard  string // the parameter without which it is left out
 }
 
-func (l line) indent() int { return len(l.text) - len(strings.TrimLeft(l.text, " ")) }
-func (l line) waits() bool { return waiting.MatchString(l.text) }
-
-// wait says whether the integer at place k is how long the line waits, or what it calls.
-func (l line) wait(k int) bool {
-	given := strings.Index(l.text, ", waits=(")
-	return l.waits() && k == 0 || given >= 0 && places.FindAllStringIndex(l.text, -1)[k][0] > given
-}
-
+func (l line) indent() int   { return len(l.text) - len(strings.TrimLeft(l.text, " ")) }
 func (l line) stores() bool  { return storing.MatchString(l.text) }
 func (l line) returns() bool { return strings.HasPrefix(l.text, "    return ") }
 
@@ -71,7 +52,7 @@ func (l line) is(text string) line {
 // spare says whether a function may have a line for the sake of another: it makes or fills a list that nobody needs to read.
 func (l line) spare() bool {
 	m := appending.FindStringSubmatch(l.text)
-	return l.waits() || l.returns() || nothing.MatchString(l.text) || m != nil && !strings.ContainsAny(m[3], "([ ")
+	return l.returns() || nothing.MatchString(l.text) || m != nil && !strings.ContainsAny(m[3], "([ ")
 }
 
 // stage is a function of one or several kernels.
@@ -176,7 +157,6 @@ func (s *stage) text(name string) (text string, args []string, ok bool) {
 		return "", nil, false
 	}
 	params := s.header()
-	waits := make([][]string, len(s.members))
 	var bits []string
 	var lines []string
 	for i, l := range s.lines {
@@ -190,13 +170,8 @@ func (s *stage) text(name string) (text string, args []string, ok bool) {
 				bits = v
 				return ", bits"
 			}
-			v := s.values(l, k, l.wait(k))
+			v := s.values(l, k)
 			switch f, same, _ := factor(v, base); {
-			case l.wait(k) && !constant(v):
-				for i := range waits {
-					waits[i] = append(waits[i], strconv.Itoa(v[i]))
-				}
-				return fmt.Sprintf("waits[%d]", len(waits[0])-1)
 			case same:
 				return strconv.Itoa(first(v))
 			case f == 1:
@@ -215,7 +190,7 @@ func (s *stage) text(name string) (text string, args []string, ok bool) {
 		}
 		lines = append(lines, line)
 	}
-	own := arguments(args, base, bits, waits)
+	own := arguments(args, base, bits)
 	if len(own) > 0 {
 		params = append(append(params, "*"), own...)
 	}
@@ -223,7 +198,7 @@ func (s *stage) text(name string) (text string, args []string, ok bool) {
 }
 
 // arguments are the parameters by keyword; it adds to what calls give.
-func arguments(args []string, base []int, bits []string, waits [][]string) (own []string) {
+func arguments(args []string, base []int, bits []string) (own []string) {
 	if base != nil {
 		own = append(own, "count: int")
 		for i := range args {
@@ -236,49 +211,7 @@ func arguments(args []string, base []int, bits []string, waits [][]string) (own 
 			args[i] += ", bits=" + cmp.Or(b, "None")
 		}
 	}
-	if len(waits[0]) > 0 {
-		own = append(own, "waits: tuple[int, ...]")
-		for i, w := range waits {
-			if slices.ContainsFunc(w, func(t string) bool { return t != "0" }) {
-				args[i] += ", waits=" + lists.Tuple(w)
-			} else {
-				args[i] += fmt.Sprintf(", waits=(0,) * %d", len(w))
-			}
-		}
-	}
 	return own
-}
-
-// once has a round of a loop that several functions share wait once, where they wait longest.
-func (s *stage) once() {
-	for i := 0; i < len(s.lines); i++ {
-		l := s.lines[i]
-		simple := strings.Repeat(" ", l.indent()) + "yield " + place
-		if l.text != simple || l.indent() <= 4 {
-			continue
-		}
-		for j := i + 1; j < len(s.lines) && s.lines[j].indent() >= l.indent(); j++ {
-			if s.lines[j].text != simple {
-				continue
-			}
-			a, b := s.values(l, 0, true), s.values(s.lines[j], 0, true)
-			both := line{text: simple}
-			longer := 0
-			for m := range a {
-				both.values = append(both.values, []string{strconv.Itoa(a[m] + b[m])})
-				longer += b[m] - a[m]
-			}
-			if longer > 0 {
-				s.lines[j] = both
-				s.lines = slices.Delete(s.lines, i, i+1)
-			} else {
-				s.lines[i] = both
-				s.lines = slices.Delete(s.lines, j, j+1)
-			}
-			i--
-			break
-		}
-	}
 }
 
 // takes says whether all functions have a parameter.
@@ -309,14 +242,14 @@ func (s *stage) texts(l line, k int) []string {
 	return out
 }
 
-// values are those of an integer in each function: -1 where it has none, or waits for nothing.
-func (s *stage) values(l line, k int, wait bool) []int {
+// values are those of an integer in each function: -1 where it has none.
+func (s *stage) values(l line, k int) []int {
 	out := make([]int, len(s.members))
 	for i, t := range s.texts(l, k) {
 		if v, err := strconv.Atoi(t); err == nil {
 			out[i] = v
-		} else if out[i] = -1; wait {
-			out[i] = 0
+		} else {
+			out[i] = -1
 		}
 	}
 	return out
@@ -352,7 +285,7 @@ func (s *stage) base() (base []int, ok bool) {
 	var all [][]int
 	for _, l := range s.lines {
 		for k, kind := range places.FindAllString(l.text, -1) {
-			if v := s.values(l, k, false); kind == place && !l.wait(k) && !constant(v) {
+			if v := s.values(l, k); kind == place && !constant(v) {
 				all = append(all, v)
 			}
 		}
@@ -372,14 +305,13 @@ func (s *stage) base() (base []int, ok bool) {
 	return base, true
 }
 
-// Stages makes functions of the stages of kernels, which differ in waits, in how many heads there are and in what they keep, the same in all
-// files, so that files may share them: waits and numbers of heads are arguments.
+// Stages makes functions of the stages of kernels, which differ in how many heads there are and in what they keep, the same in all
+// files, so that files may share them: numbers of heads are arguments.
 func Stages(files []string) []string {
 	all := make([][]piece, len(files))
 	for i, f := range files {
 		all[i] = pieces(f)
 	}
-	runs := map[int]bool{} // files that run work
 	for _, group := range groups(files, all) {
 		var rest []*stage
 		for _, at := range group {
@@ -399,17 +331,13 @@ func Stages(files []string) []string {
 				left = append(left, s)
 			}
 			if len(one.members) > 1 {
-				one.once()
-				rewrite(all, one, runs)
+				rewrite(all, one)
 			}
 			rest = left
 		}
 	}
 	var out []string
-	for i, f := range all {
-		if runs[i] {
-			f = slices.Concat(types(all), []piece{{[]string{"_run"}, Runs}}, f)
-		}
+	for _, f := range all {
 		var texts []string
 		for _, p := range f {
 			if p.text != "" {
@@ -445,8 +373,8 @@ func groups(files []string, all [][]piece) (out [][][2]int) {
 			n := 0
 			below[name] = n
 			for _, c := range calling.FindAllStringSubmatch(f[at[name]].text, -1) {
-				if _, ok := at[c[2]]; ok && c[2] != name {
-					n = max(n, depth(c[2])+1)
+				if _, ok := at[c[1]]; ok && c[1] != name {
+					n = max(n, depth(c[1])+1)
 				}
 			}
 			below[name] = n
@@ -470,18 +398,6 @@ func called(text, name string) bool {
 	return len(regexp.MustCompile(`\b`+name+`\b`).FindAllString(text, -1)) == strings.Count(text, name+"(")
 }
 
-// types are those of a generator's work, as a file has them.
-func types(all [][]piece) (out []piece) {
-	for _, f := range all {
-		for _, p := range f {
-			if len(out) < 2 && len(p.names) > 0 && (p.names[0] == "T" || p.names[0] == "Work") {
-				out = append(out, p)
-			}
-		}
-	}
-	return out
-}
-
 // call is the arguments of a member's call, in the order of the stage's parameters; those behind one that it has not go by their names.
 func (s *stage) call(m member, header string, given []string) string {
 	var out []string
@@ -500,8 +416,8 @@ func (s *stage) call(m member, header string, given []string) string {
 	return strings.Join(out, ", ")
 }
 
-// rewrite puts one function in the place of several, and has their callers call it. It notes which files run work by it.
-func rewrite(all [][]piece, s *stage, runs map[int]bool) {
+// rewrite puts one function in the place of several, and has their callers call it.
+func rewrite(all [][]piece, s *stage) {
 	name := slices.MinFunc(s.members, func(a, b member) int { return cmp.Compare(len(a.name), len(b.name)) }).name
 	for _, m := range s.members {
 		for j, p := range all[m.file] {
@@ -532,20 +448,13 @@ func rewrite(all [][]piece, s *stage, runs map[int]bool) {
 			if p.text == text {
 				continue
 			}
-			plain := strings.HasPrefix(s.result, "Work[") && !strings.Contains(p.text, "yield")
 			f[j].text = calling.ReplaceAllStringFunc(p.text, func(t string) string {
 				c := calling.FindStringSubmatch(t)
-				i, ok := members[c[2]]
-				switch {
-				case !ok:
+				i, ok := members[c[1]]
+				if !ok {
 					return t
-				case plain:
-					runs[file] = true
-					return "_run(" + name + "(" + s.call(s.members[i], names, strings.Split(c[3], ", ")) + args[i] + "))"
-				case strings.HasPrefix(s.result, "Work["):
-					c[1] = "yield from "
 				}
-				return c[1] + name + "(" + s.call(s.members[i], names, strings.Split(c[3], ", ")) + args[i] + ")"
+				return name + "(" + s.call(s.members[i], names, strings.Split(c[2], ", ")) + args[i] + ")"
 			})
 		}
 	}

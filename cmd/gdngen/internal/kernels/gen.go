@@ -21,11 +21,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Phases of a Pallas file are in the order of its text, or in one that is found while JAX traces them.
-const orderText, orderTrace = "text", "trace"
-
 func (a CLI) GenCmd() *cobra.Command {
-	var g struct{ spec, stored, variant, backend, target, level, after, file, pack, order string }
+	var g struct{ spec, stored, variant, backend, target, level, after, file, pack string }
 	c := &cobra.Command{
 		Use:   "gen (--spec SPEC | --case FILE)",
 		Short: "Write the program of a spec or a stored case",
@@ -70,12 +67,9 @@ set of that: solutions in Triton of the definition, or of the contest's two, wit
 			if g.after != "" && g.backend != "ir" {
 				return app.Usage(errors.New("--after goes with --backend ir"))
 			}
-			if g.order != orderText && (g.order != orderTrace || g.backend != "pallas") {
-				return app.Usage(errors.New("--order is text or trace, and trace goes with --backend pallas"))
-			}
 			switch {
 			case g.backend == "pallas":
-				return a.genPallas(s, g.variant, g.target, g.file, g.pack, g.order == orderTrace)
+				return a.genPallas(s, g.variant, g.target, g.file, g.pack)
 			case g.backend == triton.Name:
 				return a.genTriton(s, g.variant, g.target, g.file)
 			case g.backend == app.PTXBackend:
@@ -112,8 +106,6 @@ set of that: solutions in Triton of the definition, or of the contest's two, wit
 	app.OutFlag(c, &g.file)
 	a.FileByOutput(c, &g.file)
 	c.Flags().StringVar(&g.pack, "package", "", "for pallas: write a package of this folder's name, which pip installs; for triton: the same, or a data set of FlashInfer-Bench with solutions")
-	c.Flags().StringVar(&g.order, "order", orderText, "for pallas: how phases of a kernel are brought together, by text, which says when each gives way, or by trace, while JAX traces them")
-	app.Complete(c, "order", []string{orderText, orderTrace})
 	app.Complete(c, "backend", append(app.BackendNames(), triton.Name, app.PTXBackend, "ir"))
 	app.CompleteList(c, "target", append(codegen.TargetNames(), target.GPUNames()...))
 	app.Complete(c, "level", []string{"tensor", "kernel"})

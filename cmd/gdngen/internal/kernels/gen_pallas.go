@@ -33,14 +33,15 @@ func pallasForm(s gdn.Spec, variant, target string) (file, chosen *route.Form, e
 // is another, which has heads in lockstep. By wall, a token and head: train 4.96 for 5.12 on tpu7x, with made gates 5.15 for 5.26; 6.88 for
 // 8.07 on v5e, with made gates 7.52 for 8.01. (On v6e it would be 4.88 for 4.90, which is not worth 36 lines.) With norms 9.49 for 9.85
 // on v5e, with made gates too 9.66 for 10.23. Eight packed sequences 2.70 for 2.82 on v6e and 2.68 for 2.77 on tpu7x, 4.29 for 4.37 on v5e.
+// These were counted in files whose text ordered their phases.
 var fileOrders = []struct {
 	target, changes string
 	suits           func(gdn.Spec, gdn.Variant) bool
 }{
 	{"tpu7x", "bwd.state_delay=20,bwd.head_skew=0", trainsInPhases},
-	{"v5e", "decay_bf16=rows,grain=60,bwd.grain=60,bwd.state_delay=10", trainsByGiven},
-	{"v5e", "decay_bf16=rows,grain=60,bwd.grain=75", trainsByMade},
-	{"v5e", "bwd.grain=75,bwd.state_delay=6", trainsByNorms},
+	{"v5e", "decay_bf16=rows,bwd.state_delay=10", trainsByGiven},
+	{"v5e", "decay_bf16=rows", trainsByMade},
+	{"v5e", "bwd.state_delay=6", trainsByNorms},
 	{"v5e", "decay_bf16=rows", packsWhole},
 	{"v6e", "state_whole=no,state_delay=3", packsWhole},
 	{"tpu7x", "state_whole=no,state_delay=3", packsWhole},
@@ -60,7 +61,7 @@ func trainsByMade(s gdn.Spec, v gdn.Variant) bool {
 	return s.Gates != gdn.GatesGiven && trainsInPhases(s, v)
 }
 
-// trainsByNorms is whether the backward kernel of sequences of equal length has norms' gradients in longer pieces.
+// trainsByNorms is whether the backward kernel of sequences of equal length has norms' gradients in longer pieces in Mosaic.
 func trainsByNorms(s gdn.Spec, v gdn.Variant) bool {
 	return s.L2Norm && s.Seqs == 0 && v.Backward.Grain > 0
 }
@@ -87,7 +88,7 @@ func resolveFile(s gdn.Spec, variant, target string) (*route.Form, error) {
 }
 
 // genPallas writes the Python of a spec: a file, or a package into a new folder.
-func (a CLI) genPallas(s gdn.Spec, variant, targets, file, pack string, trace bool) error {
+func (a CLI) genPallas(s gdn.Spec, variant, targets, file, pack string) error {
 	if pack != "" {
 		if file != "" {
 			return app.Usage(errors.New("give --out for a file or --package for a folder, not both"))
@@ -115,7 +116,7 @@ func (a CLI) genPallas(s gdn.Spec, variant, targets, file, pack string, trace bo
 		}
 	}
 	if pack != "" {
-		return genPackage(a, s, variant, orders, targets, pack, trace)
+		return genPackage(a, s, variant, orders, targets, pack)
 	}
 	auto := orders[0]
 	f, chosen, err := pallasForm(s, variant, auto)
@@ -125,7 +126,7 @@ func (a CLI) genPallas(s gdn.Spec, variant, targets, file, pack string, trace bo
 	a.Say(chosen)
 	v := f.Variant
 	s = f.Spec
-	p := pallas.Provenance{Unasked: targets == "none", Trace: trace}
+	p := pallas.Provenance{Unasked: targets == "none"}
 	p.Version, _ = app.Version()
 	if targets != "none" {
 		if file != "" && file != "-" {
@@ -146,8 +147,8 @@ func (a CLI) genPallas(s gdn.Spec, variant, targets, file, pack string, trace bo
 
 // genPackage writes a package of kernels for training and inference, in the orders of some targets, the first of which have no other name. A
 // variant is for whole sequences; for a few tokens and for packed sequences it is auto.
-func genPackage(a CLI, s gdn.Spec, variant string, orders []string, targets, pack string, trace bool) error {
-	p := pallas.Provenance{Unasked: targets == "none", Trace: trace}
+func genPackage(a CLI, s gdn.Spec, variant string, orders []string, targets, pack string) error {
+	p := pallas.Provenance{Unasked: targets == "none"}
 	p.Version, p.Revision = app.Version()
 	begun := time.Now()
 	p.Tell = func(text string) { a.Note("%s (after %v)", text, time.Since(begun).Round(time.Second)) }
@@ -182,9 +183,6 @@ func genPackage(a CLI, s gdn.Spec, variant string, orders []string, targets, pac
 		}
 	}
 	p.Command = packageCommand(s, variant, orders, pack)
-	if trace {
-		p.Command += " --order trace"
-	}
 	files, err := pallas.Package(filepath.Base(pack), parts, route.Modules, p)
 	if err != nil {
 		return app.Failed(app.ExitRejected, "%w", err)

@@ -159,7 +159,7 @@ func (l *pipeline) timeline(phase int, soon []bool) []float64 {
 	if l.ahead.ending() {
 		l.leave(at)
 	}
-	if l.opt.Grain > 0 && l.places == nil { // else a file, whose phases give way by its own text
+	if l.opt.Grain > 0 && l.places == nil { // else a file, which orders its phases itself
 		together(at, float64(l.opt.Grain)/10000)
 	}
 	return at

@@ -27,6 +27,7 @@ var named = []string{
 	"t=90,hk=2,hv=4,k=64,v=64,dtype=bf16,seqs=6,init,pool=8,inplace,read",
 	"t=270,hk=2,hv=4,k=64,v=64,dtype=bf16,gates=fused,gatedtype=bf16,l2norm,seqs=5,init,state=vk,empty=zero,packed,pool=9,inplace,read",
 	"t=150,hk=2,hv=4,k=64,v=64,dtype=bf16,gates=fused,gatedtype=bf16,l2norm,seqs=6,init,packed,pool=8,inplace,read,mixed=1,conv=4,convrows=4,convstate",
+	"t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,l2norm,seqs=6,init,packed,pool=8,inplace,read,mixed=1,conv=4,convrows=4,convstate,rows=qkv",
 }
 
 // freshStarts runs a program as it is, and with NaN in all states that no sequence starts from: outputs and the states that

@@ -43,7 +43,7 @@ func (t *tiler) copied(w ir.Window, to, held *ir.Value) (copied, error) {
 //	a pool of 256, table 3 -1 300:   blocks 3, -1, -1
 func blockAt(t *tiler, b *ir.Builder, x tiles.Numbering, array ir.Type, block []int, c *ir.Value, shift int) *ir.Value {
 	i := x.At(b, c, shift, t.tables)
-	if x.Table < 0 || t.src.Attrs.Grid.Live > 0 {
+	if x.Table < 0 || t.src.Attrs.Grid.Live > 0 && !t.bounded() {
 		return i
 	}
 	blocks := array.Size() / ir.T(array.DType, block...).Size()
@@ -168,6 +168,17 @@ func copyBehind(t *tiler, copies []copied, own part) {
 			})
 		}
 	}
+	if t.bounded() {
+		end := b.Sub(t.points(b), i32(1))
+		for k := range parts {
+			b.When(b.And(b.Compare(ir.EQ, own.number, i32(k)), b.Compare(ir.EQ, c, end)), func(b *ir.Builder) {
+				for j := min(parts-1, size) - 1; j >= 0; j-- {
+					b.When(b.Compare(ir.GE, c, i32(j)), func(b *ir.Builder) { move(b, ir.OpDMAWait, (k+parts-j)%parts, before[j]) })
+				}
+			})
+		}
+		return
+	}
 	when(b, t.g, func() *ir.Value { return b.Compare(ir.EQ, c, i32(size-1)) }, func(b *ir.Builder) {
 		// The part that the next point would write to is free; the others end here, oldest first.
 		for j := min(parts-1, size) - 1; j >= 0; j-- {
@@ -177,6 +188,21 @@ func copyBehind(t *tiler, copies []copied, own part) {
 			move(b, ir.OpDMAWait, 0, now)
 		}
 	})
+}
+
+// bounded says whether a table says how many points of a kernel that fetches ahead run.
+func (t *tiler) bounded() bool {
+	g := t.src.Attrs.Grid
+	return g.Live > 0 && g.Copies > 0 && g.Dims[len(g.Dims)-1].Size > 1
+}
+
+// points is how many points of the sequential axis run.
+func (t *tiler) points(b *ir.Builder) *ir.Value {
+	g := t.src.Attrs.Grid
+	if t.bounded() {
+		return b.Load(t.tables[g.Live-1], nil, []int{0}, nil)
+	}
+	return b.Const(ir.T(ir.I32), float64(g.Dims[len(g.Dims)-1].Size))
 }
 
 // when runs do under a condition on the number of the point, which the only point of a sequential axis always meets.

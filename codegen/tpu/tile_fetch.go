@@ -146,9 +146,15 @@ func (t *tiler) fetch() {
 			}
 		}
 	}
+	points := t.points(b)
 	when(b, t.g, func() *ir.Value { return b.Compare(ir.EQ, c, i32(0)) }, func(b *ir.Builder) {
 		for j := range first {
-			move(b, ir.OpDMAStart, j, first[j], j == 0)
+			start := func(b *ir.Builder) { move(b, ir.OpDMAStart, j, first[j], j == 0) }
+			if j > 0 && t.bounded() {
+				b.When(b.Compare(ir.GT, points, i32(j)), start)
+			} else {
+				start(b)
+			}
 		}
 	})
 	// One point alone has no later one.
@@ -156,7 +162,7 @@ func (t *tiler) fetch() {
 		arrive(b, 0, true)
 		return
 	}
-	more := b.Compare(ir.LT, c, i32(t.g.Dims[last].Size-ahead))
+	more := b.Compare(ir.LT, c, b.Sub(points, i32(ahead)))
 	for part := range parts {
 		b.When(b.Compare(ir.EQ, own.number, i32(part)), func(b *ir.Builder) {
 			b.When(more, func(b *ir.Builder) { move(b, ir.OpDMAStart, (part+ahead)%parts, next, false) })

@@ -45,6 +45,13 @@ func tileGrid(b *ir.Builder, in *ir.Instr, args []*ir.Value) ([]*ir.Value, error
 		return nil, err
 	}
 	b.Of(in)
+	if t.bounded() { // others have a schedule, which leaves points out
+		n := len(t.g.Dims) - 1
+		t.g.Dims = slices.Clone(t.g.Dims)
+		t.g.Dims[n].Bound = true
+		kargs = append(kargs, b.Reshape(b.SliceAxis(args[t.g.Live-1], 0, 0, 1)))
+		t.g.Live = 0
+	}
 	return b.Append(ir.OpKernel, kargs, ir.Attrs{Grid: t.g}, t.body), b.Err()
 }
 

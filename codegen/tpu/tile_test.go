@@ -213,6 +213,38 @@ func TestCopies(t *testing.T) {
 	}
 }
 
+// A table says how many points run of a kernel that fetches ahead: one, as many as are fetched, or all. Those behind them fetch nothing and write nothing.
+func TestCopiesOfSome(t *testing.T) {
+	m, err := ir.Parse(`module t (%t: i32[7], %live: i32[1], %x: f32[8,8,128]) -> (o) {
+  %o = grid %t, %live, %x {name=g, dims=(c:7:seq), tables=2, in=([1,8,128]@(t0[c],0,0)), out=([1,8,128]@(t0[c],0,0):f32[8,8,128]), into=[0], copies=2, live=2, alias=(0=0)} (%a: f32[1,8,128]) {
+    %b = add %a, %a : f32[1,8,128]
+    yield %b
+  } : f32[8,8,128]
+  yield %o
+}`)
+	require.NoError(t, err)
+	n, err := pass.Apply(m, "tile", "pipeline")
+	require.NoError(t, err)
+	in := randomArgs(m, 1)
+	x, table := in["x"].Float64s(), []int64{3, -1, 0, 7, 9, 1, 5}
+	in["t"] = array.FromInt64s(ir.I32, []int{7}, table)
+	for live := range 8 {
+		if live == 0 {
+			continue
+		}
+		in["live"] = array.FromInt64s(ir.I32, []int{1}, []int64{int64(live)})
+		got, err := interp.Run(n, in, interp.Options{})
+		require.NoError(t, err, live)
+		for i, y := range got["o"].Float64s() {
+			want := x[i]
+			if slices.Contains(table[:live], int64(i/(8*128))) {
+				want *= 2
+			}
+			require.InDelta(t, want, y, 1e-6, "%d points: element %d", live, i)
+		}
+	}
+}
+
 // An array that several windows write to is an alias of an input whose blocks are read before they
 // are written: those that nothing writes keep what the input has there, whether windows show it or
 // the kernel fetches it.

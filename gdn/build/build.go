@@ -112,9 +112,10 @@ type plan struct {
 	args   map[string]*ir.Value // parameters of the module by their names, heads as an axis, and constants for gates that the rule lacks; q, k and v behind a convolution of the glue
 	caches []*ir.Value          // of the convolution, final_conv and convs, where the glue makes them
 
-	rowsOf  gdn.Rows // how parameters and results lie
-	prompts bool     // of a mixed batch: there are as many sequences as a run may have
-	turned  bool     // states have their last two axes the other way round in parameters and results
+	rowsOf  gdn.Rows  // how parameters and results lie
+	prompts bool      // of a mixed batch: there are as many sequences as a run may have
+	runs    *ir.Value // [1] of decodes of a mixed batch: how many of the rows there are, one at least; nil: all
+	turned  bool      // states have their last two axes the other way round in parameters and results
 
 	ordered  bool                // a schedule is to follow
 	reversed bool                // and one for the grid that walks down
@@ -510,7 +511,7 @@ func (x *gridding) sequencesOf(o *operand) int {
 // A state has one of three forms. Of a pool it is an input window for each sequence of a step, by table. Where a step has the whole of its sequences (once)
 // it is an input window, and an output of the same step. By visits it is that too, and a carry beside (visiting.go). Else it is carried.
 func (x *gridding) arguments() (args []*ir.Value) {
-	g := x.grid
+	g, from := x.grid, 0
 	switch {
 	case x.visiting():
 		g.Tables, g.Inside, args = 1, true, append(args, x.in.single.table)
@@ -522,6 +523,11 @@ func (x *gridding) arguments() (args []*ir.Value) {
 	}
 	if x.pooled() {
 		args = append(args, x.pool().Tables(x.b)...)
+		from = len(args) - 1
+		if x.runs != nil { // rows of a step are as many steps apart: the first rows are in the first steps
+			args = append(args, x.b.Min(x.runs, x.b.Like(x.runs, float64(g.Dims[x.at[axisChunk]].Size))))
+			g.Live = len(args)
+		}
 		g.Tables = len(args)
 	}
 	for _, o := range x.used {
@@ -534,11 +540,11 @@ func (x *gridding) arguments() (args []*ir.Value) {
 	switch {
 	case x.pooled():
 		for j := range x.v.Mapping.Batch {
-			g.In = append(g.In, x.ofSequence(x.state, g.Tables-1, j))
+			g.In = append(g.In, x.ofSequence(x.state, from, j))
 			args = append(args, x.state.value)
 		}
 		for j := range x.sequencesOf(x.in.cache) {
-			g.In = append(g.In, x.ofSequence(x.in.cache, g.Tables-1, j))
+			g.In = append(g.In, x.ofSequence(x.in.cache, from, j))
 			args = append(args, x.in.cache.value)
 		}
 	case x.once && x.s.Init, x.visiting() && x.state != nil && !x.state.zeros:

@@ -41,7 +41,7 @@ func (base Base) mixed(b *ir.Builder) (*plan, []*ir.Value, error) {
 	b.Stage("glue")
 	x.cut()
 	rows := s.Decodes()
-	first, results, err := base.part(b, rows, base.variant.Decoding().Fit(rows), x.ofDecodes(rows))
+	first, results, err := base.part(b, rows, base.variant.Decoding().Fit(rows), x.ofDecodes(rows), b.Reshape(b.Max(x.first, b.Const(x.first.Type, 1)), 1))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -54,7 +54,7 @@ func (base Base) mixed(b *ir.Builder) (*plan, []*ir.Value, error) {
 	if s.ConvState {
 		given["initial_conv"] = decoded["final_conv"]
 	}
-	p, results, err := base.part(b, s.Prompts(), base.variant, given)
+	p, results, err := base.part(b, s.Prompts(), base.variant, given, nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -67,14 +67,14 @@ func (base Base) mixed(b *ir.Builder) (*plan, []*ir.Value, error) {
 	return p, results, b.Err()
 }
 
-// part writes the program of a part of a mixed batch.
-func (base Base) part(b *ir.Builder, s gdn.Spec, v gdn.Variant, given map[string]*ir.Value) (*plan, []*ir.Value, error) {
+// part writes the program of a part of a mixed batch; runs is how many of its batch rows there are.
+func (base Base) part(b *ir.Builder, s gdn.Spec, v gdn.Variant, given map[string]*ir.Value, runs *ir.Value) (*plan, []*ir.Value, error) {
 	part := baseOf(s, v)
 	if s.Seqs > 0 {
 		part.variant, part.ordered, part.reversed = base.variant, base.ordered, base.reversed
 	}
 	p := part.plan(b, s.Inputs(), given)
-	p.prompts = s.Seqs > 0
+	p.prompts, p.runs = s.Seqs > 0, runs
 	results, err := p.emit()
 	if err != nil {
 		return nil, nil, err

@@ -128,70 +128,87 @@ func (x *passing) convolved() []*ir.Value {
 	return b.Grid(grid, args, x.visit)[:len(x.parts)]
 }
 
-// of are lanes of rows [1, rows, channels] as [heads, rows, D] in float32.
-func (y *passed) of(b *ir.Builder, rows *ir.Value, first int) *ir.Value {
-	n := rows.Type.Shape[1]
-	var l []*ir.Value
-	for h := range y.heads {
-		from := first + h*y.d
-		l = append(l, b.Reshape(b.SliceAxis(rows, 2, from, from+y.d), 1, n, y.d))
-	}
-	return b.Convert(b.Concat(0, l...), ir.F32)
+// head are the lanes of a head of rows [1, rows, channels], [1, rows, D] in float32, where the first head begins with a lane.
+func (y *passed) head(b *ir.Builder, rows *ir.Value, first, head int) *ir.Value {
+	from := first + head*y.d
+	return b.Convert(b.SliceAxis(rows, 2, from, from+y.d), ir.F32)
 }
 
 // visit is a step of the convolution: the rows of a block from the first of the visit on, and before them what visits before it gave.
 func (x *passing) visit(b *ir.Builder, blocks, carried []*ir.Value) (ys, next []*ir.Value) {
 	b = b.Stage("convolution")
-	e := tile.New(b, x.v, x.c)
-	c, r, n := x.c, x.s.CacheRows(), 2*len(x.arrays)
-	marks := &visits.Marks{Builder: b, Tiles: []*ir.Value{b.Reshape(blocks[n+1], visits.Rows, c)}}
+	n := 2 * len(x.arrays)
+	v := &passVisit{passing: x, Body: tile.New(b, x.v, x.c), blocks: blocks[:n], cache: blocks[n]}
+	v.Visits = &visits.Marks{Builder: b, Tiles: []*ir.Value{b.Reshape(blocks[n+1], visits.Rows, x.c)}}
 	operands := blocks[n+2:]
-	take := func() *ir.Value { y := operands[0]; operands = operands[1:]; return y }
+	take := func() *ir.Value {
+		y := b.Scale(b.Convert(operands[0], ir.F32), .5)
+		operands = operands[1:]
+		return y
+	}
 	for i, y := range x.parts {
-		over := func(own *ir.Value, rows int) *ir.Value { // of heads [heads, 1, D], to rows
-			return b.Broadcast(b.Reshape(own, y.heads, y.d), []int{y.heads, rows, y.d}, 0, 2)
-		}
-		tile := func(mark, rows int) *ir.Value { return marks.At(0, mark, rows, y.d) }
-		own := y.of(b, blocks[2*y.array], y.lane)
-		before := b.SliceAxis(y.of(b, blocks[2*y.array+1], y.lane), 1, visits.PassRows-visits.PassReach, visits.PassRows)
-		rows := b.Concat(1, before, own)
-		cache := y.of(b, blocks[n], y.channel)
-		none := tile(visits.PassFresh, r)
-		cache = b.Select(e.Over(y.heads, b.Compare(ir.GT, none, b.Like(none, 0))), b.Like(cache, 0), cache)
-		half := b.Scale(b.Convert(b.Reshape(take(), y.heads, x.s.Conv, y.d), ir.F32), .5)
-		terms := x.s.Conv
-		var bias *ir.Value
+		v.taps = take()
 		if x.s.ConvBias {
-			terms, bias = terms+1, b.Scale(b.Convert(take(), ir.F32), .5)
+			v.bias = take()
 		}
-		var strips []*ir.Value
-		for from := 0; from < c; from += strip {
-			to := min(from+strip, c)
-			pos := b.Sub(e.Plus(e.Iota(to-from, y.d, 0), from+visits.PassReach), tile(visits.PassBegin, to-from)) // of each row, from the first of its sequence on
-			tap := func(back int) *ir.Value {
-				z := b.SliceAxis(rows, 1, visits.PassReach-back+from, visits.PassReach-back+to)
-				for j := range back {
-					row := b.SliceAxis(cache, 1, r-back+j, r-back+j+1)
-					z = b.Select(e.Over(y.heads, b.Compare(ir.EQ, pos, b.Like(pos, float64(j)))), over(row, to-from), z)
-				}
-				return z
-			}
-			z := siluOfTaps(b, terms, func(j int) *ir.Value {
-				if j == x.s.Conv {
-					return over(bias, to-from)
-				}
-				return b.Mul(tap(x.s.Conv-1-j), over(b.SliceAxis(half, 1, j, j+1), to-from))
-			})
-			strips = append(strips, z)
+		var heads []*ir.Value
+		for h := range y.heads {
+			heads = append(heads, v.head(y, h, y.head(b, carried[i], 0, h)))
 		}
-		z := b.Concat(1, strips...)
-		kept := b.Compare(ir.LT, e.Iota(c, y.d, 0), tile(visits.PassFirst, c))
-		held := y.of(b, carried[i], 0)
-		z = b.Convert(b.Select(e.Over(y.heads, kept), held, z), x.s.DType)
-		z = b.Reshape(b.Transpose(z, 1, 0, 2), 1, c, y.heads*y.d)
+		z := b.Reshape(b.Transpose(b.Convert(b.Concat(0, heads...), x.s.DType), 1, 0, 2), 1, x.c, y.heads*y.d)
 		ys, next = append(ys, z), append(next, z)
 	}
 	return ys, next
+}
+
+// passVisit is a visit, with halves of the taps [heads, W, D] and of the biases [heads, D] of q, k or v.
+type passVisit struct {
+	*passing
+	*tile.Body
+	blocks     []*ir.Value // of each array the block, and the tile before it
+	cache      *ir.Value   // [1, rows, channels]
+	taps, bias *ir.Value
+}
+
+// head convolves the rows of a head, strip by strip, so that what a strip needs stays in registers: [1, C, D] in float32, with rows that are held
+// in front.
+func (v *passVisit) head(y *passed, head int, held *ir.Value) *ir.Value {
+	b, s, r := v.B, v.s, v.s.CacheRows()
+	mark := func(which, rows int) *ir.Value { return v.Visits.At(0, which, rows, y.d) }
+	row := func(x *ir.Value, rows int) *ir.Value { // one row [1, D] for all
+		return b.Broadcast(x, []int{1, rows, y.d}, 0, 2)
+	}
+	before := y.head(b, v.blocks[2*y.array+1], y.lane, head)
+	rows := b.Concat(1, b.SliceAxis(before, 1, visits.PassRows-visits.PassReach, visits.PassRows), y.head(b, v.blocks[2*y.array], y.lane, head))
+	cache := y.head(b, v.cache, y.channel, head)
+	fresh := mark(visits.PassFresh, r)
+	cache = b.Select(v.Over(1, b.Compare(ir.GT, fresh, b.Like(fresh, 0))), b.Like(cache, 0), cache)
+	taps := b.SliceAxis(v.taps, 0, head, head+1)
+	terms := s.Conv
+	if s.ConvBias {
+		terms++
+	}
+	var strips []*ir.Value
+	for from := 0; from < v.c; from += strip {
+		to := min(from+strip, v.c)
+		n := to - from
+		pos := b.Sub(v.Plus(v.Iota(n, y.d, 0), from+visits.PassReach), mark(visits.PassBegin, n)) // of each row, from the first of its sequence on
+		z := siluOfTaps(b, terms, func(j int) *ir.Value {
+			if j == s.Conv {
+				return row(b.SliceAxis(v.bias, 0, head, head+1), n)
+			}
+			back := s.Conv - 1 - j
+			z := b.SliceAxis(rows, 1, visits.PassReach-back+from, visits.PassReach-back+to)
+			for i := range back { // rows of the cache before the i-th token
+				own := b.Reshape(b.SliceAxis(cache, 1, r-back+i, r-back+i+1), 1, y.d)
+				z = b.Select(v.Over(1, b.Compare(ir.EQ, pos, b.Like(pos, float64(i)))), row(own, n), z)
+			}
+			return b.Mul(z, row(b.Reshape(b.SliceAxis(taps, 1, j, j+1), 1, y.d), n))
+		})
+		kept := b.Compare(ir.LT, v.Plus(v.Iota(n, y.d, 0), from), mark(visits.PassFirst, n))
+		strips = append(strips, b.Select(v.Over(1, kept), b.SliceAxis(held, 1, from, to), z))
+	}
+	return b.Concat(1, strips...)
 }
 
 // left makes the kernel that puts the caches that sequences leave into the pool, a step for each.
@@ -215,35 +232,39 @@ func (x *passing) left() *ir.Value {
 	token := b.Add(of(b.Sub(end, b.Like(end, float64(r)))), b.Iota(ir.T(ir.I32, table...), 1))
 	own := b.Add(b.Sub(token, of(b.Scale(last, float64(tiles)))), b.Const(token.Type, float64(tiles)))
 	earlier := b.Add(b.Sub(token, of(begin)), b.Const(token.Type, float64(2*tiles+r)))
+	if x.slots.Fresh != nil {
+		earlier = b.Select(of(x.slots.Fresh), b.Like(earlier, -1), earlier)
+	}
 	row := b.Select(b.Compare(ir.GE, token, of(begin)), own, earlier)
 	marks := b.Broadcast(row, []int{n, visits.Rows, lanesOfMarks}, 0, 1)
 
-	from := x.slots.From
-	if x.slots.Fresh != nil {
-		from = b.Select(x.slots.Fresh, b.Like(from, -1), from)
-	}
+	// Sequences at the end that leave nothing are not taken.
+	square := []int{n, n}
+	leaves := b.Select(b.Compare(ir.LT, x.slots.To, b.Like(begin, 0)), b.Like(begin, 1), b.Add(b.Iota(begin.Type, 0), b.Like(begin, 1)))
+	live := b.Append(ir.OpReduceMax, []*ir.Value{b.Broadcast(leaves, square, 1)}, ir.Attrs{Dims: []int{1}}, nil)[0]
 	entry := func(column int) ir.Index {
 		i := ir.IndexTable(0, 0)
 		i.Const = column * n
 		return i
 	}
 	zero := ir.IndexConst(0)
-	grid := &ir.Grid{Name: "caches", Dims: []ir.GridDim{{Name: "c", Size: n, Seq: true}}, Tables: 1, Main: true, Copies: stepsAhead, Into: []int{0}}
-	args := []*ir.Value{b.Concat(0, x.slots.To, from, b.Max(b.Add(last, b.Like(last, -1)), b.Like(last, 0)), last)}
+	grid := &ir.Grid{Name: "caches", Dims: []ir.GridDim{{Name: "c", Size: n, Seq: true}}, Tables: 1, Main: true, Live: 1, Inside: true, Into: []int{0}}
+	*x.carriers = append(*x.carriers, schedule.Carrier{Grid: grid.Name, Heads: 1, Apart: true})
+	args := []*ir.Value{b.Concat(0, live, x.slots.To, b.Max(x.slots.From, b.Like(begin, 0)), b.Max(b.Add(last, b.Like(last, -1)), b.Like(last, 0)), last)}
 	in := func(y *ir.Value, block []int, index ...ir.Index) {
 		grid.In, args = append(grid.In, ir.Window{Block: block, Index: index}), append(args, y)
 	}
 	for _, y := range x.arrays {
 		for i := range 2 {
-			in(y, []int{1, tiles, y.Type.Shape[2]}, zero, entry(2+i), zero)
+			in(y, []int{1, tiles, y.Type.Shape[2]}, zero, entry(3+i), zero)
 		}
 	}
 	in(marks, []int{1, visits.Rows, lanesOfMarks}, ir.IndexAxis(0), zero, zero)
 	pool := x.args["initial_conv"]
 	block := []int{1, r, s.ConvChannels()}
 	grid.Alias = [][2]int{{0, len(grid.In)}}
-	in(pool, block, entry(1), zero, zero)
-	grid.Out, grid.Outs = []ir.Window{{Block: block, Index: []ir.Index{entry(0), zero, zero}}}, []ir.Type{pool.Type}
+	in(pool, block, entry(2), zero, zero)
+	grid.Out, grid.Outs = []ir.Window{{Block: block, Index: []ir.Index{entry(1), zero, zero}}}, []ir.Type{pool.Type}
 	return b.Grid(grid, args, func(b *ir.Builder, blocks, _ []*ir.Value) (ys, next []*ir.Value) {
 		b = b.Stage("convolution")
 		e := tile.New(b, x.v, x.c)
@@ -251,17 +272,17 @@ func (x *passing) left() *ir.Value {
 		which := &visits.Marks{Builder: b, Tiles: []*ir.Value{b.Reshape(blocks[m], visits.Rows, lanesOfMarks)}}
 		var channels []*ir.Value
 		for _, y := range x.parts {
-			all := b.Concat(1, y.of(b, blocks[2*y.array], y.lane), y.of(b, blocks[2*y.array+1], y.lane), y.of(b, blocks[m+1], y.channel))
-			rows := all.Type.Shape[1]
-			var left []*ir.Value // a row of all heads each
-			for j := range r {
-				hit := e.Over(y.heads, b.Compare(ir.EQ, e.Iota(rows, y.d, 0), which.At(0, j, rows, y.d)))
-				z := b.Append(ir.OpReduceMax, []*ir.Value{b.Select(hit, all, b.Like(all, negative))}, ir.Attrs{Dims: []int{1}}, nil)[0]
-				left = append(left, b.Reshape(z, y.heads, 1, y.d))
-			}
-			z := b.Convert(b.Concat(1, left...), s.DType)
 			for h := range y.heads {
-				channels = append(channels, b.Reshape(b.SliceAxis(z, 0, h, h+1), r, y.d))
+				all := b.Concat(1, y.head(b, blocks[2*y.array], y.lane, h), y.head(b, blocks[2*y.array+1], y.lane, h), y.head(b, blocks[m+1], y.channel, h))
+				rows := all.Type.Shape[1]
+				var left []*ir.Value
+				for j := range r {
+					hit := b.Compare(ir.EQ, e.Iota(rows, y.d, 0), which.At(0, j, rows, y.d))
+					z := b.Append(ir.OpReduceMax, []*ir.Value{b.Select(e.Over(1, hit), all, b.Like(all, negative))}, ir.Attrs{Dims: []int{1}}, nil)[0]
+					none := which.At(0, j, 1, y.d)
+					left = append(left, b.Select(b.Compare(ir.LT, none, b.Like(none, 0)), b.Like(z, 0), z))
+				}
+				channels = append(channels, b.Convert(b.Concat(0, left...), s.DType))
 			}
 		}
 		return []*ir.Value{b.Reshape(b.Concat(1, channels...), 1, r, s.ConvChannels())}, nil

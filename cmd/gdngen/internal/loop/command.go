@@ -28,6 +28,7 @@ type command struct {
 	limit   time.Duration
 	silence time.Duration // without a byte of output; 0: no limit
 	show    func(line string)
+	over    <-chan string // says that a limit of the night is passed; may be nil
 }
 
 // outcome is how a command ended.
@@ -166,6 +167,9 @@ func (c *command) follow(ctx context.Context, out io.Reader, log io.Writer, end 
 			end()
 		case <-quiet.C:
 			o.fault, o.late = cmp.Or(o.fault, fmt.Sprintf("silent for %v", c.silence)), true
+			end()
+		case why := <-c.over:
+			o.fault, o.late = cmp.Or(o.fault, why), true
 			end()
 		case <-done:
 			err, done = ctx.Err(), nil

@@ -58,6 +58,10 @@ type Config struct {
 	MaxFailures  int           `json:"max_failures"` // in a row, of a session; 0 or less: no limit
 	Resilient    bool          `json:"resilient"`    // failures of the machinery are tried again
 
+	MaxDisk  int64   `json:"max_disk,omitempty"`  // bytes that the run may take on the disk; 0: no limit
+	Spend    string  `json:"spend,omitempty"`     // command whose last line is what agents have spent so far
+	MaxSpend float64 `json:"max_spend,omitempty"` // at which the loop pauses
+
 	IncludeDirty bool `json:"include_dirty,omitempty"` // agents see what the user has not committed; the branch does not get it
 
 	Sandbox      string   `json:"sandbox"`                 // of Sandboxes
@@ -145,6 +149,8 @@ func (c *Config) Validate() (err error) {
 		return errors.New("--agent-timeout, --agent-idle and --check-timeout: want more than 0")
 	case c.MinGain >= 1 || !(c.Goal >= 0) || !(c.GoalMFU >= 0) || c.GoalMFU > 1:
 		return errors.New("--min-gain must be less than 100%, and --goal not negative; mfu=SHARE is at most 100%")
+	case c.MaxDisk < 0 || (c.Spend != "") != (c.MaxSpend > 0) || c.MaxSpend < 0:
+		return errors.New("--max-disk must not be negative, and --spend COMMAND goes with --max-spend AMOUNT, more than 0")
 	case !slices.Contains(Sandboxes, c.Sandbox):
 		return fmt.Errorf("--sandbox %s: want %s", c.Sandbox, strings.Join(Sandboxes, ", "))
 	case !slices.Contains(Syncs, c.SyncBase):

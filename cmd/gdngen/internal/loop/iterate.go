@@ -139,7 +139,10 @@ func (l *Loop) runAgent(ctx context.Context, n int, tree, start string, r *Recor
 			c.env = append(c.env, l.JudgeEnv...) // where plugins are: the agent's home has none
 		}
 		l.Step("agent")
+		over, done := l.watch(ctx, true)
+		c.over = over
 		o, err := c.run(ctx)
+		done()
 		if err != nil {
 			return "", err
 		}
@@ -150,6 +153,9 @@ func (l *Loop) runAgent(ctx context.Context, n int, tree, start string, r *Recor
 		}
 		if o.last != "" {
 			fault += "; its last words: " + clip(o.last, 200)
+		}
+		if l.crowded() != "" || l.Spend != "" && l.poor() != "" {
+			return fault, nil
 		}
 	}
 	return fault, nil

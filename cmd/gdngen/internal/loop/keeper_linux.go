@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -162,4 +163,12 @@ func descendants() (l []int) {
 		}
 	}
 	return l
+}
+
+// allocated is what a file takes on the disk, in bytes: holes take nothing.
+func allocated(info fs.FileInfo) int64 {
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		return 512 * s.Blocks
+	}
+	return info.Size()
 }

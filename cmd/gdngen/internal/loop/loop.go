@@ -26,7 +26,8 @@ type Loop struct {
 	hot   string  // spots of the base
 	noted []Noted // by commands on the change
 	start time.Time
-	tools string // folder with gdngen, ahead of PATH
+	spent float64 // as --spend told last
+	tools string  // folder with gdngen, ahead of PATH
 
 	seals   []seal
 	holdout string   // the run's copy
@@ -280,7 +281,14 @@ func (l *Loop) drive(ctx context.Context) (stopped string, err error) {
 		case l.Budget > 0 && time.Since(l.start) >= l.Budget:
 			return "the budget is spent", l.final(ctx)
 		}
+		if err := l.afford(ctx); err != nil {
+			if ctx.Err() != nil {
+				return "", ctx.Err()
+			}
+			return "", &PauseError{err}
+		}
 		r, err := l.iterate(ctx, n)
+		r.Spent = l.spent
 		if err != nil { // of the machinery, or of ctx
 			r.Verdict, r.Reason = Blocked, clip(err.Error(), 400)
 			if !l.Resilient {

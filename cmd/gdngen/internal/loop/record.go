@@ -50,6 +50,7 @@ type Record struct {
 	Left      int       `json:"left,omitempty"`     // processes that the agent left behind, and that were ended
 	Notes     []string  `json:"notes,omitempty"`
 	Seconds   float64   `json:"seconds,omitempty"`
+	Spent     float64   `json:"spent,omitempty"`   // as the command of --spend told before it, or while the agent was at work
 	Process   int       `json:"process,omitempty"` // the loop's own, of a session
 	Sandbox   string    `json:"sandbox,omitempty"`
 	Network   string    `json:"network,omitempty"` // who reaches it, of a session

@@ -135,7 +135,11 @@ func (l *Loop) judgeRun(n int, seed string) judgeRun {
 		}
 		more := append(slices.Clone(more), journal.NoteEnv+"="+notesFile(in))
 		c := command{text: text, dir: in.clone(), log: filepath.Join(l.folder(n), name+".log"), env: l.environment(in.home(), in.tmp(), more...), box: l.box.only(in.dir, in.home(), open, shown...), limit: l.CheckTimeout}
-		if o, err = l.based(ctx, in, func() (outcome, error) { return c.run(ctx) }); err != nil {
+		over, done := l.watch(ctx, false)
+		c.over = over
+		o, err = l.based(ctx, in, func() (outcome, error) { return c.run(ctx) })
+		done()
+		if err != nil {
 			return o, err
 		}
 		noted, err := takeNotes(in, name)

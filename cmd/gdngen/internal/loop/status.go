@@ -26,7 +26,8 @@ type Summary struct {
 	Now        float64         `json:"now,omitempty"`
 	Final      *Figures        `json:"final,omitempty"` // first and last commit, with a seed that decided nothing
 	Iterations []Record        `json:"iterations"`
-	Busy       int             `json:"busy,omitempty"` // the iteration at work
+	Spent      float64         `json:"spent,omitempty"` // as --spend told last
+	Busy       int             `json:"busy,omitempty"`  // the iteration at work
 }
 
 // Status sums up a run that may be in progress.
@@ -51,6 +52,7 @@ func Status(dir string) (*Summary, error) {
 		}
 	}
 	for _, r := range s.Iterations {
+		s.Spent = max(s.Spent, r.Spent)
 		s.Verdicts[r.Verdict]++
 		if r.Figures != nil && s.First == 0 {
 			s.First, s.Now = r.Figures.Before, r.Figures.Before
@@ -89,6 +91,9 @@ func (s *Summary) Text(w io.Writer) {
 	}
 	if f := s.Final; f != nil {
 		fmt.Fprintf(w, "measured anew, with a seed that decided nothing: %.6g and %.6g, %s\n", f.Before, f.After, fall(f.Gain()))
+	}
+	if s.Spent > 0 {
+		fmt.Fprintf(w, "agents have spent %g\n", s.Spent)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if len(s.Iterations) > 0 {

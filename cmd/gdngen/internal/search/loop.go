@@ -16,6 +16,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/loop"
+	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 	"github.com/spf13/cobra"
 )
@@ -86,6 +87,9 @@ func (s *loopFlags) add(cmd *cobra.Command) {
 	f.StringVar(&c.Branch, "branch", c.Branch, "branch that a keep moves; made at HEAD where it is missing, and checked out nowhere")
 	f.IntVar(&c.Iterations, "iterations", c.Iterations, "iterations of the whole run; interrupted ones do not count")
 	f.DurationVar(&c.Budget, "budget", 0, "no iteration begins after this time of a session; 0: no limit")
+	f.Var((*diskLimit)(&c.MaxDisk), "max-disk", "pause where the run's folder takes more, such as 20GiB; an agent or check that writes so much is ended")
+	f.StringVar(&c.Spend, "spend", "", "command of yours, in no sandbox, whose last line is what agents have spent so far")
+	f.Float64Var(&c.MaxSpend, "max-spend", 0, "pause where --spend tells so much; an agent at work is ended")
 	f.StringVar(&s.prompt, "prompt", "", "file with a template in place of the default")
 	f.StringArrayVar(&s.texts, "directive-text", nil, "a demand, in words, once for each")
 	f.StringArrayVar(&s.files, "directive-file", nil, "a demand in a file, once for each")
@@ -135,6 +139,22 @@ func (s *loopFlags) add(cmd *cobra.Command) {
 	app.Complete(cmd, "sandbox", loop.Sandboxes)
 	app.Complete(cmd, "sync-base", loop.Syncs)
 	app.Complete(cmd, "directive-preset", directiveNames())
+}
+
+// diskLimit is a flag of bytes.
+type diskLimit int64
+
+func (d *diskLimit) String() string {
+	if *d == 0 {
+		return "0"
+	}
+	return terminal.Size(int64(*d))
+}
+func (d *diskLimit) Type() string { return "size" }
+func (d *diskLimit) Set(text string) error {
+	n, err := terminal.ParseSize(text)
+	*d = diskLimit(n)
+	return err
 }
 
 // fill reads what the flags name.
@@ -295,6 +315,8 @@ func (a CLI) loopStatusCmd() *cobra.Command {
 func (a CLI) loopResumeCmd() *cobra.Command {
 	var iterations int
 	var budget time.Duration
+	var disk diskLimit
+	var spend float64
 	c := loopOf(&cobra.Command{
 		Use:     "resume --run DIR",
 		Short:   "Go on with a loop as it was begun",
@@ -307,10 +329,18 @@ func (a CLI) loopResumeCmd() *cobra.Command {
 		if budget > 0 {
 			c.Budget = budget
 		}
+		if disk > 0 {
+			c.MaxDisk = int64(disk)
+		}
+		if spend > 0 {
+			c.MaxSpend = spend
+		}
 		return a.loop(c)
 	})
 	c.Flags().IntVar(&iterations, "iterations", 0, "iterations of the whole run; 0: as it was begun")
 	c.Flags().DurationVar(&budget, "budget", 0, "of this session; 0: as it was begun")
+	c.Flags().Var(&disk, "max-disk", "of the run's folder; 0: as it was begun")
+	c.Flags().Float64Var(&spend, "max-spend", 0, "of agents; 0: as it was begun")
 	return c
 }
 

@@ -28,8 +28,16 @@ type LimitError struct{ Text string }
 
 func (e *LimitError) Error() string { return e.Text }
 
-// afford tells whether another iteration may begin: a *LimitError where a limit is passed. It keeps what was spent.
+// afford tells whether another iteration may begin. A limit that is passed is a pause, with a *LimitError.
 func (l *Loop) afford(ctx context.Context) error {
+	err := l.within(ctx)
+	if err == nil || ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return &PauseError{err}
+}
+
+func (l *Loop) within(ctx context.Context) error {
 	if text := l.crowded(); text != "" {
 		return &LimitError{text + "; raise it, or make room there"}
 	}

@@ -282,21 +282,12 @@ func (l *Loop) drive(ctx context.Context) (stopped string, err error) {
 			return "the budget is spent", l.final(ctx)
 		}
 		if err := l.afford(ctx); err != nil {
-			if ctx.Err() != nil {
-				return "", ctx.Err()
-			}
-			return "", &PauseError{err}
+			return "", err
 		}
 		r, err := l.iterate(ctx, n)
 		r.Spent = l.spent
-		if err != nil { // of the machinery, or of ctx
-			r.Verdict, r.Reason = Blocked, clip(err.Error(), 400)
-			if !l.Resilient {
-				r.Verdict = Interrupted // it is done again
-			}
-			if ctx.Err() != nil {
-				r.Verdict, r.Reason, err = Interrupted, "the loop was stopped", ctx.Err()
-			}
+		if err != nil {
+			err = l.broken(ctx, &r, err)
 		}
 		if bad := l.finish(r); bad != nil {
 			return "", &PauseError{errors.Join(err, bad)}
@@ -328,6 +319,21 @@ func (l *Loop) drive(ctx context.Context) (stopped string, err error) {
 			return "", errors.Join(l.final(ctx), &FailuresError{failures})
 		}
 	}
+}
+
+// broken is the verdict on an iteration that an error of the machinery or of ctx ended, and that error.
+func (l *Loop) broken(ctx context.Context, r *Record, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		r.Verdict, r.Reason = Interrupted, "the loop was stopped"
+		return ctx.Err()
+	case l.Resilient:
+		r.Verdict = Blocked
+	default:
+		r.Verdict = Interrupted // it is done again
+	}
+	r.Reason = clip(err.Error(), 400)
+	return err
 }
 
 // reached says whether a commit that was kept is at the goal.

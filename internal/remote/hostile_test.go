@@ -120,7 +120,7 @@ func hostileRay(t *testing.T, elsewhere string) (*rayPlace, *[]string) {
 	p, err := openRay(s.URL)
 	require.NoError(t, err)
 	ray := p.(*rayPlace)
-	ray.http = web.New(web.Limits{Headers: 300 * time.Millisecond, Silence: 300 * time.Millisecond})
+	ray.http = web.New(web.Limits{Headers: 2 * time.Second, Silence: 2 * time.Second})
 	return ray, tokens
 }
 
@@ -138,7 +138,7 @@ func TestHostileRay(t *testing.T) {
 	require.Equal(t, []string{""}, got, "the token goes to the cluster alone")
 	require.Equal(t, "Bearer secret", (*tokens)[0])
 
-	for id, says := range map[string]string{"err": "ray answers 500", "bomb": "is not its JSON", "endless": "more than 268435456 bytes came", "silent": "timeout awaiting response headers", "half": "nothing came for 300ms"} {
+	for id, says := range map[string]string{"err": "ray answers 500", "bomb": "is not its JSON", "endless": "more than 268435456 bytes came", "silent": "timeout awaiting response headers", "half": "nothing came for 2s"} {
 		begun := time.Now()
 		_, err := p.Status(t.Context(), id)
 		require.ErrorContains(t, err, says, id)

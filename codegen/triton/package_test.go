@@ -64,7 +64,7 @@ func TestPackage(t *testing.T) {
 	out, err := exec.Command("python3", "-c", parsed, dir).CombinedOutput()
 	require.NoError(t, err, string(out))
 	require.True(t, strings.HasPrefix(string(out), "fits"), string(out))
-	for _, kernel := range []string{"prepare", "scan", "reverse", "scores", "grads", "recur"} {
+	for _, kernel := range []string{"prepare", "scan", "summarise", "combine", "reverse", "scores", "grads", "recur"} {
 		require.Contains(t, string(out), "'"+kernel+"'")
 	}
 }
@@ -73,7 +73,7 @@ func TestPackage(t *testing.T) {
 func TestPackageTransposes(t *testing.T) {
 	files, err := Package("gdr", "v1", "")
 	require.NoError(t, err)
-	loaded := []string{"k_c", "q_c", "P", "X", "rest", "U", "d", "dR", "S", "dS"} // rows and blocks that a kernel loads
+	loaded := []string{"k_c", "q_c", "P", "high", "whole", "rest", "U", "d", "dR", "S", "dS"} // rows and blocks that a kernel loads
 	for _, f := range files {
 		if !strings.HasSuffix(f.Path, "kernels.py") {
 			continue

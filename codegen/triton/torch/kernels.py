@@ -76,6 +76,43 @@ def sequence(cu, T, n, C: tl.constexpr):
 
 
 @triton.jit
+def piece(cu, sequences, T, m, C: tl.constexpr, PART: tl.constexpr):
+    """Of sequence m, or where PART of the m-th part of PART tokens: its first token, the token after its last, and the chunks before it."""
+    if PART == 0:
+        start, end, first = sequence(cu, T, m, C)
+    else:
+        n, start, last = span(cu, sequences, T, m, PART)
+        begin, _, before = sequence(cu, T, n, C)
+        first = before + (start - begin) // C
+        end = tl.minimum(last, start + PART)
+    return start, end, first
+
+
+@triton.jit
+def row_of(cu, T, m, PART: tl.constexpr):
+    """The batch row of sequence m, or of part m; 0 of packed ones."""
+    if cu is not None:
+        return m * 0
+    elif PART == 0:
+        return m
+    else:
+        return m // ((T + PART - 1) // PART)
+
+
+@triton.jit
+def serial(cu, sequences, T, program, HK: tl.constexpr, HV: tl.constexpr, K: tl.constexpr, V: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr,
+           C: tl.constexpr, PART: tl.constexpr):
+    """What a program with BV columns of a state works on: sequence or part, batch row, value head, key head, tokens and chunks as piece has them, its
+    rows and columns of the state, and which of those there are."""
+    TILES: tl.constexpr = (V + BV - 1) // BV
+    tile, head = program % TILES, program // TILES
+    m, h = head // HV, head % HV
+    start, end, first = piece(cu, sequences, T, m, C, PART)
+    rk, rv = tl.arange(0, BK), tile * BV + tl.arange(0, BV)
+    return m, row_of(cu, T, m, PART), h, h // (HV // HK), start, end, first, rk, rv, (rk[:, None] < K) & (rv < V)
+
+
+@triton.jit
 def inside(ok, lane, W: tl.constexpr, BLOCK: tl.constexpr):
     """Which elements of rows there are: where blocks are whole, all of those that are ok."""
     if W % BLOCK == 0:
@@ -215,23 +252,35 @@ def prepare(q, k, g, beta, A_log, dt_bias, cu, T_out, P_out, G_out, rate_out, sc
     tl.store(rate_out + at, rate)
 
 
+@triton.jit
+def through(T_in, at, X, C: tl.constexpr, OP: tl.constexpr, TWO: tl.constexpr, TURNED: tl.constexpr):
+    """T X, or T^T X where TURNED, of the T that prepare has stored for a chunk of a head."""
+    i = tl.arange(0, C)
+    square = i[:, None] * C + i
+    if OP == tl.float32:
+        whole = tl.load(T_in + at * (C * C) + square)
+        return dot(tl.trans(whole) if TURNED else whole, X, OP)
+    else:
+        high, rest = tl.load(T_in + at * (2 * C * C) + square), tl.load(T_in + at * (2 * C * C) + C * C + square)
+        if TURNED:
+            high, rest = tl.trans(high), tl.trans(rest)
+        return dot2(high, X, OP, TWO) + dot(rest, X, OP)
+
+
 @triton.jit(do_not_specialize=["sequences", "T"])
 def scan(q, k, v, cu, T_in, P_in, G_in, rate_in, h0, ht, o, S_out, U_out, scale, sequences, T, qb, qt, qh, kb, kt, kh, vb, vt, vh,
          HK: tl.constexpr, HV: tl.constexpr, K: tl.constexpr, V: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr, C: tl.constexpr,
-         L2: tl.constexpr, VK: tl.constexpr, TWO: tl.constexpr, STAGES: tl.constexpr):
-    """The chunks of a sequence in turn, BV columns of the state of a value head: o and ht, and for gradients S before each chunk, and U."""
+         L2: tl.constexpr, VK: tl.constexpr, TWO: tl.constexpr, STAGES: tl.constexpr, PART: tl.constexpr):
+    """The chunks of a sequence in turn, BV columns of the state of a value head: o and ht, and for gradients S before each chunk, and U.
+
+    With PART it is the chunks of a part, and h0 [parts, HV, K, V] has the states before each.
+    """
     OP: tl.constexpr = k.dtype.element_ty
-    TILES: tl.constexpr = (V + BV - 1) // BV
-    tile, head = tl.program_id(0) % TILES, tl.program_id(0) // TILES
-    n, h = head // HV, head % HV
-    hk = h // (HV // HK)
-    start, end, first = sequence(cu, T, n, C)
-    i, rk, rv = tl.arange(0, C), tl.arange(0, BK), tile * BV + tl.arange(0, BV)
-    square = i[:, None] * C + i
-    held = (rk[:, None] < K) & (rv < V)
+    m, n, h, hk, start, end, first, rk, rv, held = serial(cu, sequences, T, tl.program_id(0), HK, HV, K, V, BK, BV, C, PART)
+    i = tl.arange(0, C)
     S = tl.zeros((BK, BV), tl.float32)
     if h0 is not None:
-        S += tl.load(h0 + state_at(n, h, rk[:, None], rv, HV, K, V, VK), held, 0.0).to(tl.float32)
+        S += tl.load(h0 + state_at(m, h, rk[:, None], rv, HV, K, V, VK), held, 0.0).to(tl.float32)
     for c in tl.range(0, (end - start + C - 1) // C, num_stages=STAGES):
         rows = start + c * C + i
         ok = rows < end
@@ -242,21 +291,61 @@ def scan(q, k, v, cu, T_in, P_in, G_in, rate_in, h0, ht, o, S_out, U_out, scale,
         G, last = tl.load(G_in + at * C + i), tl.load(G_in + at * C + C - 1)
         rate = tl.load(rate_in + at * C + i)
         grown = tl.exp(G)[:, None]
-        R = v_c.to(tl.float32) - grown * dot(k_c, S, OP)
-        if OP == tl.float32:
-            U = dot(tl.load(T_in + at * (C * C) + square), R, OP)
-        else:
-            U = dot2(tl.load(T_in + at * (2 * C * C) + square), R, OP, TWO)
-            U += dot(tl.load(T_in + at * (2 * C * C) + C * C + square), R, OP)
+        U = through(T_in, at, v_c.to(tl.float32) - grown * dot(k_c, S, OP), C, OP, TWO, False)
         at_v = ((n * T + rows).to(tl.int64) * HV + h)[:, None] * V
         in_v = inside(ok, rv, V, BV)
         if o is not None:
             q_c = keys(q, n, rows, ok, hk, qb, qt, qh, K, BK, L2, OP)
-            out = scale * grown * dot(q_c, S, OP) + dot2(tl.load(P_in + at * (C * C) + square), U, OP, TWO)
-            tl.store(o + at_v + rv, out.to(o.dtype.element_ty), in_v)
+            P = tl.load(P_in + at * (C * C) + (i[:, None] * C + i))
+            tl.store(o + at_v + rv, (scale * grown * dot(q_c, S, OP) + dot2(P, U, OP, TWO)).to(o.dtype.element_ty), in_v)
         if U_out is not None:
             tl.store(U_out + at_v + rv, U.to(OP), in_v)
         S = S * tl.exp(last) + dot(tl.trans(k_c), U * (rate * tl.exp(last - G))[:, None], OP)
+    if ht is not None:
+        tl.store(ht + state_at(m, h, rk[:, None], rv, HV, K, V, VK), S.to(ht.dtype.element_ty), held)
+
+
+@triton.jit(do_not_specialize=["sequences", "T"])
+def summarise(k, cu, T_in, G_in, rate_in, maps, sequences, T, kb, kt, kh,
+              HK: tl.constexpr, HV: tl.constexpr, K: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr, C: tl.constexpr, L2: tl.constexpr, TWO: tl.constexpr,
+              STAGES: tl.constexpr, PART: tl.constexpr):
+    """M [K, K] of a part, BV columns: the state S before it contributes M S to the state behind it, and dS behind it M^T dS to that before it."""
+    OP: tl.constexpr = k.dtype.element_ty
+    m, n, h, hk, start, end, first, rk, rv, held = serial(cu, sequences, T, tl.program_id(0), HK, HV, K, K, BK, BV, C, PART)
+    i = tl.arange(0, C)
+    M = tl.where((rk[:, None] == rv) & held, 1.0, 0.0)
+    for c in tl.range(0, (end - start + C - 1) // C, num_stages=STAGES):
+        rows = start + c * C + i
+        at = (first + c).to(tl.int64) * HV + h
+        k_c = keys(k, n, rows, rows < end, hk, kb, kt, kh, K, BK, L2, OP)
+        G, last = tl.load(G_in + at * C + i), tl.load(G_in + at * C + C - 1)
+        rate = tl.load(rate_in + at * C + i)
+        U = through(T_in, at, -tl.exp(G)[:, None] * dot(k_c, M, OP), C, OP, TWO, False)
+        M = M * tl.exp(last) + dot(tl.trans(k_c), U * (rate * tl.exp(last - G))[:, None], OP)
+    tl.store(maps + (m.to(tl.int64) * HV + h) * (K * K) + (rk[:, None] * K + rv), M, held)
+
+
+@triton.jit(do_not_specialize=["sequences", "T"])
+def combine(cu, maps, rests, h0, ht, starts, sequences, T, HV: tl.constexpr, K: tl.constexpr, V: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr,
+            VK: tl.constexpr, PART: tl.constexpr, BACK: tl.constexpr):
+    """States between the parts of a sequence: S <- M S + rest from h0 on, starts [parts, HV, K, V] before each and ht behind the last.
+
+    Where BACK, from the last part to the first, S <- M^T S + rest. rests [parts, HV, K, V] is what a part makes of zeros.
+    """
+    _, _, h, _, start, end, first, rk, rv, held = serial(cu, sequences, T, tl.program_id(0), HV, HV, K, V, BK, BV, PART, 0)
+    n = tl.program_id(0) // ((V + BV - 1) // BV) // HV
+    S = tl.zeros((BK, BV), tl.float32)
+    if h0 is not None:
+        S += tl.load(h0 + state_at(n, h, rk[:, None], rv, HV, K, V, VK), held, 0.0).to(tl.float32)
+    parts = (end - start + PART - 1) // PART
+    for turn in range(0, parts):
+        p = first + (parts - 1 - turn if BACK else turn)
+        at = p.to(tl.int64) * HV + h
+        at_s = at * (K * V) + (rk[:, None] * V + rv)
+        tl.store(starts + at_s, S, held)
+        at_m = (rk * K + rk[:, None]) if BACK else (rk[:, None] * K + rk)
+        M = tl.load(maps + at * (K * K) + at_m, (rk[:, None] < K) & (rk < K), 0.0)
+        S = tl.dot(M, S, input_precision="tf32x3") + tl.load(rests + at_s, held, 0.0)
     if ht is not None:
         tl.store(ht + state_at(n, h, rk[:, None], rv, HV, K, V, VK), S.to(ht.dtype.element_ty), held)
 
@@ -264,44 +353,38 @@ def scan(q, k, v, cu, T_in, P_in, G_in, rate_in, h0, ht, o, S_out, U_out, scale,
 @triton.jit(do_not_specialize=["sequences", "T"])
 def reverse(q, k, do, cu, T_in, P_in, G_in, rate_in, dht, dh0, dS_out, dv, scale, sequences, T, qb, qt, qh, kb, kt, kh, db, dt, dh,
             HK: tl.constexpr, HV: tl.constexpr, K: tl.constexpr, V: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr, C: tl.constexpr,
-            L2: tl.constexpr, VK: tl.constexpr, TWO: tl.constexpr, STAGES: tl.constexpr):
-    """The chunks of a sequence from the last to the first: dS behind each chunk, dV = dR = T^T (P^T dO + beta exp(G_C - G) K dS), and dh0."""
+            L2: tl.constexpr, VK: tl.constexpr, TWO: tl.constexpr, STAGES: tl.constexpr, PART: tl.constexpr):
+    """The chunks of a sequence from the last to the first: dS behind each chunk, dV = dR = T^T (P^T dO + beta exp(G_C - G) K dS), and dh0.
+
+    With PART it is the chunks of a part, and dht [parts, HV, K, V] has dS behind each.
+    """
     OP: tl.constexpr = q.dtype.element_ty
-    TILES: tl.constexpr = (V + BV - 1) // BV
-    tile, head = tl.program_id(0) % TILES, tl.program_id(0) // TILES
-    n, h = head // HV, head % HV
-    hk = h // (HV // HK)
-    start, end, first = sequence(cu, T, n, C)
-    i, rk, rv = tl.arange(0, C), tl.arange(0, BK), tile * BV + tl.arange(0, BV)
-    square = i[:, None] * C + i
-    held = (rk[:, None] < K) & (rv < V)
+    m, n, h, hk, start, end, first, rk, rv, held = serial(cu, sequences, T, tl.program_id(0), HK, HV, K, V, BK, BV, C, PART)
+    i = tl.arange(0, C)
     dS = tl.zeros((BK, BV), tl.float32)
     if dht is not None:
-        dS += tl.load(dht + state_at(n, h, rk[:, None], rv, HV, K, V, VK), held, 0.0).to(tl.float32)
+        dS += tl.load(dht + state_at(m, h, rk[:, None], rv, HV, K, V, VK), held, 0.0).to(tl.float32)
     chunks = (end - start + C - 1) // C
     for turn in tl.range(0, chunks, num_stages=STAGES):
         c = chunks - 1 - turn
         rows = start + c * C + i
         ok = rows < end
         at = (first + c).to(tl.int64) * HV + h
-        tl.store(dS_out + at * (K * V) + (rk[:, None] * V + rv), dS.to(OP), held)
+        if dS_out is not None:
+            tl.store(dS_out + at * (K * V) + (rk[:, None] * V + rv), dS.to(OP), held)
         q_c, k_c = keys(q, n, rows, ok, hk, qb, qt, qh, K, BK, L2, OP), keys(k, n, rows, ok, hk, kb, kt, kh, K, BK, L2, OP)
         d_c = load_rows(do, n, rows, ok, h, db, dt, dh, rv, V, BV)
         G, last = tl.load(G_in + at * C + i), tl.load(G_in + at * C + C - 1)
         rate = tl.load(rate_in + at * C + i)
-        P = tl.load(P_in + at * (C * C) + square)
+        P = tl.load(P_in + at * (C * C) + (i[:, None] * C + i))
         dU = dot(tl.trans(P), d_c, OP) + dot(k_c, dS, OP) * (rate * tl.exp(last - G))[:, None]
-        if OP == tl.float32:
-            X = tl.load(T_in + at * (C * C) + square)
-            dR = dot(tl.trans(X), dU, OP)
-        else:
-            X, rest = tl.load(T_in + at * (2 * C * C) + square), tl.load(T_in + at * (2 * C * C) + C * C + square)
-            dR = dot2(tl.trans(X), dU, OP, TWO) + dot(tl.trans(rest), dU, OP)
-        tl.store(dv + ((n * T + rows).to(tl.int64) * HV + h)[:, None] * V + rv, dR.to(OP), inside(ok, rv, V, BV))
+        dR = through(T_in, at, dU, C, OP, TWO, True)
+        if dv is not None:
+            tl.store(dv + ((n * T + rows).to(tl.int64) * HV + h)[:, None] * V + rv, dR.to(OP), inside(ok, rv, V, BV))
         grown = tl.exp(G)[:, None]
         dS = dS * tl.exp(last) + dot(tl.trans(q_c), d_c.to(tl.float32) * (grown * scale), OP) - dot(tl.trans(k_c), dR * grown, OP)
     if dh0 is not None:
-        tl.store(dh0 + state_at(n, h, rk[:, None], rv, HV, K, V, VK), dS.to(dh0.dtype.element_ty), held)
+        tl.store(dh0 + state_at(m, h, rk[:, None], rv, HV, K, V, VK), dS.to(dh0.dtype.element_ty), held)
 
 
 @triton.jit(do_not_specialize=["sequences", "T"])

@@ -17,6 +17,9 @@ from . import kernels
 NAMESPACE = "@NAME@"
 TYPES = (torch.float32, torch.bfloat16, torch.float16)
 WIDEST = 256  # of heads: a state must fit the registers of a program
+FULL = 132  # programs of a state that a GPU computes beside each other
+PART_CHUNKS = 8  # of a part at least
+KEEP_STATES = True  # the forward pass keeps S before each chunk and U for gradients; False computes them again, for half of what a call keeps
 
 
 def power(n):
@@ -57,10 +60,26 @@ def chunks_of(T, N, B, C, cu):
     return B * ((T + C - 1) // C) if cu is None else (T + N * (C - 1)) // C
 
 
-def tiling(q, N, HV, V, save):
-    """Columns of a state that a program holds, and stages of its loop. Triton from 3.6 on miscompiles less than 64 columns with one stage."""
-    wide = q.dtype != torch.float32 and power(V) >= 64 and q.shape[-1] <= 128 and (N * HV * power(V) // 64 >= 128)
-    return (64, 1) if wide else (min(32, power(V)), 2)
+def part_of(q, B, T, N, HV, V, C):
+    """Tokens of a part where parts of a sequence are computed beside each other: few heads and long sequences would leave a GPU idle. 0: no parts."""
+    programs = N * HV * (-(-V // 64))
+    if not 0 < programs <= FULL // 4:
+        return 0
+    part = PART_CHUNKS * C
+    while part * N * (FULL // programs) < B * T:
+        part *= 2
+    return part if 4 * part * N <= B * T else 0
+
+
+def tiling(q, states, HV, V, C):
+    """Columns of a state that a program holds, and stages of its loop, for states of sequences or parts beside each other.
+
+    Triton from 3.6 on miscompiles less than 64 columns with one stage.
+    """
+    programs = states * HV * (-(-V // 64))
+    if q.dtype == torch.float32 or power(V) < 64 or q.shape[-1] > 128 or programs < 128:
+        return min(32, power(V)), 2
+    return 64, 3 if C == 32 else 2 if programs <= FULL else 1
 
 
 def state_like(v, K, N, HV, V, v_first, initial_state):
@@ -74,10 +93,14 @@ def none_of(x):
 @torch.library.custom_op(NAMESPACE + "::chunk_forward", mutates_args=())
 def chunk_forward(q: Tensor, k: Tensor, v: Tensor, g: Optional[Tensor], beta: Optional[Tensor], A_log: Optional[Tensor], dt_bias: Optional[Tensor],
                   initial_state: Optional[Tensor], cu_seqlens: Optional[Tensor], scale: float, l2norm: bool, sigmoid: bool, negative: bool, v_first: bool,
-                  final: bool, save: bool) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """o, the final states, and where save T, P, G and beta of chunks."""
+                  final: bool, save: bool, states: bool
+                  ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """o, the final states, and where save T, P, G and beta of chunks, S before each and U where states, maps of parts and states before them."""
     B, T, HK, HV, K, V, N, row = sizes(q, v, cu_seqlens)
-    C, (BV, stages) = chunk_of(q, K, save), tiling(q, N, HV, V, save)
+    C = chunk_of(q, K, save)
+    part = part_of(q, B, T, N, HV, V, C)
+    pieces = chunks_of(T, N, B, part, cu_seqlens) if part else N
+    BV, stages = tiling(q, pieces, HV, V, C)
     q, k, v = rows(q), rows(k), rows(v)
     g, beta, h0 = (x if x is None else x.contiguous() for x in (g, beta, initial_state))
     chunks, half = chunks_of(T, N, B, C, cu_seqlens), q.dtype != torch.float32
@@ -85,57 +108,88 @@ def chunk_forward(q: Tensor, k: Tensor, v: Tensor, g: Optional[Tensor], beta: Op
     G, rate = (torch.empty((chunks, HV, C), device=q.device, dtype=torch.float32) for _ in range(2))
     o = torch.empty((B, T, HV, V), device=v.device, dtype=v.dtype)
     ht = state_like(v, K, N, HV, V, v_first, initial_state) if final else None
+    S, U = (q.new_empty((chunks, HV, K, V)), q.new_empty((B, T, HV, V))) if states else (None, None)
     wide = dict(HK=HK, HV=HV, K=K, BK=power(K), C=C, L2=l2norm)
-    at = (*strides(q, cu_seqlens), *strides(k, cu_seqlens))
+    serial = dict(wide, V=V, BV=BV, TWO=save and q.dtype == torch.bfloat16, STAGES=stages, PART=part, num_warps=4)
+    at, at_v = (*strides(q, cu_seqlens), *strides(k, cu_seqlens)), strides(v, cu_seqlens)
+    programs = (pieces * HV * (-(-V // BV)),)
+    maps = starts = None
     with on(q):
         if chunks:
             kernels.prepare[(chunks * HV,)](q, k, g, beta, A_log, dt_bias, cu_seqlens, T_out, P_out, G, rate, scale, N, row, *at, **wide, SIGMOID=sigmoid,
                                             NEGATIVE=negative, num_warps=2 if C == 64 or BV < 64 else 1)
-        if N:
-            kernels.scan[(N * HV * (-(-V // BV)),)](q, k, v, cu_seqlens, T_out, P_out, G, rate, h0, ht, o, None, None, scale, N, row, *at,
-                                                   *strides(v, cu_seqlens), **wide, V=V, BV=BV, VK=v_first, TWO=save and q.dtype == torch.bfloat16, STAGES=stages, num_warps=4)
-    kept = (T_out, P_out, G, rate) if save else tuple(none_of(q) for _ in range(4))
-    return o, none_of(q) if ht is None else ht, *kept
+        if part:
+            maps, starts, rests = (torch.empty((pieces, HV, K, w), device=q.device, dtype=torch.float32) for w in (K, V, V))
+            kernels.scan[programs](None, k, v, cu_seqlens, T_out, None, G, rate, None, rests, None, None, None, scale, N, row, *at, *at_v, **serial, VK=False)
+            columns = {n: x for n, x in serial.items() if n != "V"} | dict(BV=min(BV, power(K)))
+            kernels.summarise[(pieces * HV * (-(-K // columns["BV"])),)](k, cu_seqlens, T_out, G, rate, maps, N, row, *strides(k, cu_seqlens), **columns)
+            combined(cu_seqlens, maps, rests, h0, ht, starts, N, row, HV, K, V, v_first, part, False)
+            kernels.scan[programs](q, k, v, cu_seqlens, T_out, P_out, G, rate, starts, None, o, S, U, scale, N, row, *at, *at_v, **serial, VK=False)
+        elif N:
+            kernels.scan[programs](q, k, v, cu_seqlens, T_out, P_out, G, rate, h0, ht, o, S, U, scale, N, row, *at, *at_v, **serial, VK=v_first)
+    kept = (T_out, P_out, G, rate, S, U, maps, starts) if save else (None,) * 8
+    return o, *(none_of(q) if x is None else x for x in (ht, *kept))
+
+
+def combined(cu, maps, rests, h0, ht, starts, N, row, HV, K, V, v_first, part, back):
+    """Launches what carries states over the parts of sequences."""
+    kernels.combine[(N * HV * (-(-V // 16)),)](cu, maps, rests, h0, ht, starts, N, row, HV=HV, K=K, V=V, BK=power(K), BV=16, VK=v_first, PART=part, BACK=back,
+                                               num_warps=8)
 
 
 @chunk_forward.register_fake
-def _(q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens, scale, l2norm, sigmoid, negative, v_first, final, save):
+def _(q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens, scale, l2norm, sigmoid, negative, v_first, final, save, states):
     B, T, HK, HV, K, V, N, _ = sizes(q, v, cu_seqlens)
     C = chunk_of(q, K, save)
     o, ht = q.new_empty((B, T, HV, V), dtype=v.dtype), state_like(v, K, N, HV, V, v_first, initial_state) if final else none_of(q)
     if not save:
-        return o, ht, *(none_of(q) for _ in range(4))
-    chunks, f32 = chunks_of(T, N, B, C, cu_seqlens), torch.float32
+        return o, ht, *(none_of(q) for _ in range(8))
+    chunks, f32, part = chunks_of(T, N, B, C, cu_seqlens), torch.float32, part_of(q, B, T, N, HV, V, C)
+    of_parts = [q.new_empty((chunks_of(T, N, B, part, cu_seqlens), HV, K, w), dtype=f32) if part else none_of(q) for w in (K, V)]
     return (o, ht, q.new_empty((chunks, HV, 1 if q.dtype == f32 else 2, C, C)), q.new_empty((chunks, HV, C, C)), q.new_empty((chunks, HV, C), dtype=f32),
-            q.new_empty((chunks, HV, C), dtype=f32))
+            q.new_empty((chunks, HV, C), dtype=f32), *((q.new_empty((chunks, HV, K, V)), q.new_empty((B, T, HV, V))) if states else (none_of(q), none_of(q))), *of_parts)
 
 
 @torch.library.custom_op(NAMESPACE + "::chunk_backward", mutates_args=())
 def chunk_backward(q: Tensor, k: Tensor, v: Tensor, initial_state: Optional[Tensor], cu_seqlens: Optional[Tensor], T_in: Tensor, P_in: Tensor, G: Tensor,
-                   rate: Tensor, do: Optional[Tensor], dht: Optional[Tensor], scale: float, l2norm: bool, v_first: bool
-                   ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+                   rate: Tensor, S: Tensor, U: Tensor, maps: Tensor, starts: Tensor, do: Optional[Tensor], dht: Optional[Tensor], scale: float, l2norm: bool,
+                   v_first: bool) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients of q, k, v, g and beta, the last two in float32, and of the initial states."""
     B, T, HK, HV, K, V, N, row = sizes(q, v, cu_seqlens)
-    C, chunks, (BV, stages) = T_in.shape[-1], T_in.shape[0], tiling(q, N, HV, V, True)
+    C, chunks = T_in.shape[-1], T_in.shape[0]
+    part = part_of(q, B, T, N, HV, V, C)
+    pieces = maps.shape[0] if part else N
+    BV, stages = tiling(q, pieces, HV, V, C)
     q, k, v = rows(q), rows(k), rows(v)
     do = torch.zeros((B, T, HV, V), device=v.device, dtype=v.dtype) if do is None else rows(do.to(v.dtype))
     h0, dht = (x if x is None else x.contiguous() for x in (initial_state, dht))
     f32 = dict(device=q.device, dtype=torch.float32)
     dq, dk = (torch.empty((B, T, HK, K), device=q.device, dtype=q.dtype) for _ in range(2))
-    dv, U = (torch.empty((B, T, HV, V), device=q.device, dtype=q.dtype) for _ in range(2))
+    dv = torch.empty((B, T, HV, V), device=q.device, dtype=q.dtype)
     dg, dbeta = (torch.empty((B, T, HV), **f32) for _ in range(2))
     dh0 = none_of(q) if h0 is None else torch.empty_like(h0)
-    S, dS = (q.new_empty((chunks, HV, K, V)) for _ in range(2))
+    dS, kept = q.new_empty((chunks, HV, K, V)), S.dim() == 4
+    if not kept:
+        S, U = torch.empty_like(dS), torch.empty_like(dv)
     X, sums = q.new_empty((chunks, HK, 3, C, C)), torch.empty((chunks, HV, C), **f32)
-    two = q.dtype == torch.bfloat16
     wide = dict(HK=HK, HV=HV, K=K, V=V, BK=power(K), C=C, L2=l2norm)
     at, at_v, at_d = (*strides(q, cu_seqlens), *strides(k, cu_seqlens)), strides(v, cu_seqlens), strides(do, cu_seqlens)
-    serial = dict(wide, BV=BV, VK=v_first, TWO=two, STAGES=stages, num_warps=4)
+    serial = dict(wide, BV=BV, VK=v_first and not part, TWO=q.dtype == torch.bfloat16, STAGES=stages, PART=part, num_warps=4)
+    programs = (pieces * HV * (-(-V // BV)),)
+
+    def reverse(dht, dh0, dS, dv):
+        kernels.reverse[programs](q, k, do, cu_seqlens, T_in, P_in, G, rate, dht, dh0, dS, dv, scale, N, row, *at, *at_d, **serial)
+
     with on(q):
-        if N:
-            programs = (N * HV * (-(-V // BV)),)
-            kernels.scan[programs](None, k, v, cu_seqlens, T_in, None, G, rate, h0, None, None, S, U, scale, N, row, *at, *at_v, **serial)
-            kernels.reverse[programs](q, k, do, cu_seqlens, T_in, P_in, G, rate, dht, None if h0 is None else dh0, dS, dv, scale, N, row, *at, *at_d, **serial)
+        if N and not kept:
+            kernels.scan[programs](None, k, v, cu_seqlens, T_in, None, G, rate, starts if part else h0, None, None, S, U, scale, N, row, *at, *at_v, **serial)
+        if part:
+            rests, behind = torch.empty_like(starts), torch.empty_like(starts)
+            reverse(None, rests, None, None)
+            combined(cu_seqlens, maps, rests, dht, None if h0 is None else dh0, behind, N, row, HV, K, V, v_first, part, True)
+            reverse(behind, None, dS, dv)
+        elif N:
+            reverse(dht, None if h0 is None else dh0, dS, dv)
         if chunks:
             kernels.scores[(chunks * HK,)](q, k, do, cu_seqlens, G, rate, U, dv, X, sums, dbeta, scale, N, row, *at, *at_d, **wide, BV=power(V), num_warps=8)
             kernels.grads[(chunks * HK,)](q, k, do, cu_seqlens, G, rate, S, U, dS, dv, X, sums, dq, dk, dg, dbeta, scale, N, row, *at, *at_d, **wide,
@@ -144,14 +198,14 @@ def chunk_backward(q: Tensor, k: Tensor, v: Tensor, initial_state: Optional[Tens
 
 
 @chunk_backward.register_fake
-def _(q, k, v, initial_state, cu_seqlens, T_in, P_in, G, rate, do, dht, scale, l2norm, v_first):
+def _(q, k, v, initial_state, cu_seqlens, T_in, P_in, G, rate, S, U, maps, starts, do, dht, scale, l2norm, v_first):
     gate = q.new_empty(v.shape[:3], dtype=torch.float32)
     return (q.new_empty(q.shape), q.new_empty(q.shape), q.new_empty(v.shape), gate, torch.empty_like(gate),
             none_of(q) if initial_state is None else initial_state.new_empty(initial_state.shape))
 
 
 def keep(ctx, inputs, output):
-    q, k, v, g, beta, _, _, initial_state, cu_seqlens, ctx.scale, ctx.l2norm, _, _, ctx.v_first, ctx.final, _ = inputs
+    q, k, v, g, beta, _, _, initial_state, cu_seqlens, ctx.scale, ctx.l2norm, _, _, ctx.v_first, ctx.final, _, _ = inputs
     ctx.save_for_backward(q, k, v, initial_state, cu_seqlens, *output[2:])
     ctx.gates = tuple(None if x is None else x.dtype for x in (g, beta))
     ctx.mark_non_differentiable(*output[2:])
@@ -161,10 +215,10 @@ def keep(ctx, inputs, output):
 def backward(ctx, do, dht, *_):
     q, k, v, initial_state, cu_seqlens, *kept = ctx.saved_tensors
     if do is None and (dht is None or not ctx.final):
-        return (None,) * 16
+        return (None,) * 17
     dq, dk, dv, dg, dbeta, dh0 = chunk_backward(q, k, v, initial_state, cu_seqlens, *kept, do, dht if ctx.final else None, ctx.scale, ctx.l2norm, ctx.v_first)
     dg, dbeta = (None if t is None else x.to(t) for x, t in zip((dg, dbeta), ctx.gates))
-    return dq, dk, dv, dg, dbeta, None, None, None if initial_state is None else dh0, *(None,) * 8
+    return dq, dk, dv, dg, dbeta, None, None, None if initial_state is None else dh0, *(None,) * 9
 
 
 def no_second(ctx, *_):
@@ -322,7 +376,7 @@ def chosen(compute, q, k, v, g, beta, scale, initial_state, final, l2norm, beta_
 
 
 def chunked(*arguments):
-    return chunk_forward(*arguments)[:2]
+    return chunk_forward(*arguments, arguments[-1] and KEEP_STATES)[:2]
 
 
 def stepped(*arguments):

@@ -5,6 +5,7 @@ Each is one launch. States are updated in place; a sequence whose index is below
 
 import torch
 
+from . import rule
 from .rule import check, need, step
 
 
@@ -54,13 +55,31 @@ def fused_recurrent_gated_delta_rule(q, k, v, g, beta=None, scale=None, initial_
     return o, initial_state
 
 
-def fused_sigmoid_gating_delta_rule_update(A_log, a, dt_bias, softplus_beta, softplus_threshold, q, k, v, b, initial_state_source, initial_state_indices, scale=None,
-                                           use_qk_l2norm_in_kernel=False, cu_seqlens=None):
-    """SGLang's: raw gates a and rates b, states [states, HV, V, K] in place; no intermediate states, no trees. Returns o."""
+def fused_sigmoid_gating_delta_rule_update(A_log, a, dt_bias, softplus_beta=1.0, softplus_threshold=20.0, q=None, k=None, v=None, b=None,
+                                           initial_state_source=None, initial_state_indices=None, scale=None, use_qk_l2norm_in_kernel=False, cu_seqlens=None,
+                                           is_kda=False, *, initial_state=None, inplace_final_state=True, ssm_state_indices=None, num_accepted_tokens=None):
+    """SGLang's and vLLM's: raw gates a and rates b, states [states, HV, V, K] in place; no intermediate states, no trees.
+
+    Returns o, and with vLLM's initial_state and ssm_state_indices o and the pool.
+    """
     need(softplus_beta == 1.0 and softplus_threshold == 20.0, f"softplus of beta {softplus_beta} and threshold {softplus_threshold}: 1.0 and 20.0 are computed")
+    need(not is_kda, "is_kda: a decay for each channel is not computed")
+    need(inplace_final_state, "states are updated in place")
+    pool, indices = (initial_state_source, initial_state_indices) if initial_state is None else (initial_state, ssm_state_indices)
     shape = (*q.shape[:2], v.shape[2])
-    return decode_pool(q, k, v, a.reshape(shape), b.reshape(shape), initial_state_source, initial_state_indices, scale=scale, cu_seqlens=cu_seqlens, A_log=A_log,
-                       dt_bias=dt_bias, use_qk_l2norm_in_kernel=use_qk_l2norm_in_kernel, use_beta_sigmoid_in_kernel=True, state_v_first=True)
+    o = decode_pool(q, k, v, a.reshape(shape), b.reshape(shape), pool, indices, accepted=num_accepted_tokens, scale=scale, cu_seqlens=cu_seqlens, A_log=A_log,
+                    dt_bias=dt_bias, use_qk_l2norm_in_kernel=use_qk_l2norm_in_kernel, use_beta_sigmoid_in_kernel=True, state_v_first=True)
+    return o if initial_state is None else (o, pool)
+
+
+def chunk_gated_delta_rule(q, k, v, g=None, beta=None, scale=None, initial_state=None, output_final_state=False, cu_seqlens=None, chunk_indices=None,
+                           chunk_offsets=None, use_qk_l2norm_in_kernel=False, core_attn_out=None):
+    """vLLM's prefill: states [N, HV, V, K]; o is copied to the beginning of core_attn_out too. chunk_indices and chunk_offsets are not needed."""
+    o, states = rule.chunk_gated_delta_rule(q, k, v, g, beta, scale, initial_state, output_final_state, use_qk_l2norm_in_kernel, cu_seqlens=cu_seqlens,
+                                            state_v_first=True)
+    if core_attn_out is not None:
+        core_attn_out.view(-1)[:o.numel()].copy_(o.view(-1))
+    return o, states
 
 
 def gated_delta_rule_decode_pretranspose(q, k, v, state, A_log, a, dt_bias, b, scale=None, output=None, use_qk_l2norm=True, initial_state=None,
@@ -71,3 +90,14 @@ def gated_delta_rule_decode_pretranspose(q, k, v, state, A_log, a, dt_bias, b, s
     o = decode_pool(q, k, v, a, b, pool, indices, out_indices=output_state_indices, scale=scale, A_log=A_log, dt_bias=dt_bias,
                     use_qk_l2norm_in_kernel=use_qk_l2norm, use_beta_sigmoid_in_kernel=True, state_v_first=True, out=output)
     return o, pool
+
+
+def fused_recurrent_gated_delta_rule_packed_decode(mixed_qkv, a, b, A_log, dt_bias, scale, initial_state, out, ssm_state_indices, use_qk_l2norm_in_kernel=False):
+    """SGLang's and vLLM's: one token of each sequence, q, k and v side by side in a row [B, 2 HK K + HV V], which no copy takes apart. Returns out."""
+    HV, V, K = initial_state.shape[1:]
+    HK, rest = divmod(mixed_qkv.shape[1] - HV * V, 2 * K)
+    need(HK > 0 and rest == 0, f"a row of q, k and v has {mixed_qkv.shape[1]} elements: states are of {HV} heads, [{V}, {K}]")
+    q, k, v = (x.unflatten(1, (1, h, -1)) for x, h in zip(mixed_qkv.split([HK * K, HK * K, HV * V], 1), (HK, HK, HV)))
+    shape = (q.shape[0], 1, HV)
+    return decode_pool(q, k, v, a.reshape(shape), b.reshape(shape), initial_state, ssm_state_indices, scale=scale, A_log=A_log, dt_bias=dt_bias,
+                       use_qk_l2norm_in_kernel=use_qk_l2norm_in_kernel, use_beta_sigmoid_in_kernel=True, state_v_first=True, out=out)

@@ -18,7 +18,7 @@ if device == "cpu":
 
     emulate_rounding()
 
-from @NAME@ import chunk_gated_delta_rule, fused_recurrent_gated_delta_rule, serving  # noqa: E402
+from @NAME@ import chunk_gated_delta_rule, fused_recurrent_gated_delta_rule, rule, serving  # noqa: E402
 
 NAMES = ("q", "k", "v", "g", "beta", "h0")
 LIMITS = dict(o=0.005, ht=0.005, q=0.008, k=0.008, v=0.008, g=0.02, beta=0.02, h0=0.008)
@@ -110,6 +110,32 @@ def test_packed(kind):
         q, k, v, g, beta, 0.2, h0, True, cu_seqlens=at), cu, gradients=False))
 
 
+@pytest.mark.parametrize("keep", [True, False])
+def test_parts(monkeypatch, keep):
+    """Parts of packed sequences beside each other, one of them empty, one shorter than a part; states are kept for gradients, or computed again."""
+    monkeypatch.setattr(rule, "KEEP_STATES", keep)
+    cu = [0, 290, 290, 310, 400]
+    inputs, do, dht = draw(1, 400, 1, 2, 32, 16, sequences=4, normaliser=5.0)
+    monkeypatch.setattr(rule, "part_of", lambda *_: 32)
+    at = torch.tensor(cu, device=device)
+    keeps(compared(inputs, do, dht, 0.2, lambda q, k, v, g, beta, h0: chunk_gated_delta_rule(q, k, v, g, beta, 0.2, h0, True, cu_seqlens=at), cu))
+
+
+def test_parts_of_rows(monkeypatch):
+    """Parts of rows, with identical keys, of which all that each part adds to the state must cancel, and with states [V, K]."""
+    monkeypatch.setattr(rule, "PART_CHUNKS", 1)
+    inputs, do, dht = draw(1, 260, 1, 1, 64, 64, torch.bfloat16, alike=True)
+    assert rule.part_of(inputs[0], 1, 260, 1, 1, 64, 64) == 64
+    keeps(compared(inputs, do, dht, 0.125, lambda q, k, v, g, beta, h0: chunk_gated_delta_rule(q, k, v, g, beta, 0.125, h0, True)))
+    inputs, do, dht = draw(2, 140, 1, 2, 32, 16)
+    monkeypatch.setattr(rule, "part_of", lambda *_: 64)
+
+    def turned(q, k, v, g, beta, h0):
+        o, ht = chunk_gated_delta_rule(q, k, v, g, beta, 0.2, h0.transpose(2, 3).contiguous(), True, state_v_first=True)
+        return o, ht.transpose(2, 3)
+    keeps(compared(inputs, do, dht, 0.2, turned))
+
+
 def test_state_v_first():
     inputs, do, dht = draw(2, 70, 1, 2, 32, 16)
 
@@ -177,13 +203,15 @@ def test_beta_of_zero():
     keeps(compared(inputs, do, dht, 0.2, lambda q, k, v, g, beta, h0: chunk_gated_delta_rule(q, k, v, g, beta, 0.2, h0, True)))
 
 
-def test_operators():
+@pytest.mark.parametrize("part", [0, 32])
+def test_operators(monkeypatch, part):
     """What torch.compile asks of custom operators: schema, fake kernels and gradients."""
     (q, k, v, g, beta, h0), _, _ = draw(1, 20, 1, 1, 16, 16, torch.float32)
     q.requires_grad_()
+    monkeypatch.setattr(rule, "part_of", lambda *_: part)
     tests = ("test_schema", "test_autograd_registration", "test_faketensor")
     for cu in (None, torch.tensor([0, 20], device=device)):
-        torch.library.opcheck(torch.ops.@NAME@.chunk_forward, (q, k, v, g, beta, None, None, h0, cu, 0.2, True, False, False, False, True, True), test_utils=tests)
+        torch.library.opcheck(torch.ops.@NAME@.chunk_forward, (q, k, v, g, beta, None, None, h0, cu, 0.2, True, False, False, False, True, True, not part), test_utils=tests)
         torch.library.opcheck(torch.ops.@NAME@.recurrent, (q.detach(), k, v, g, beta, None, None, h0, cu, 0.2, True, False, False, True, True), test_utils=tests)
 
 
@@ -206,11 +234,33 @@ def test_pool():
     o = serving.fused_sigmoid_gating_delta_rule_update(A_log, g, dt_bias, 1.0, 20.0, q, k, v, beta, pool, at, use_qk_l2norm_in_kernel=True)
     torch.testing.assert_close(o[[0, 2]], want[[0, 2]])
     torch.testing.assert_close(pool[[3, 0]].transpose(2, 3), states[[0, 2]])
+    other = turned.clone()
+    same, _ = serving.fused_sigmoid_gating_delta_rule_update(A_log=A_log, a=g, b=beta, dt_bias=dt_bias, q=q, k=k, v=v, initial_state=other, ssm_state_indices=at,
+                                                             use_qk_l2norm_in_kernel=True)
+    assert torch.equal(same, o) and torch.equal(other, pool)
+    rows, packed, out = torch.cat([x.flatten(1) for x in (q, k, v)], 1), turned.clone(), torch.empty_like(v)
+    rows = F.pad(rows, (0, 8))[:, :-8]
+    assert serving.fused_recurrent_gated_delta_rule_packed_decode(rows, g[:, 0], beta[:, 0], A_log, dt_bias, 0.25, packed, out, at, True) is out
+    assert torch.equal(out, o) and torch.equal(packed, pool)
+    with pytest.raises(ValueError, match="a row of q, k and v has 95 elements"):
+        serving.fused_recurrent_gated_delta_rule_packed_decode(rows[:, 1:], g[:, 0], beta[:, 0], A_log, dt_bias, 0.25, packed, out, at, True)
     pool, into = turned.clone(), torch.tensor([4, 2, -1], device=device, dtype=torch.int32)
     o, _ = serving.gated_delta_rule_decode_pretranspose(q, k, v, pool, A_log, g, dt_bias, beta, initial_state_indices=at, output_state_indices=into)
     torch.testing.assert_close(o[0], want[0])
     torch.testing.assert_close(pool[4].transpose(1, 2), states[0])
     assert torch.equal(pool[:4], turned[:4])
+
+
+def test_prefill():
+    """vLLM's prefill: states [N, HV, V, K], and the outputs in a tensor given."""
+    (q, k, v, g, beta, h0), _, _ = draw(1, 20, 1, 2, 16, 32, torch.float32, sequences=2)
+    cu = torch.tensor([0, 5, 20], device=device, dtype=torch.int32)
+    want, states = fused_recurrent_gated_delta_rule(q, k, v, g, beta, initial_state=h0, output_final_state=True, cu_seqlens=cu)
+    into = torch.zeros(24, 2, 32, device=device)
+    o, ht = serving.chunk_gated_delta_rule(q, k, v, g, beta, initial_state=h0.transpose(2, 3), output_final_state=True, cu_seqlens=cu, core_attn_out=into)
+    torch.testing.assert_close(o, want, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(ht.transpose(2, 3), states, rtol=1e-4, atol=1e-4)
+    assert torch.equal(into[:20], o[0]) and not into[20:].any()
 
 
 def test_windows():

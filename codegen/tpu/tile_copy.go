@@ -169,7 +169,7 @@ func copyBehind(t *tiler, copies []copied, own part) {
 		}
 	}
 	if t.bounded() {
-		end := b.Sub(t.points(b), i32(1))
+		end := t.points(b, 1)
 		for k := range parts {
 			b.When(b.And(b.Compare(ir.EQ, own.number, i32(k)), b.Compare(ir.EQ, c, end)), func(b *ir.Builder) {
 				for j := min(parts-1, size) - 1; j >= 0; j-- {
@@ -196,13 +196,14 @@ func (t *tiler) bounded() bool {
 	return g.Live > 0 && g.Copies > 0 && g.Dims[len(g.Dims)-1].Size > 1
 }
 
-// points is how many points of the sequential axis run.
-func (t *tiler) points(b *ir.Builder) *ir.Value {
+// points is how many points of the sequential axis run, less some.
+func (t *tiler) points(b *ir.Builder, less int) *ir.Value {
 	g := t.src.Attrs.Grid
-	if t.bounded() {
-		return b.Load(t.tables[g.Live-1], nil, []int{0}, nil)
+	if !t.bounded() {
+		return b.Const(ir.T(ir.I32), float64(g.Dims[len(g.Dims)-1].Size-less))
 	}
-	return b.Const(ir.T(ir.I32), float64(g.Dims[len(g.Dims)-1].Size))
+	live := b.Load(t.tables[g.Live-1], nil, []int{0}, nil)
+	return b.Sub(live, b.Const(live.Type, float64(less)))
 }
 
 // when runs do under a condition on the number of the point, which the only point of a sequential axis always meets.

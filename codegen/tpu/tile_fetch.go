@@ -146,12 +146,11 @@ func (t *tiler) fetch() {
 			}
 		}
 	}
-	points := t.points(b)
 	when(b, t.g, func() *ir.Value { return b.Compare(ir.EQ, c, i32(0)) }, func(b *ir.Builder) {
 		for j := range first {
 			start := func(b *ir.Builder) { move(b, ir.OpDMAStart, j, first[j], j == 0) }
 			if j > 0 && t.bounded() {
-				b.When(b.Compare(ir.GT, points, i32(j)), start)
+				b.When(b.Compare(ir.GT, t.points(b, 0), i32(j)), start)
 			} else {
 				start(b)
 			}
@@ -162,7 +161,7 @@ func (t *tiler) fetch() {
 		arrive(b, 0, true)
 		return
 	}
-	more := b.Compare(ir.LT, c, b.Sub(points, i32(ahead)))
+	more := b.Compare(ir.LT, c, t.points(b, ahead))
 	for part := range parts {
 		b.When(b.Compare(ir.EQ, own.number, i32(part)), func(b *ir.Builder) {
 			b.When(more, func(b *ir.Builder) { move(b, ir.OpDMAStart, (part+ahead)%parts, next, false) })

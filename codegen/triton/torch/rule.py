@@ -61,9 +61,12 @@ def chunks_of(T, N, B, C, cu):
 
 
 def part_of(q, B, T, N, HV, V, C):
-    """Tokens of a part where parts of a sequence are computed beside each other: few heads and long sequences would leave a GPU idle. 0: no parts."""
+    """Tokens of a part where parts of a sequence are computed beside each other: few heads and long sequences would leave a GPU idle. 0: no parts.
+
+    The map of a part is [K, K] of float32, which must fit the shared memory of a program.
+    """
     programs = N * HV * (-(-V // 64))
-    if not 0 < programs <= FULL // 4:
+    if not 0 < programs <= FULL // 4 or q.shape[-1] > 128:
         return 0
     part = PART_CHUNKS * C
     while part * N * (FULL // programs) < B * T:

@@ -41,9 +41,7 @@ type Work struct {
 	U, W *ir.Value // form uw: [N, C, V] and [N, C, K]
 	// Of a rule that erases and writes apart: b K of value heads, by which the state is read; else nil.
 	reads *ir.Value
-	// What meets the state, of value heads: K and Q, with exp(G) where folded, and K as its update needs it.
-	stateK, stateQ, restK *ir.Value
-	grown                 *ir.Value // exp(G) [N, C]
+	*meeting
 	// Where the kernel normalizes keys: 1/|k|, |k|, and 1/|q| with a scale that the output takes, [N of key heads, C].
 	inverse, length, query *ir.Value
 	Gates
@@ -51,35 +49,39 @@ type Work struct {
 
 // Operands makes what meets the state, if the step has one, and U and W in form uw unless an earlier grid made them. A grid that makes T and P for
 // another one has no state.
+//
+// What meets the state is made in stage operands, among the work that needs no state, so that a schedule can lay it beside that. By auto on v6e bench
+// takes 60179 cycles by wall, and 65156 where it is made in stage state; variant tpu, whose steps overlap in more phases, takes 35767 at 2048 tokens,
+// and 37020 in stage operands.
 func (e *Chunks) Operands(w *Work) {
 	if e.State != nil {
-		e.stateOperands(w)
+		e.B.Stage("operands")
+		w.meeting = e.meeting(w)
 	}
 	if e.V.Form == gdn.FormUW && w.U == nil && w.V != nil {
 		e.explicit(w)
 	}
 }
 
-// stateOperands makes what meets the state, in stage operands.
-//
-// Nobody reads these fields: flight makes the same values by the same instructions in stage state. Of two equal instructions the pass cse keeps the
-// first, with its task. So this function says where they belong, among the work that needs no state, and a schedule may lay it beside that; what flight
-// alone makes stays in stage state. By auto on v6e bench takes 60179 cycles by wall, and 65156 without it; variant tpu, whose steps overlap in more
-// phases, is better off without at 2048 tokens, 35767 for 37020.
-func (e *Chunks) stateOperands(w *Work) {
-	e.B.Stage("operands")
-	w.grown = e.Exp(w.Sum).Called("growth")
-	w.restK = e.rest(w)
-	w.stateK = cmp.Or(w.reads, e.PerValue(w.K))
+// meeting makes what meets the state, of all chunks in flight, in the stage at hand.
+func (e *Chunks) meeting(w *Work) *meeting {
+	m := &meeting{grown: e.Exp(w.Sum).Called("growth"), k: w.K, q: w.Q, shared: e.SharesState()}
+	if !m.shared {
+		m.restK, m.k = e.rest(w), cmp.Or(w.reads, e.PerValue(w.K))
+	}
 	if e.V.Fold {
-		w.stateK = e.folded(w, w.stateK, w.grown)
+		m.k = e.folded(w, m.k, m.grown)
 	}
 	if w.Q == nil {
-		return
+		return m
 	}
-	if w.stateQ = e.PerValue(w.Q); e.V.Fold {
-		w.stateQ = e.foldedQuery(w, w.stateQ, w.grown)
+	if !m.shared {
+		m.q = e.PerValue(w.Q)
 	}
+	if e.V.Fold {
+		m.q = e.foldedQuery(w, m.q, m.grown)
+	}
+	return m
 }
 
 // folded is K of value heads with what is left at each token of the state before the chunk, grown where a head has one decay, as it meets that
@@ -158,14 +160,19 @@ func (e *Chunks) Through(w *Work, writes func() *ir.Value) []*ir.Value {
 	return outs
 }
 
+// meeting is what meets the state, made ahead of it.
+type meeting struct {
+	grown  *ir.Value // [N, C], the decay from the state to each token; nil where there is none, or each channel has one
+	k, q   *ir.Value // as they meet the state; of key heads where those share it
+	restK  *ir.Value // K with the decay that is left, of the update K^T V'
+	shared bool      // value heads of a key head meet the states in one product
+}
+
 // flight is what the chunks in flight take to the state, each of all of them; step takes its chunk's part by at.
 type flight struct {
 	*Work
-	grown         *ir.Value // [N, C], the decay from the state to each token; nil where there is none, or each channel has one
-	k, q          *ir.Value // as they meet the state; of key heads where those share it
-	restK         *ir.Value // K with the decay that is left, of the update K^T V'
+	*meeting
 	turnedK, left *ir.Value // for an update in which K is as it is: K^T, and what V' takes of the decay in its place
-	shared        bool      // value heads of a key head meet the states in one product
 	unit, length  *ir.Value // norms, nil of none
 	share         *ir.Value
 	writes        *ir.Value // the write gate, of a rule that has one
@@ -178,21 +185,12 @@ type flight struct {
 //	precupdate apart  K^T (e^(G_C - G) V')      in three passes K in bf16 is one part, so they are two, and weighed it would be two parts
 //	shared            ((e^(G_C - G) V')^T K)    one K for all value heads of a key head, so nothing of a value head may be in it
 func (e *Chunks) flight(w *Work) *flight {
-	b := e.B
-	f := &flight{Work: w, grown: e.Exp(w.Sum).Called("growth"), k: w.K, q: w.Q, shared: e.SharesState()}
-	if !f.shared {
-		f.restK, f.k = e.rest(w), cmp.Or(w.reads, e.PerValue(f.k))
-		if f.q != nil {
-			f.q = e.PerValue(f.q)
-		}
+	f := &flight{Work: w, meeting: w.meeting}
+	if f.meeting == nil { // the state comes with the chunk
+		f.meeting = e.meeting(w)
 	}
-	if e.V.Fold {
-		f.k = e.folded(w, f.k, f.grown)
-		if f.q != nil {
-			f.q = e.foldedQuery(w, f.q, f.grown)
-		}
-	} else if e.V.Out == gdn.OutJoined && f.q != nil { // a rule without decay: nothing to fold, but [Q, P] [S; V'] has the scale in Q
-		f.q = e.Store(e.scaled(b.Convert(f.q, ir.F32)))
+	if !e.V.Fold && e.V.Out == gdn.OutJoined && f.q != nil { // a rule without decay: nothing to fold, but [Q, P] [S; V'] has the scale in Q
+		f.q = e.Store(e.scaled(e.B.Convert(f.q, ir.F32)))
 	}
 	switch {
 	case e.V.UpdatePrecision() != e.V.Numerics.PrecState:

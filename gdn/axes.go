@@ -34,7 +34,7 @@ var (
 	solveNames       = []string{SolveMerge: "merge", SolveLadder: "ladder", SolveBlock: "block", SolveForward: "forward", SolveNeumann: "neumann", SolveNewton: "newton"}
 	leafByNames      = []string{LeafSubst: "subst", LeafNeumann: "neumann"}
 	mergeNames       = []string{MergePacked: "packed", MergeRows: "rows", MergeBlocks: "blocks"}
-	formNames        = []string{FormVPrime: "vprime", FormUW: "uw"}
+	formNames        = []string{FormVPrime: "vprime", FormUW: "uw", FormMap: "map"}
 	flowNames        = []string{FlowFused: "fused", FlowSplit: "split", FlowSolve: "solve"}
 	tokenLayoutNames = []string{LayoutBHTD: "bhtd", LayoutBTHD: "bthd", LayoutBTLanes: "bt_hd", LayoutBHDT: "bhdt"}
 	decayNames       = []string{DecaySplit: "split", DecayClamp: "clamp", DecaySegment: "segment", DecayBase2: "base2"}
@@ -141,12 +141,12 @@ var Axes = slices.Concat([]Axis{
 		ofLeaves.and("leaf leafby", func(v Variant) bool { return v.Inverse.Leaf > 1 && v.Inverse.LeafBy == LeafNeumann }), func(v *Variant) *int { return &v.Inverse.LeafNewton }, 0, 1, 2),
 	choiceAxis(GroupInverse, "merge", "operands of a merge: odd blocks packed into the rows of one, all rows of odd blocks, or small blocks batched", mergeNames, MergeBlocks,
 		ofMerges, func(v *Variant) *Merge { return &v.Inverse.Merge }).also(GroupMapping),
-	choiceAxis(GroupForm, "form", "V' = T(beta(V - K S)), or V' = U - W S with explicit U and W", formNames, FormVPrime, ofChunks, func(v *Variant) *Form { return &v.Form }),
+	choiceAxis(GroupForm, "form", "V' = T(beta(V - K S)); or V' = U - W S with explicit U and W; or output and next state as affine maps of the state, [O; S'] = M S + N with M and N made before, for few heads, which wait for the state", formNames, FormVPrime, ofChunks, func(v *Variant) *Form { return &v.Form }),
 	choiceAxis(GroupForm, "flow", "one grid; a state-free grid, then a scan; or a grid for the inverse alone, then the rest", flowNames, FlowFused, ofChunks,
 		func(v *Variant) *Flow { return &v.Flow }).always(),
 	intAxis(GroupMapping, "heads", "value heads in lockstep in a program; 0: all", 0, always, func(v *Variant) *int { return &v.Mapping.Heads }, 0, 1, 2, 4, 8, 16, 24),
 	intAxis(GroupMapping, "batch", "batch rows in lockstep in a program, or sequences of a stream", 1, always, func(v *Variant) *int { return &v.Mapping.Batch }, 1, 2, 4, 8, 16),
-	intAxis(GroupMapping, "chunks", "chunks of a grid step, whose state-free work is done together", 1, ofChunks, func(v *Variant) *int { return &v.Mapping.Chunks }, 1, 2, 4),
+	intAxis(GroupMapping, "chunks", "chunks of a grid step, whose state-free work is done together", 1, ofChunks, func(v *Variant) *int { return &v.Mapping.Chunks }, 1, 2, 4, 8),
 	boolAxis(GroupMapping, "row_chain", "batch rows follow one another in one program, whose pipeline goes on from the last chunk of a row to the first of the next; or each is a program, whose pipeline fills and drains", false,
 		when("algo flow layout", chainable), func(v *Variant) *bool { return &v.Mapping.Chain }),
 	choiceAxis(GroupLayout, "layout", "order of the axes of q, k, v and o in the grid, b batch, t tokens, h heads, d width: heads before tokens, as they are, with the heads of a token side by side as [B, T, heads D], or with tokens along the lanes, as TPUs keep heads narrower than a register; bthd and bt_hd need all value heads of a key head in a program",
@@ -246,6 +246,11 @@ func alignable(v Variant) bool {
 		v.Layout = LayoutBTHD
 	}
 	return fusedTokens(v) && !v.Fold && v.Numerics.ErrorFeedback < 2 && v.Out == OutSeparate && v.TransposeK == TransposeValue && (v.Decay == DecayClamp || v.Decay == DecayBase2)
+}
+
+// mappable says whether output and next state can be affine maps of the state: in one kernel, where K has the decay of both its sides.
+func mappable(v Variant, s Spec) bool {
+	return chunked(v) && v.Flow == FlowFused && (v.Fold || !s.Rule.Decays()) && v.Out == OutSeparate && v.TransposeK == TransposeKey && v.TailDecay == TailDecayK
 }
 
 func visitable(v Variant) bool { return chunked(v) && v.Flow == FlowFused }

@@ -22,6 +22,9 @@ type where struct {
 	packed      bool     // for gradients of packed sequences alone
 	beyond1     bool     // only for specs whose beta may be above 1
 	ordered     bool     // only where states lie in the order of the sequences, and in no pool
+	decays      bool     // only for rules with a decay
+	asGiven     bool     // only where keys come as products take them, without norms to be made
+	oneRow      bool     // only for one batch row, where there are no others to be in lockstep with
 	byHead      bool     // only for rules with a decay a head, or none
 	raw         bool     // only where the kernel makes g and beta
 	given       bool     // only where g and beta come as they are, and the kernel has not to make them
@@ -34,7 +37,7 @@ type where struct {
 func (w where) asks(s Spec) bool {
 	given, turned := s.Gates == GatesGiven && s.Rule.kind() == allRules, s.Init && s.State == StateKV
 	channels := s.Rule.kind() == channelRules
-	return (given || !w.given) && (s.Gates == GatesFused || !w.raw) && (!channels || !w.byHead) && (s.Pool == 0 || !w.ordered) && (turned || !w.turned) && (s.Top() > 1 || !w.beyond1) && (s.Top() <= 1 || !w.upTo1) && (!s.Tiled() || !w.untiled)
+	return (given || !w.given) && (s.Gates == GatesFused || !w.raw) && (!channels || !w.byHead) && (s.Rule.Decays() || !w.decays) && (s.Batch == 1 || !w.oneRow) && (!s.L2Norm || !w.asGiven) && (s.Pool == 0 || !w.ordered) && (turned || !w.turned) && (s.Top() > 1 || !w.beyond1) && (s.Top() <= 1 || !w.upTo1) && (!s.Tiled() || !w.untiled)
 }
 
 // ruleKind tells rules apart as far as other variants are best for them.
@@ -63,6 +66,7 @@ func (r Rule) kind() ruleKind {
 const (
 	whyNoBF16     = "vector units beside matrix units of 128 rows have no bf16"
 	whyChannels   = "decays of channels are work of the first phase"
+	whyMap        = "a head or two wait for the state: output and next state are affine maps of it, so one product stands between two states in place of three"
 	whyAdditive   = "V' is V, which is bf16 as it comes: a decay in it would be rounded anew, so K has it; main memory bounds the kernel, and its windows come from there beside the work"
 	whyFull128    = "four chunks in lockstep, in an order that keeps matrix units of 128 rows full"
 	whyFourVisits = "four visits in lockstep, one head at a time in merges, hide more of what units of 128 rows wait for, where there are steps enough"
@@ -96,6 +100,10 @@ var Champions = []Champion{
 		where{mxu: 128, most: 8, steps: 2, rules: undecayedRules}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,tail_decay=v,phases_before=0", "few tokens are done in one step: there are no others for it to overlap",
 		where{most: 8, tokens: 256}},
+	{HostTPU, AccuracyFast, jobPrefill, "tpu-few,fetch=copies,main=yes", whyMap,
+		where{mxu: 256, most: 2, steps: 2, byHead: true, decays: true, oneRow: true, asGiven: true}},
+	{HostTPU, AccuracyFast, jobPrefill, "tpu-few,chunks=4,fetch=copies,main=yes", whyMap,
+		where{mxu: 256, most: 2, steps: 2, byHead: true, decays: true, oneRow: true, asGiven: true}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,chunks=2,fetch=copies,main=yes,tail_decay=v,head_group=2,state_delay=3", "up to 1024 tokens the first fetch and the last store, which two chunks halve, weigh more than what four in lockstep save",
 		where{mxu: 256, least: 8, most: 8, steps: 2, tokens: 1024}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,tail_decay=v,phases_before=0", "one step of four chunks is full and hides the latency of matrix units of 256 rows; there are no others to overlap",

@@ -192,6 +192,8 @@ func (v Variant) Check(s Spec) error {
 		return fmt.Errorf("variant: pack=masked takes all tokens for each sequence, without a pool, and %d tokens in %d sequences are too many (at most %d together): set another pack", s.Tokens, s.Seqs, maxMasked)
 	case c.Mapping.Pack == PackStream && !streamable(c):
 		return fmt.Errorf("variant: pack=stream needs plain ops on tokens as they are: set flow=fused, layout=bthd, out=separate, transpose_k=value, split_at=use and phases_before=0, or another pack")
+	case c.Form == FormMap && !mappable(c, s):
+		return fmt.Errorf("variant: form=map needs one kernel in which K has the decay: set flow=fused, fold=yes, out=separate, transpose_k=key and tail_decay=k, or another form")
 	case c.Out == OutShared && c.TransposeK != TransposeKey:
 		return fmt.Errorf("variant: out=shared needs K turned before the product: set transpose_k=key, or another out")
 	}

@@ -69,6 +69,7 @@ const (
 const (
 	FormVPrime Form = iota
 	FormUW
+	FormMap
 )
 
 const (

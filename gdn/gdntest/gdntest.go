@@ -79,8 +79,13 @@ func RandomVariant(r *rand.Rand) gdn.Variant {
 			continue
 		}
 		values := a.Values
-		if a.Name == "pack" {
-			values = values[:gdn.PackVisits] // visits are drawn where sequences are packed (as span, without moving the draws of others)
+		switch a.Name { // without moving the draws of others, as undrawn: visits are drawn where sequences are packed, the others below
+		case "pack":
+			values = values[:gdn.PackVisits]
+		case "form":
+			values = values[:gdn.FormMap]
+		case "chunks":
+			values = values[:3]
 		}
 		if err := a.Set(&v, values[r.IntN(len(values))]); err != nil {
 			panic(err)
@@ -91,6 +96,12 @@ func RandomVariant(r *rand.Rand) gdn.Variant {
 		if err := axis.Set(&v, axis.Values[len(v.String())%len(axis.Values)]); err != nil {
 			panic(err)
 		}
+	}
+	switch len(v.String()) % 8 {
+	case 3: // with what maps need
+		v.Algo, v.Form, v.Flow, v.Fold, v.Out, v.TransposeK, v.TailDecay = gdn.AlgoChunk, gdn.FormMap, gdn.FlowFused, true, gdn.OutSeparate, gdn.TransposeKey, gdn.TailDecayK
+	case 5:
+		v.Mapping.Chunks = 8
 	}
 	return v.Canon()
 }

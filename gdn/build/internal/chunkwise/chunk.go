@@ -42,6 +42,7 @@ type Work struct {
 	// Of a rule that erases and writes apart: b K of value heads, by which the state is read; else nil.
 	reads *ir.Value
 	*meeting
+	maps, adds *ir.Value // form map: what takes the state to output and state, [N, C + K, K], and what they add to it, [N, C + K, V]
 	// Where the kernel normalizes keys: 1/|k|, |k|, and 1/|q| with a scale that the output takes, [N of key heads, C].
 	inverse, length, query *ir.Value
 	Gates
@@ -58,8 +59,11 @@ func (e *Chunks) Operands(w *Work) {
 		e.B.Stage("operands")
 		w.meeting = e.meeting(w)
 	}
-	if e.V.Form == gdn.FormUW && w.U == nil && w.V != nil {
+	switch {
+	case e.V.Form == gdn.FormUW && w.U == nil && w.V != nil:
 		e.explicit(w)
+	case e.V.Form == gdn.FormMap && e.State != nil:
+		e.affine(w)
 	}
 }
 
@@ -135,6 +139,62 @@ func (e *Chunks) explicit(w *Work) {
 	}
 	w.U = e.Store(e.Dot(w.T, e.Store(ku), false, false, e.V.ApplyPrecision()).Called("u")) // T beta V
 	w.W = e.Store(e.Dot(w.T, e.Store(kw), false, false, e.V.ApplyPrecision()).Called("w")) // T beta e^G K
+}
+
+// affine makes the output and the next state affine maps of the state, so that one product stands between a state and the next one, where form uw has
+// two and vprime three. With F = e^G K as it meets the state, beta in its rows if it is on the left, and E = e^(G_C - G) K, all but S ahead of S:
+//
+//	[P; E^T] T [F V] = [A Z]     O  = (e^G Q - A) S + Z
+//	                   [B N]     S' = e^(G_C) S - B S + N
+//
+// Of keys that are normalized here T has 1/|k| in its rows, for P and E, and F in its own. That is one rounding for all of a token, whose bias the exam
+// sees; in P and E keys alike would no longer cancel in E^T T. So auto takes it for keys as they are given.
+func (e *Chunks) affine(w *Work) {
+	b, m := e.B.Stage("uw"), w.meeting
+	t, f, v := w.T, m.k, w.V
+	if e.V.Beta == gdn.BetaLeft {
+		f = e.Store(b.Mul(b.Convert(f, ir.F32), e.Column(w.Beta, e.Spec.K)).Called("k_w"))
+		v = b.Mul(v, e.Column(w.Beta, e.Spec.V)).Called("v_w")
+	}
+	if w.inverse != nil {
+		f = e.Store(b.Mul(b.Convert(f, ir.F32), e.PerValue(e.Column(w.inverse, e.Spec.K))).Called("k_w"))
+		t = e.Store(b.Mul(b.Convert(t, ir.F32), e.PerValue(e.Column(w.inverse, e.C))).Called("t_unit"))
+	}
+	left := m.restK
+	if w.P != nil {
+		left = e.Concat(1, w.P, left)
+	}
+	applied := e.Store(e.Dot(left, t, false, false, e.V.ApplyPrecision()).Called("pk_t"))
+	both := e.Dot(applied, e.Concat(2, f, e.Store(v)), false, false, e.V.ApplyPrecision()).Called("map")
+	rows := both.Type.Shape[1]
+	w.maps, w.adds = b.SliceAxis(both, 2, 0, e.Spec.K), b.SliceAxis(both, 2, e.Spec.K, e.Spec.K+e.Spec.V)
+	if m.q != nil {
+		query := b.Convert(m.q, ir.F32)
+		if !e.V.Fold { // a rule without decay: the scale is not in Q yet
+			query = e.scaled(query)
+		}
+		query = b.Sub(query, b.SliceAxis(w.maps, 1, 0, e.C)).Called("map_q")
+		w.maps = b.Concat(1, query, b.SliceAxis(w.maps, 1, e.C, rows))
+	}
+	w.maps = e.Store(w.maps)
+}
+
+// mapped takes a chunk through the state by its affine map (affine).
+func (e *Chunks) mapped(f *flight, at func(*ir.Value) *ir.Value) (o *ir.Value) {
+	b, adds, state := e.B, at(f.adds), e.State
+	met := e.Dot(at(f.maps), state, false, false, e.V.Numerics.PrecState).Called("map_state")
+	rows := met.Type.Shape[1]
+	if f.q != nil {
+		o = b.Add(b.SliceAxis(met, 1, 0, e.C), b.SliceAxis(adds, 1, 0, e.C)).Called("o")
+	}
+	added := b.Sub(b.SliceAxis(adds, 1, rows-e.Spec.K, rows), b.SliceAxis(met, 1, rows-e.Spec.K, rows)).Called("added")
+	if f.Channels != nil {
+		state = b.Mul(state, e.stateChannels(at(f.Channels.Total), state)).Called("decayed")
+	} else if up := at(f.grown); up != nil {
+		state = b.Mul(state, e.stateDecay(up, state)).Called("decayed")
+	}
+	e.State = b.Add(state, added).Called("next_state")
+	return o
 }
 
 // Through takes the chunks in flight through the state, in order, and gives the output [batch x heads, C, V] of each; none without queries.
@@ -217,6 +277,14 @@ func (e *Chunks) flight(w *Work) *flight {
 func (e *Chunks) step(f *flight, at func(*ir.Value) *ir.Value, c int) *ir.Value {
 	if e.Enter != nil {
 		e.State = e.Enter(c)
+	}
+	if f.maps != nil {
+		o := e.mapped(f, at)
+		e.After = append(e.After, e.State)
+		if e.Leave != nil {
+			e.Leave(c, e.State)
+		}
+		return o
 	}
 	state := e.State
 	up := at(f.grown)

@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"math"
 	"os"
 	"testing"
 
@@ -23,9 +24,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// What JAX makes of a generated file costs on each target at most 2 % more than the Mosaic text of the same variant, and not so much less
-// that work is missing: a file has an order of its own. In the largest kernels, whose phases overlap, and in two that follow one another,
-// heads in lockstep; two rows by commit.
+// What JAX makes of a generated file costs on each target what the Mosaic text of the same variant does, within 2 %: in the
+// largest kernels, whose phases overlap, and in two that follow one another, heads in lockstep; two rows by commit.
 func TestPallasCost(t *testing.T) {
 	py := python(t)
 	compiler := pjrttest.TPU(t)
@@ -59,8 +59,7 @@ func TestPallasCost(t *testing.T) {
 		require.NoError(t, err)
 		ours, theirs := cycles(kernels, target), cycles(jax, target)
 		t.Logf("%s by %s on %s: %.0f cycles, %.0f by JAX", row.spec, row.variant, row.target, ours, theirs)
-		require.LessOrEqual(t, theirs/ours-1, .02, "%s by %s on %s: %.0f cycles, %.0f by JAX", row.spec, row.variant, row.target, ours, theirs)
-		require.GreaterOrEqual(t, theirs/ours, .9, "%s by %s on %s: %.0f cycles, %.0f by JAX", row.spec, row.variant, row.target, ours, theirs)
+		require.LessOrEqual(t, math.Abs(theirs/ours-1), .02, "%s by %s on %s: %.0f cycles, %.0f by JAX", row.spec, row.variant, row.target, ours, theirs)
 	}
 }
 

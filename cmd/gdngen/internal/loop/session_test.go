@@ -234,3 +234,14 @@ func TestIncludeDirty(t *testing.T) {
 	require.Equal(t, Blocked, s.Iterations[0].Verdict)
 	require.Contains(t, s.Iterations[0].Reason, "needs what is not committed")
 }
+
+// A verdict that this program does not know, of a newer one or of a hand, is an error that names the line.
+func TestUnknownVerdict(t *testing.T) {
+	dir := t.TempDir()
+	b, err := openBook(dir)
+	require.NoError(t, err)
+	require.NoError(t, b.add(Record{Verdict: Keep}))
+	require.NoError(t, b.add(Record{Verdict: "splendid"}))
+	_, err = ReadRecords(dir)
+	require.ErrorContains(t, err, `line 2: verdict "splendid" is none that this gdngen knows`)
+}

@@ -43,9 +43,9 @@ func TestFileOrders(t *testing.T) {
 		spec, variant, target, axis, want string
 	}{
 		{"train", "auto", "v6e", "bwd.state_delay", "3"}, {"train,gates=fused", "auto", "tpu7x", "bwd.state_delay", "20"}, {"train", "auto", "tpu7x", "bwd.state_delay", "20"}, {"train", "auto", "tpu7x", "bwd.head_skew", "0"},
-		{"train", "auto", "v5e", "bwd.grain", "60"}, {"train,gates=fused", "auto", "v5e", "bwd.grain", "75"}, {"train", "auto,decay_bf16=none", "v5e", "bwd.grain", "0"}, {"train", "auto,bwd.grain=40", "v5e", "grain", "0"},
+		{"train", "auto", "v5e", "bwd.state_delay", "10"}, {"train,gates=fused", "auto", "v5e", "decay_bf16", "rows"}, {"train", "auto,decay_bf16=none", "v5e", "bwd.state_delay", "6"}, {"train", "auto,bwd.state_delay=6", "v5e", "decay_bf16", "operands"},
 		{"train", "auto,bwd.state_delay=10", "tpu7x", "bwd.state_delay", "10"}, {"train", "tpu-train", "tpu7x", "bwd.state_delay", "3"},
-		{"train,l2norm", "auto", "tpu7x", "bwd.state_delay", "3"}, {"train,l2norm", "auto", "v5e", "bwd.grain", "75"}, {"train,l2norm,t=600", "auto", "v5e", "bwd.grain", "0"},
+		{"train,l2norm", "auto", "tpu7x", "bwd.state_delay", "3"}, {"train,l2norm", "auto", "v5e", "bwd.state_delay", "6"}, {"train,l2norm,t=600", "auto", "v5e", "bwd.state_delay", "0"},
 		{"bench,seqs=8", "auto", "v6e", "decay_bf16", "operands"}, {"bench,seqs=8", "auto", "v5e", "decay_bf16", "rows"},
 		{"bench,seqs=8", "auto", "v5e", "state_whole", "yes"}, {"bench,seqs=8", "auto", "v6e", "state_whole", "no"}, {"bench,seqs=8", "auto", "tpu7x", "state_whole", "no"},
 		{"bench,seqs=8", "auto,state_delay=6", "v6e", "state_whole", "yes"},

@@ -1,19 +1,15 @@
 package serve
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -162,28 +158,4 @@ func TestLoop(t *testing.T) {
 	require.Equal(t, []any{1., "keep", 100., 80.}, d.Targets[0].Rows[0][:4])
 	require.Contains(t, d.Tiles, tile{"80", "the figure now"})
 	require.Contains(t, d.Targets[0].Curve, "<svg")
-}
-
-// TestBrowser looks at the page in a headless Chromium. GDNGEN_BROWSER names it; .ci/run does where there is one.
-func TestBrowser(t *testing.T) {
-	browser := os.Getenv("GDNGEN_BROWSER")
-	if browser == "" {
-		t.Skip("GDNGEN_BROWSER names no Chromium")
-	}
-	run := begin(t)
-	run.judge(500, "algo=chunk")
-	run.judge(300, "algo=chunk,leaf=8")
-	s, err := New(run.dir, "127.0.0.1")
-	require.NoError(t, err)
-	h := httptest.NewServer(s)
-	defer h.Close()
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
-	defer stop()
-	out, err := exec.CommandContext(ctx, browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--user-data-dir="+t.TempDir(), "--virtual-time-budget=3000", "--dump-dom", h.URL+"/").Output()
-	require.NoError(t, err)
-	page := string(out)
-	for _, want := range []string{`class="light live"`, "<td class=\"n\">4.69</td>", "takes 25.00 % less: use it", `class="level"`, "<td>far</td>", "2 of 2"} {
-		require.Contains(t, page, want)
-	}
-	require.Less(t, strings.Index(page, ">4.69<"), strings.Index(page, ">7.81<"), "the cheaper one is first")
 }

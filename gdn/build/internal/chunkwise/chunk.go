@@ -130,15 +130,22 @@ func (e *Chunks) explicit(w *Work) {
 	if grown := e.Exp(w.Sum); grown != nil {
 		kw = b.Mul(kw, e.Column(grown, e.Spec.K)).Called("k_w")
 	}
-	if e.V.Beta == gdn.BetaLeft {
-		ku = b.Mul(ku, e.Column(w.Beta, e.Spec.V)).Called("k_u")
-		kw = b.Mul(kw, e.Column(w.Beta, e.Spec.K)).Called("k_w")
-	}
-	if w.inverse != nil {
-		kw = b.Mul(kw, e.PerValue(e.Column(w.inverse, e.Spec.K)))
-	}
+	ku, kw = e.behindT(w, ku, kw)
 	w.U = e.Store(e.Dot(w.T, e.Store(ku), false, false, e.V.ApplyPrecision()).Called("u")) // T beta V
 	w.W = e.Store(e.Dot(w.T, e.Store(kw), false, false, e.V.ApplyPrecision()).Called("w")) // T beta e^G K
+}
+
+// behindT weighs V and K of value heads as T takes them, in float32: by beta if it is on the left, and K by 1/|k| where keys are normalized here.
+func (e *Chunks) behindT(w *Work, v, k *ir.Value) (*ir.Value, *ir.Value) {
+	b := e.B
+	if e.V.Beta == gdn.BetaLeft {
+		v = b.Mul(v, e.Column(w.Beta, e.Spec.V)).Called("k_u")
+		k = b.Mul(b.Convert(k, ir.F32), e.Column(w.Beta, e.Spec.K)).Called("k_w")
+	}
+	if w.inverse != nil {
+		k = b.Mul(b.Convert(k, ir.F32), e.PerValue(e.Column(w.inverse, e.Spec.K)))
+	}
+	return v, k
 }
 
 // affine makes the output and the next state affine maps of the state, so that one product stands between a state and the next one, where form uw has
@@ -151,13 +158,9 @@ func (e *Chunks) explicit(w *Work) {
 // sees; in P and E keys alike would no longer cancel in E^T T. So auto takes it for keys as they are given.
 func (e *Chunks) affine(w *Work) {
 	b, m := e.B.Stage("uw"), w.meeting
-	t, f, v := w.T, m.k, w.V
-	if e.V.Beta == gdn.BetaLeft {
-		f = e.Store(b.Mul(b.Convert(f, ir.F32), e.Column(w.Beta, e.Spec.K)).Called("k_w"))
-		v = b.Mul(v, e.Column(w.Beta, e.Spec.V)).Called("v_w")
-	}
+	v, f := e.behindT(w, w.V, m.k)
+	t := w.T
 	if w.inverse != nil {
-		f = e.Store(b.Mul(b.Convert(f, ir.F32), e.PerValue(e.Column(w.inverse, e.Spec.K))).Called("k_w"))
 		t = e.Store(b.Mul(b.Convert(t, ir.F32), e.PerValue(e.Column(w.inverse, e.C))).Called("t_unit"))
 	}
 	left := m.restK
@@ -165,7 +168,7 @@ func (e *Chunks) affine(w *Work) {
 		left = e.Concat(1, w.P, left)
 	}
 	applied := e.Store(e.Dot(left, t, false, false, e.V.ApplyPrecision()).Called("pk_t"))
-	both := e.Dot(applied, e.Concat(2, f, e.Store(v)), false, false, e.V.ApplyPrecision()).Called("map")
+	both := e.Dot(applied, e.Concat(2, e.Store(f), e.Store(v)), false, false, e.V.ApplyPrecision()).Called("map")
 	rows := both.Type.Shape[1]
 	w.maps, w.adds = b.SliceAxis(both, 2, 0, e.Spec.K), b.SliceAxis(both, 2, e.Spec.K, e.Spec.K+e.Spec.V)
 	if m.q != nil {
@@ -179,22 +182,15 @@ func (e *Chunks) affine(w *Work) {
 	w.maps = e.Store(w.maps)
 }
 
-// mapped takes a chunk through the state by its affine map (affine).
-func (e *Chunks) mapped(f *flight, at func(*ir.Value) *ir.Value) (o *ir.Value) {
-	b, adds, state := e.B, at(f.adds), e.State
-	met := e.Dot(at(f.maps), state, false, false, e.V.Numerics.PrecState).Called("map_state")
+// mapped gives the output of a chunk, and what it adds to the decayed state, by its affine map (affine).
+func (e *Chunks) mapped(f *flight, at func(*ir.Value) *ir.Value) (o, added *ir.Value) {
+	b, adds := e.B, at(f.adds)
+	met := e.Dot(at(f.maps), e.State, false, false, e.V.Numerics.PrecState).Called("map_state")
 	rows := met.Type.Shape[1]
 	if f.q != nil {
 		o = b.Add(b.SliceAxis(met, 1, 0, e.C), b.SliceAxis(adds, 1, 0, e.C)).Called("o")
 	}
-	added := b.Sub(b.SliceAxis(adds, 1, rows-e.Spec.K, rows), b.SliceAxis(met, 1, rows-e.Spec.K, rows)).Called("added")
-	if f.Channels != nil {
-		state = b.Mul(state, e.stateChannels(at(f.Channels.Total), state)).Called("decayed")
-	} else if up := at(f.grown); up != nil {
-		state = b.Mul(state, e.stateDecay(up, state)).Called("decayed")
-	}
-	e.State = b.Add(state, added).Called("next_state")
-	return o
+	return o, b.Sub(b.SliceAxis(adds, 1, rows-e.Spec.K, rows), b.SliceAxis(met, 1, rows-e.Spec.K, rows)).Called("added")
 }
 
 // Through takes the chunks in flight through the state, in order, and gives the output [batch x heads, C, V] of each; none without queries.
@@ -263,29 +259,42 @@ func (e *Chunks) flight(w *Work) *flight {
 }
 
 // step takes a chunk in flight, of which at gives values, through the state: the output [batch x heads, C, V], nil where none is wanted.
+func (e *Chunks) step(f *flight, at func(*ir.Value) *ir.Value, c int) *ir.Value {
+	if e.Enter != nil {
+		e.State = e.Enter(c)
+	}
+	take := e.solved
+	if f.maps != nil {
+		take = e.mapped
+	}
+	o, added := take(f, at)
+	state := e.State
+	if up := at(f.grown); f.Channels != nil {
+		state = e.B.Mul(state, e.stateChannels(at(f.Channels.Total), state)).Called("decayed")
+	} else if up != nil {
+		state = e.B.Mul(state, e.stateDecay(up, state)).Called("decayed")
+	}
+	e.State = e.B.Add(state, added).Called("next_state") // e^GC S + (e^(GC-G) K)^T V'
+	e.After = append(e.After, e.State)
+	if e.Leave != nil {
+		e.Leave(c, e.State)
+	}
+	return o
+}
+
+// solved gives the output of a chunk, and what it adds to the decayed state, by V'.
 //
 //	kS, qS = K S, Q S                       the first products that wait for the state
 //	exact  = T beta (V - e^G kS)            V', or without beta U where that is in the columns, in float32
 //	u      = exact as it is stored          what P and the update read
 //	o      = scale e^G qS + P u
-//	State  = e^(G_C) State + restK^T u
+//	added  = restK^T u                      to e^(G_C) State
 //
 // Between a state and the next one stand three products, K S, T R and the update, where form uw has two: no schedule makes that way shorter.
 //
 // Where keys are alike, rounding of u shows in outputs and state, since errors of all tokens add up in one direction of the state. StoreValues hands
 // on to later rows what rounding left of earlier ones. V of an additive rule in bf16 is exact as it comes, and has nothing to hand on.
-func (e *Chunks) step(f *flight, at func(*ir.Value) *ir.Value, c int) *ir.Value {
-	if e.Enter != nil {
-		e.State = e.Enter(c)
-	}
-	if f.maps != nil {
-		o := e.mapped(f, at)
-		e.After = append(e.After, e.State)
-		if e.Leave != nil {
-			e.Leave(c, e.State)
-		}
-		return o
-	}
+func (e *Chunks) solved(f *flight, at func(*ir.Value) *ir.Value) (o, added *ir.Value) {
 	state := e.State
 	up := at(f.grown)
 	kS, qS := e.stateProducts(at(f.k), at(f.q), state) // all that waits for the chunk before, with what follows
@@ -312,18 +321,8 @@ func (e *Chunks) step(f *flight, at func(*ir.Value) *ir.Value, c int) *ir.Value 
 	case e.V.TailDecay == gdn.TailDecayV:
 		weighed = e.Store(e.B.Mul(e.By(exact, at(f.unit)), e.weight(at(f.left))).Called("u_left"))
 	}
-	o, added := e.outputOf(f, at, u, qS, up)
-	if added = e.update(f, at, u, weighed, added); f.Channels != nil {
-		state = e.B.Mul(state, e.stateChannels(at(f.Channels.Total), state)).Called("decayed")
-	} else if up != nil {
-		state = e.B.Mul(state, e.stateDecay(up, state)).Called("decayed")
-	}
-	e.State = e.B.Add(state, added).Called("next_state") // e^GC S + (e^(GC-G) K)^T V'
-	e.After = append(e.After, e.State)
-	if e.Leave != nil {
-		e.Leave(c, e.State)
-	}
-	return o
+	o, added = e.outputOf(f, at, u, qS, up)
+	return o, e.update(f, at, u, weighed, added)
 }
 
 // weight spreads what weighs the rows of V', [N, C], over their lanes. Beta alone, of a rule without decay, is moved along them: by transposes bench of

@@ -3,7 +3,6 @@ package autotune
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -73,14 +72,9 @@ func TestSearchPowerLoss(t *testing.T) {
 	c, err := crashed(t, d)
 	require.NoError(t, err)
 	want := decisions(t, c.Dir)
-	points := d.Points(crash.Few(5, 1<<20))
-	for _, n := range points {
-		for seed := range crash.Few(1, 3) {
-			c := quick(t, 6)
-			d.Image(t, n, rand.New(rand.NewPCG(uint64(n), uint64(seed))), c.Dir)
-			requireSame(t, c, want, fmt.Sprintf("change %d of %d, dice %d", n, d.Ops(), seed))
-			require.NoError(t, os.RemoveAll(c.Dir))
-		}
-	}
-	t.Logf("%d losses of power at %d changes", crash.Few(1, 3)*len(points), d.Ops())
+	d.Losses(t, d.Points(crash.Few(5, 1<<20)), crash.Few(1, 3), func(dir string, _ int, what string) {
+		c := quick(t, 6)
+		c.Dir = dir
+		requireSame(t, c, want, what)
+	})
 }

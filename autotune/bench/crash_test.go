@@ -2,7 +2,6 @@ package bench
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
@@ -53,14 +52,7 @@ func requireTraces(t *testing.T, dir string, promised int, what string) {
 func TestPowerLoss(t *testing.T) {
 	d := crash.New(filepath.Join(t.TempDir(), "run"))
 	d.Under(func() { require.NoError(t, sweep(d.Root, 0, 3, d.Ack)) })
-	for n := range d.Ops() + 1 {
-		for seed := range crash.Few(2, 100) {
-			dir := filepath.Join(t.TempDir(), "x")
-			d.Image(t, n, rand.New(rand.NewPCG(uint64(n), uint64(seed))), dir)
-			requireTraces(t, dir, d.Acked(n), fmt.Sprintf("change %d of %d, dice %d", n, d.Ops(), seed))
-			require.NoError(t, os.RemoveAll(dir))
-		}
-	}
+	d.Losses(t, d.All(), crash.Few(2, 100), func(dir string, n int, what string) { requireTraces(t, dir, d.Acked(n), what) })
 }
 
 func TestDiskFaults(t *testing.T) {

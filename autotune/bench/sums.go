@@ -62,7 +62,7 @@ func appendLine(path string, line []byte) error {
 	if err != nil && !os.IsNotExist(err) {
 		return err
 	}
-	if whole := bytes.LastIndexByte(data, 10) + 1; whole < len(data) { // of a write that failed
+	if whole := bytes.LastIndexByte(data, '\n') + 1; whole < len(data) { // of a write that failed
 		if err := disk.Truncate(path, int64(whole)); err != nil {
 			return err
 		}

@@ -21,5 +21,5 @@ func (s *State) Baselines() []*Candidate {
 	return append([]*Candidate(nil), s.baselines...)
 }
 
-// Baseline is that of the run.
+// Baseline is the run's baseline.
 func (v View) Baseline(target string) *Candidate { return v.s.Baseline(target) }

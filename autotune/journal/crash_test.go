@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -66,16 +65,7 @@ func requireGoesOn(t *testing.T, dir string, promised, most int, what string) {
 func TestPowerLoss(t *testing.T) {
 	d := crash.New(filepath.Join(t.TempDir(), "run"))
 	require.NoError(t, fill(d, t, 100, 90, 80, 70))
-	dice := crash.Few(8, 400)
-	for n := 0; n <= d.Ops(); n++ {
-		for seed := range dice {
-			dir := t.TempDir()
-			d.Image(t, n, rand.New(rand.NewPCG(uint64(n), uint64(seed))), dir)
-			requireGoesOn(t, dir, d.Acked(n), d.Acked(n)+1, fmt.Sprintf("change %d, dice %d", n, seed))
-			require.NoError(t, os.RemoveAll(dir))
-		}
-	}
-	t.Logf("%d losses of power at %d changes", dice*(d.Ops()+1), d.Ops())
+	d.Losses(t, d.All(), crash.Few(8, 400), func(dir string, n int, what string) { requireGoesOn(t, dir, d.Acked(n), d.Acked(n)+1, what) })
 }
 
 // Each change fails in turn, once or from there on, and then the power goes: nothing that was promised is lost.

@@ -63,27 +63,25 @@ func (a CLI) addFormer(root *cobra.Command, k kernels.CLI, of search.CLI, away m
 		c.Hidden = true
 		root.AddCommand(in("", c)...)
 	}
-	for _, f := range []struct {
+	type formerly struct {
 		now string
 		cmd *cobra.Command
-	}{
+	}
+	hide := func(parent *cobra.Command, list ...formerly) {
+		for _, f := range list {
+			a.former(f.cmd, f.now)
+			parent.AddCommand(in("", f.cmd)...)
+		}
+	}
+	hide(root, []formerly{
 		{"explain --dump DIR", k.CompileCmd()}, {"run", of.JournalCmd()}, {"run show --html FILE", of.ReportCmd()}, {"run handover", of.HandoverCmd()},
 		{"list results", k.ResultsCmd()}, {"list targets", k.TargetsCmd()}, {"list backends", k.BackendsCmd()}, {"list variants", k.VariantsCmd()},
 		{"model cost", named(k.MfuCmd(), "mfu")}, {"model ladder", of.LadderCmd()}, {"contest bench", k.BenchCmd()}, {"contest pack", k.PackCmd()}, {"contest unpack", k.UnpackCmd()},
 		{"device trace", away.TraceCmd()}, {"device profile", away.ProfileCmd()}, {"device calibrate", k.CalibrateCmd()}, {"device selftest", k.SelftestCmd()},
 		{"gen split", k.SplitCmd()}, {"setup cache", a.cacheCmd()}, {"setup man", a.manCmd()},
-	} {
-		a.former(f.cmd, f.now)
-		root.AddCommand(in("", f.cmd)...)
-	}
+	}...)
 	s, _, _ := root.Find([]string{"search"})
-	for _, f := range []struct {
-		now string
-		cmd *cobra.Command
-	}{{"run resume", of.ResumeCmd()}, {"run show", of.StatusCmd()}, {"run best", of.BestCmd()}, {"run simulate", of.SimulateCmd()}} {
-		a.former(f.cmd, f.now)
-		s.AddCommand(f.cmd)
-	}
+	hide(s, []formerly{{"run resume", of.ResumeCmd()}, {"run show", of.StatusCmd()}, {"run best", of.BestCmd()}, {"run simulate", of.SimulateCmd()}}...)
 }
 
 // named gives a command another name.

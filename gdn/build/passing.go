@@ -17,7 +17,7 @@ import (
 //
 // A second kernel takes each sequence's last inputs to the slot that it leaves. Neither touches a slot that no sequence names.
 
-// lanesOfMarks are those of a register. Of rows that are taken by their numbers the others are negative: a maximum keeps each bit of the one.
+// lanesOfMarks is the width of a register. A row is taken by its number as a maximum over rows, of which all others are negative infinity: that keeps each of its bits.
 const lanesOfMarks = target.Lanes
 
 var negative = math.Inf(-1)

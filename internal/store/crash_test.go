@@ -3,7 +3,6 @@ package store
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -68,15 +67,7 @@ func TestPowerLoss(t *testing.T) {
 	d := crash.New(filepath.Join(t.TempDir(), "run"))
 	require.NoError(t, os.Mkdir(d.Root, 0o755))
 	require.NoError(t, work(d))
-	for n := range d.Ops() + 1 {
-		for seed := range crash.Few(1, 100) {
-			dir := filepath.Join(t.TempDir(), "x")
-			d.Image(t, n, rand.New(rand.NewPCG(uint64(n), uint64(seed))), dir)
-			requireKept(t, dir, d.Acked(n), fmt.Sprintf("change %d of %d, dice %d", n, d.Ops(), seed))
-			require.NoError(t, os.RemoveAll(dir))
-		}
-	}
-	t.Logf("%d losses of power at %d changes", crash.Few(1, 100)*(d.Ops()+1), d.Ops())
+	d.Losses(t, d.All(), crash.Few(1, 100), func(dir string, n int, what string) { requireKept(t, dir, d.Acked(n), what) })
 }
 
 func TestDiskFaults(t *testing.T) {

@@ -201,7 +201,7 @@ func (t *Table) Platform() (string, error) {
 	return string(unsafe.Slice((*byte)(a.data), a.n)), nil
 }
 
-// description is that of the first device.
+// description is the description of the first device.
 func (t *Table) description() (uintptr, error) {
 	client := t.client.Load()
 	if client == 0 {

@@ -406,11 +406,33 @@ func Few(sample, many int) int {
 
 // Points draws where a loss of power falls: after any number of changes. There are few more points than changes.
 func (d *Disk) Points(n int) []int {
+	return rotate.Sample(7, d.All(), n)
+}
+
+// Losses has check look at what each of some losses of power leaves, dice of them after each of some numbers of changes: the folder, which goes
+// afterwards, the number of changes, and which loss it is.
+func (d *Disk) Losses(t testing.TB, points []int, dice int, check func(dir string, n int, what string)) {
+	t.Helper()
+	for _, n := range points {
+		for seed := range dice {
+			dir := filepath.Join(t.TempDir(), "x")
+			d.Image(t, n, rand.New(rand.NewPCG(uint64(n), uint64(seed))), dir)
+			check(dir, n, fmt.Sprintf("change %d of %d, dice %d", n, d.Ops(), seed))
+			if err := os.RemoveAll(dir); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	t.Logf("%d losses of power at %d changes", dice*len(points), d.Ops())
+}
+
+// All are the numbers of changes after which the power can go.
+func (d *Disk) All() []int {
 	all := make([]int, d.Ops()+1)
 	for i := range all {
 		all[i] = i
 	}
-	return rotate.Sample(7, all, n)
+	return all
 }
 
 // Flips changes bits of a file, one at a time, and requires that read tells; 2,000 drawn ones, or fewer in a sample.

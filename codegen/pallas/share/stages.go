@@ -242,7 +242,7 @@ func (s *stage) texts(l line, k int) []string {
 	return out
 }
 
-// values are those of an integer in each function: -1 where it has none.
+// values has an integer's value in each function, -1 where a function lacks it.
 func (s *stage) values(l line, k int) []int {
 	out := make([]int, len(s.members))
 	for i, t := range s.texts(l, k) {

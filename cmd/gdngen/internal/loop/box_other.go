@@ -10,5 +10,5 @@ import (
 // start is of Linux alone.
 func (b boxed) start() (int, error) { return -1, errors.New("there are no namespaces on this system") }
 
-// allocated is what a file takes on the disk, in bytes.
+// allocated is the size of a file on the disk, in bytes.
 func allocated(info fs.FileInfo) int64 { return info.Size() }

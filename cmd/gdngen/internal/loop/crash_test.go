@@ -7,7 +7,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,7 +23,7 @@ import (
 
 var kills = flag.Int("kills", 4, "how often TestRandomKills kills a loop")
 
-// decided is what a loop decided: verdicts and figures of iterations that came to an end, and what its branch holds.
+// decided lists a loop's decisions: the verdicts and figures of its finished iterations, and the commits of its branch.
 func decided(t *testing.T, c Config) (l []string) {
 	for _, r := range ends(must(ReadRecords(c.Dir))) {
 		if r.Verdict != Interrupted && r.Verdict != Blocked {
@@ -124,20 +123,15 @@ func TestLoopPowerLoss(t *testing.T) {
 			d.Ack()
 		}
 	})
-	for n := range d.Ops() + 1 {
-		for seed := range crash.Few(4, 200) {
-			dir := t.TempDir()
-			d.Image(t, n, rand.New(rand.NewPCG(uint64(n), uint64(seed))), dir)
-			what := fmt.Sprintf("change %d of %d, dice %d", n, d.Ops(), seed)
-			b, err := openBook(dir)
-			require.NoError(t, err, what)
-			require.GreaterOrEqual(t, len(b.records), d.Acked(n), what)
-			require.LessOrEqual(t, len(b.records), d.Acked(n)+1, what)
-			require.NoError(t, b.add(Record{Kind: KindEnd, Iteration: 9}))
-			require.Len(t, must(ReadRecords(dir)), len(b.records), what)
-			require.NoError(t, os.RemoveAll(dir))
-		}
-	}
+	d.Losses(t, d.All(), crash.Few(4, 200), func(dir string, n int, what string) {
+		require.NoError(t, os.MkdirAll(dir, 0o755)) // as a loop does first
+		b, err := openBook(dir)
+		require.NoError(t, err, what)
+		require.GreaterOrEqual(t, len(b.records), d.Acked(n), what)
+		require.LessOrEqual(t, len(b.records), d.Acked(n)+1, what)
+		require.NoError(t, b.add(Record{Kind: KindEnd, Iteration: 9}))
+		require.Len(t, must(ReadRecords(dir)), len(b.records), what)
+	})
 }
 
 // What stops a loop is its context, or a pause.

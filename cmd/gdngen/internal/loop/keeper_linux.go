@@ -165,7 +165,7 @@ func descendants() (l []int) {
 	return l
 }
 
-// allocated is what a file takes on the disk, in bytes: holes take nothing.
+// allocated is the size of a file on the disk, in bytes; holes take none.
 func allocated(info fs.FileInfo) int64 {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return 512 * s.Blocks

@@ -120,7 +120,7 @@ func (l *Loop) watch(ctx context.Context, agent bool) (over <-chan string, done 
 	return said, func() { stop(); <-ended }
 }
 
-// usage is what the files below a folder take on the disk, in bytes. Files that can not be seen count nothing.
+// usage is the size of a folder on the disk, in bytes. Files that can not be read count as none.
 func usage(dir string) (sum int64) {
 	filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil {

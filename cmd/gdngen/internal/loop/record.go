@@ -133,7 +133,7 @@ func (b *book) load() error {
 	whole, b.last, b.old, err = chain.ReadChain(text, func(record []byte) error {
 		var r Record
 		err := json.Unmarshal(record, &r)
-		if err == nil && r.Verdict != "" && !slices.ContainsFunc(Meanings, func(m Meaning) bool { return m.Verdict == r.Verdict }) {
+		if err == nil && r.Verdict != "" && place(r.Verdict) < 0 {
 			err = fmt.Errorf("verdict %q is none that this gdngen knows", r.Verdict)
 		}
 		b.records = append(b.records, r)

@@ -50,8 +50,13 @@ var Meanings = []Meaning{
 	{Interrupted, "the loop was stopped or killed", false, false},
 }
 
+// place is the index of a verdict in Meanings, or -1. ReadRecords refuses verdicts without one.
+func place(v Verdict) int {
+	return slices.IndexFunc(Meanings, func(m Meaning) bool { return m.Verdict == v })
+}
+
 func meaning(v Verdict) Meaning {
-	i := slices.IndexFunc(Meanings, func(m Meaning) bool { return m.Verdict == v })
+	i := place(v)
 	if i < 0 {
 		panic(fmt.Sprintf("loop: verdict %q is not in the table", v))
 	}

@@ -58,7 +58,7 @@ func onRun(c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// shown is what run show is asked for.
+// shown has the arguments and flags of run show.
 type shown struct {
 	dir, object, html, md string
 	top                   int

@@ -12,7 +12,7 @@ import (
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/loop"
 )
 
-// data is what the page shows.
+// data is the content of the page.
 type data struct {
 	Kind    string   `json:"kind"` // search or loop
 	Dir     string   `json:"dir"`

@@ -72,7 +72,7 @@ func (s *Server) trusts(host string) bool {
 	return host == "localhost" || host == s.host || net.ParseIP(host) != nil
 }
 
-// serveData sends what is known of the run; nothing where the page has it already.
+// serveData sends the data of the run, or 304 where the page has them already.
 func (s *Server) serveData(w http.ResponseWriter, r *http.Request) {
 	data, err := s.read()
 	if err != nil {

@@ -216,7 +216,7 @@ func (e *Chunks) Through(w *Work, writes func() *ir.Value) []*ir.Value {
 	return outs
 }
 
-// meeting is what meets the state, made ahead of it.
+// meeting holds the operands of the state's products, made before the state is there.
 type meeting struct {
 	grown  *ir.Value // [N, C], the decay from the state to each token; nil where there is none, or each channel has one
 	k, q   *ir.Value // as they meet the state; of key heads where those share it

@@ -22,7 +22,7 @@
 //	measure     the one instrument for the cost of a program: form, text, compile, schedule, verdict, cache
 //	explain     a cost put together: stages, units, bounds, waits, pages with pictures
 //	check       computes a spec (check/engine has the ways to) and compares it with float64, by package gdn/exam
-//	results     docs/results.md: champions, fronts of cycles against errors, kernels of others
+//	results     docs/data/results.md: champions, fronts of cycles against errors, kernels of others
 //	mfu         the parts of a training step, and their sum
 //	selftest    named variants on works of every kind on a device
 //	calibrate   what an attached GPU is asked for

@@ -27,9 +27,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// published are the lines of docs/results.md and its champions.
+// published are the lines of docs/data/results.md and its champions.
 func published(t *testing.T) (p *Plan, lines []string, list []entry) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "results.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "data", "results.md"))
 	require.NoError(t, err)
 	p, err = Default()
 	require.NoError(t, err)
@@ -39,7 +39,7 @@ func published(t *testing.T) (p *Plan, lines []string, list []entry) {
 	return p, lines, list
 }
 
-// The errors of docs/results.md are those of its kernels, in a row that rotates by commit: training takes minutes, and is left to the
+// The errors of docs/data/results.md are those of its kernels, in a row that rotates by commit: training takes minutes, and is left to the
 // whole.
 func TestErrorsOfPage(t *testing.T) {
 	p, lines, list := published(t)
@@ -51,13 +51,13 @@ func TestErrorsOfPage(t *testing.T) {
 		require.NoError(t, err)
 		text, err := e.again(lines[e.line], rows, p.Classes)
 		require.NoError(t, err)
-		require.Equal(t, lines[e.line], text, "%s: gdngen list results --errors docs/results.md", e.row.Title)
+		require.Equal(t, lines[e.line], text, "%s: gdngen list results --errors docs/data/results.md", e.row.Title)
 	}
 }
 
-var updateCycles = flag.Bool("update", false, "write the cycles of rows of few tokens into docs/results.md")
+var updateCycles = flag.Bool("update", false, "write the cycles of rows of few tokens into docs/data/results.md")
 
-// The cycles of docs/results.md are those of its kernels, in a row of few tokens, which compile in seconds, that rotates by commit. Of a
+// The cycles of docs/data/results.md are those of its kernels, in a row of few tokens, which compile in seconds, that rotates by commit. Of a
 // form that auto does not stand for any more there is nothing to compare.
 func TestCyclesOfPage(t *testing.T) {
 	p, lines, list := published(t)
@@ -88,7 +88,7 @@ func TestCyclesOfPage(t *testing.T) {
 		require.Equal(t, had, now, "%s on %s: go test ./autotune/results -run TestCyclesOfPage -update", e.row.Title, e.target)
 	}
 	if *updateCycles {
-		require.NoError(t, os.WriteFile(filepath.Join("../..", "docs", "results.md"), []byte(strings.Join(lines, "\n")), 0o644))
+		require.NoError(t, os.WriteFile(filepath.Join("../..", "docs", "data", "results.md"), []byte(strings.Join(lines, "\n")), 0o644))
 	}
 }
 

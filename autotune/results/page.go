@@ -15,7 +15,7 @@ func (r *Table) markdown(b *bytes.Buffer) {
 
 Champions by target and shape: of the candidates named below, the one of least cycles by wall whose numbers are within the limits; of targets without a wall, by throughput. Made by
 
-    gdngen list results --out docs/results.md
+    gdngen list results --out docs/data/results.md
 
 with %s%s. %s Cycles are those of the whole module, per token and value head: wall, and in brackets
 throughput, which stands alone where a target has no wall.
@@ -57,7 +57,7 @@ func errorsNote() string {
 	return fmt.Sprintf(`- The last columns are errors against float64 by class of inputs, as `+"`gdngen check`"+` judges them: of the lowered kernel in the interpreter at up to %d
   tokens, with all heads and %d seeds, the root mean square of the error over that of the reference, of the output that is nearest to its
   limit; of a training step, with an initial state, of the gradient. A champion is within the limits of rms, of the largest error and of
-  bias on every class that its work can have, those without a column too. `+"`gdngen list results --errors docs/results.md`"+` makes them anew.
+  bias on every class that its work can have, those without a column too. `+"`gdngen list results --errors docs/data/results.md`"+` makes them anew.
 `, examTokens, examSeeds)
 }
 

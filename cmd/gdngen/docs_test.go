@@ -57,8 +57,10 @@ var (
 func documentedCommands(t *testing.T) []documented {
 	files, err := filepath.Glob("../../docs/*.md")
 	require.NoError(t, err)
+	data, err := filepath.Glob("../../docs/data/*.md")
+	require.NoError(t, err)
 	var list []documented
-	for _, name := range append(files, "../../README.md", "../../CONTRIBUTING.md") {
+	for _, name := range slices.Concat(files, data, []string{"../../README.md", "../../CONTRIBUTING.md"}) {
 		data, err := os.ReadFile(name)
 		require.NoError(t, err)
 		at := filepath.Base(name)

@@ -86,7 +86,7 @@ func (a CLI) tryPlace(on string) plugins.Check {
 	}
 	said, err := try(ctx, on)
 	if err != nil {
-		return plugins.Check{Name: "place", Detail: err.Error(), Mend: "see docs/remote.md for the forms of places and for tokens"}
+		return plugins.Check{Name: "place", Detail: err.Error(), Mend: "see docs/device.md for the forms of places and for tokens"}
 	}
 	return plugins.Check{Name: "place", OK: true, Detail: said}
 }

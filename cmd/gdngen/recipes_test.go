@@ -15,9 +15,9 @@ var quotedWords = regexp.MustCompile(`'[^']*'`)
 
 var codeSpan = regexp.MustCompile("`([^`]*)`")
 
-// Every row of docs/recipes.md names commands and flags that exist, and tests that do.
+// Every row of docs/data/recipes.md names commands and flags that exist, and tests that do.
 func TestRecipes(t *testing.T) {
-	text, err := os.ReadFile("../../docs/recipes.md")
+	text, err := os.ReadFile("../../docs/data/recipes.md")
 	require.NoError(t, err)
 	rows := 0
 	for line := range strings.Lines(string(text)) {

@@ -153,7 +153,7 @@ func (r Row) Missed() (names []string) {
 	return names
 }
 
-// Markdown is the table of docs/training.md: what is beyond a limit in bold.
+// Markdown is the table of docs/data/gradients.md: what is beyond a limit in bold.
 func Markdown(classes []string) string {
 	var b strings.Builder
 	b.WriteString("| inputs | tokens | class | " + strings.Join(Names, " | ") + " |\n|---|---:|---|" + strings.Repeat("---:|", len(Names)) + "\n")

@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	update = flag.Bool("update", false, "make gradients.tsv and the table of docs/training.md anew")
+	update = flag.Bool("update", false, "make gradients.tsv and the table of docs/data/gradients.md anew")
 	try    = flag.String("try", "", "print the errors of this variant, and of no class")
 	only   = flag.String("only", "", "with -update or -try: cases whose key has this text")
 )
@@ -118,9 +118,9 @@ func remake(t *testing.T) {
 	Table = mustParse(text)
 }
 
-// docs/training.md has the table as it is; -update writes it there.
+// docs/data/gradients.md has the table as it is; -update writes it there.
 func TestDocs(t *testing.T) {
-	const file = "../../../docs/training.md"
+	const file = "../../../docs/data/gradients.md"
 	data, err := os.ReadFile(file)
 	require.NoError(t, err)
 	before, rest, ok := strings.Cut(string(data), "<!-- gradients -->\n")
@@ -132,7 +132,7 @@ func TestDocs(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
 		return
 	}
-	require.Equal(t, text, string(data), "docs/training.md: go test ./gdn/exam/gradients -run Docs -update")
+	require.Equal(t, text, string(data), "docs/data/gradients.md: go test ./gdn/exam/gradients -run Docs -update")
 }
 
 // The class that claims the limits of flash-linear-attention holds them, but for what a case names.

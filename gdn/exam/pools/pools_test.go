@@ -13,9 +13,9 @@ import (
 	"github.com/gdngen/gdngen/internal/rotate"
 )
 
-var update = flag.Bool("update", false, "measure all rows anew and write them into docs/serving.md")
+var update = flag.Bool("update", false, "measure all rows anew and write them into docs/data/pools.md")
 
-const docs = "../../../docs/serving.md"
+const docs = "../../../docs/data/pools.md"
 
 // rules of the table: the gated delta rule, and one with a decay a channel.
 var rules = []string{"gdn", "kda"}
@@ -26,7 +26,7 @@ func cell(t *testing.T, rule, class string, p Type) string {
 	return fmt.Sprintf("%.1e", e)
 }
 
-// The table of docs/serving.md is what is measured: a run of it in each test, which rotates by commit, and all with -update.
+// The table of docs/data/pools.md is what is measured: a run of it in each test, which rotates by commit, and all with -update.
 func TestTable(t *testing.T) {
 	data, err := os.ReadFile(docs)
 	require.NoError(t, err)

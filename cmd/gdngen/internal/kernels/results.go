@@ -25,7 +25,7 @@ numbers are within the limits of every class of inputs, as gdngen check finds th
 same table and compiler give the same file. The file is written anew after each work. What was computed once is kept in the cache, by
 the hash of the program, so that a run that was interrupted goes on where it was. With --errors the cycles of a page stay, and its errors
 are made anew by the forms that it names, into --out, or into the page.`,
-		Example: "  gdngen list results --out docs/results.md\n  gdngen list results --target v6e --table rows.json --out results.json\n  gdngen list results --only seqs=57 --only contest-decode --target v6e",
+		Example: "  gdngen list results --out docs/data/results.md\n  gdngen list results --target v6e --table rows.json --out results.json\n  gdngen list results --only seqs=57 --only contest-decode --target v6e",
 		GroupID: "work",
 		Args:    app.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {

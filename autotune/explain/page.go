@@ -62,10 +62,11 @@ type pageTarget struct {
 type pageSide struct {
 	Letter string // A or B; empty where there is only one
 	*Explanation
-	Stages  []pageStage
-	Ops     []pageOp
-	Ways    []stageWay
-	Picture *picture // nil where the schedule has no ops
+	Stages   []pageStage
+	Ops      []pageOp
+	Ways     []stageWay
+	Picture  *picture  // nil where the schedule has no ops
+	Roofline *roofline // nil where a module has no products or no known traffic
 }
 
 // pageOp is an op with the cycles of all its calls.
@@ -120,7 +121,7 @@ func (r *Result) WritePage(file string) error {
 }
 
 func newPageSide(letter string, e *Explanation, colours map[string]string) pageSide {
-	s := pageSide{Letter: letter, Explanation: e}
+	s := pageSide{Letter: letter, Explanation: e, Roofline: e.roofline()}
 	for _, l := range e.Stages {
 		name := l.File
 		if colours[name] == "" {
@@ -157,6 +158,7 @@ const (
 type picture struct {
 	Op            string
 	Profile       *llo.Profile
+	Bundles       int64
 	Share         string // of the op's cycles
 	Width, Height float64
 	Left, Across  float64 // where columns begin, and the width of all
@@ -197,8 +199,8 @@ var bandsOf = []struct{ slot, inner string }{
 // draw makes the picture of the profile of an op of a program, by stage.
 func draw(op *llo.OpReport, program *measure.Program, colours map[string]string) *picture {
 	stage := func(place string) string { return program.OpStage(op.Name, place) }
-	f := op.Profile
-	p := &picture{Op: op.Name, Profile: f, Share: terminal.Percent(f.Cycles, op.Cycles), Width: pictureLeft + pictureWidth, Left: pictureLeft, Across: pictureWidth}
+	f := op.Profile.Merged(PageColumns)
+	p := &picture{Op: op.Name, Profile: f, Bundles: int64(f.Bundles), Share: terminal.Percent(f.Cycles, op.Cycles), Width: pictureLeft + pictureWidth, Left: pictureLeft, Across: pictureWidth}
 	at := columnEdges(f, pictureLeft, pictureWidth)
 	p.Height = pictureTop
 	add := func(name string, use, within func(llo.Column) float64) {

@@ -38,6 +38,9 @@ const smallShare = .02
 
 // WritePicture draws the first target's module as an SVG file.
 func (r *Result) WritePicture(file string) error {
+	if len(r.Targets) == 0 {
+		return nil
+	}
 	text, err := r.Targets[0].Picture()
 	if err != nil {
 		return err
@@ -65,7 +68,7 @@ type lane struct {
 }
 
 func smallPicture(target string, op *llo.OpReport, stage func(place string) string) []byte {
-	f := op.Profile
+	f := op.Profile.Merged(PictureColumns)
 	lanes := append(stageLanes(f, stage), unitLanes(f)...)
 	height := smallTop + float64(len(lanes))*(smallRow+smallGap) + smallAxis
 	width := smallLeft + smallWidth + smallRight

@@ -7,26 +7,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gdngen/gdngen/autotune/measure"
-	"github.com/gdngen/gdngen/codegen"
-	"github.com/gdngen/gdngen/codegen/route"
-	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
 
 // Each stage is followed through all steps, and its lines are those of the passes. Of a kernel without locations the builder's stages are followed, without cycles.
 func TestWays(t *testing.T) {
-	s, err := gdn.Parse("tiny")
-	require.NoError(t, err)
-	route, err := route.Lookup("mosaic")
-	require.NoError(t, err)
-	v6e, err := codegen.LookupTarget("v6e")
-	require.NoError(t, err)
-	p, err := measure.Make(s, "merge-packed", route, v6e)
-	require.NoError(t, err)
-	x := &measure.Instrument{Compiler: recorded{"tiny_v6e_0.0.51"}, Libtpu: "libtpu test", Scratch: t.TempDir()}
-	e, err := NewModule(p).Explain(t.Context(), x, "libtpu test", v6e, 64, measure.Options{Columns: PageColumns})
-	require.NoError(t, err)
+	e := tiny(t, PageColumns)
 	side := newPageSide("", e, map[string]string{})
 	list, err := ways(e, side.Stages)
 	require.NoError(t, err)
@@ -49,7 +35,7 @@ func TestWays(t *testing.T) {
 	require.LessOrEqual(t, most, list[0].Steps[1].Of)
 	require.Equal(t, []pageStage{{Name: "solve", Colour: stageColours[0]}}, followed(e, []pageStage{{Name: "(fused)", Cycles: 9}}, []stageLine{{stage: "glue"}, {stage: "solve"}, {stage: "solve"}}))
 	file := filepath.Join(t.TempDir(), "page.html")
-	require.NoError(t, (&Result{Module: NewModule(p), Targets: []*Explanation{e}}).WritePage(file))
+	require.NoError(t, (&Result{Module: NewModule(e.module.Program), Targets: []*Explanation{e}}).WritePage(file))
 
 	// where the schedule has locations, the stage has its bundles and what they fill
 	op := &llo.OpReport{Name: "fused", Profile: &llo.Profile{Bundles: 30, Slots: []string{"MXU", "VALU"}, Columns: []llo.Column{
@@ -58,7 +44,7 @@ func TestWays(t *testing.T) {
 		{Bundles: 10, Use: []float64{0, 0}, Files: map[string]int64{"solve.c1": 1}},
 	}}}
 	w := &stageWay{pageStage: pageStage{Name: "state"}}
-	w.onSchedule(op, p)
+	w.onSchedule(op, e.module.Program)
 	require.Equal(t, 20, w.Schedule.Count)
 	require.Equal(t, "VALU 90 %, MXU 36 %", w.Units)
 	require.Equal(t, "M0 10V7.5H33.33V0.0H66.67V10.0H100.00V10Z", w.Schedule.Strip)

@@ -23,6 +23,7 @@ type Column struct {
 	First   int64            `json:"first"`   // address of the first bundle
 	Bundles int              `json:"bundles"` // in the schedule
 	Cycles  int64            `json:"cycles"`  // over all runs
+	Runs    int64            `json:"runs"`    // executions of its bundles together
 	Use     []float64        `json:"use"`     // filled part of the capacity of each slot of the profile, 0 to 1, four digits
 	Stall   float64          `json:"stall"`   // part of the cycles that wait for a matrix unit
 	Spills  int64            `json:"spills"`  // register spills executed
@@ -41,9 +42,9 @@ func profile(p *program, bundles []bundle, tr *trace, use *utilization, n int) *
 	for k := range n {
 		from, to := lo+k*(hi-lo)/n, lo+(k+1)*(hi-lo)/n
 		c := Column{First: p.code[from].addr, Bundles: to - from, Use: make([]float64, len(use.slots)), Files: map[string]int64{}}
-		var runs, waits int64
+		var waits int64
 		for i := from; i < to; i++ {
-			runs += tr.counts[i]
+			c.Runs += tr.counts[i]
 			waits += tr.waits[i]
 			c.Cycles += tr.cyclesAt(p, i)
 			for s, used := range use.rows[i] {
@@ -62,13 +63,43 @@ func profile(p *program, bundles []bundle, tr *trace, use *utilization, n int) *
 			}
 		}
 		for s := range c.Use {
-			c.Use[s] = part(c.Use[s], float64(use.capacity[s]*runs))
+			c.Use[s] = part(c.Use[s], float64(use.capacity[s]*c.Runs))
 		}
 		c.Stall = part(float64(waits), float64(c.Cycles))
 		f.Cycles += c.Cycles
 		f.Columns = append(f.Columns, c)
 	}
 	return f
+}
+
+// Merged is the profile in at most n columns: neighbours are one, each weighted by how often it runs.
+func (f *Profile) Merged(n int) *Profile {
+	if n < 1 || n >= len(f.Columns) {
+		return f
+	}
+	m := *f
+	m.Columns = nil
+	for k := range n {
+		l := f.Columns[k*len(f.Columns)/n : (k+1)*len(f.Columns)/n]
+		c := Column{First: l[0].First, Use: make([]float64, len(f.Slots)), Files: map[string]int64{}}
+		var waits float64
+		for _, x := range l {
+			c.Bundles, c.Cycles, c.Runs, c.Spills, c.Fills = c.Bundles+x.Bundles, c.Cycles+x.Cycles, c.Runs+x.Runs, c.Spills+x.Spills, c.Fills+x.Fills
+			waits += x.Stall * float64(x.Cycles)
+			for s := range c.Use {
+				c.Use[s] += x.Use[s] * float64(x.Runs)
+			}
+			for file, count := range x.Files {
+				c.Files[file] += count
+			}
+		}
+		for s := range c.Use {
+			c.Use[s] = part(c.Use[s], float64(c.Runs))
+		}
+		c.Stall = part(waits, float64(c.Cycles))
+		m.Columns = append(m.Columns, c)
+	}
+	return &m
 }
 
 // part is x of whole in four digits; 0 where there is no whole.

@@ -56,9 +56,12 @@ func TestProfileWeights(t *testing.T) {
 	bundles := []bundle{{}, {ins: []instruction{{op: "vadd", loc: `"solve":1:1`}, {op: "sphi"}}}, {ins: []instruction{{op: "vadd"}}}, {}}
 	got := profile(p, bundles, tr, use, 1)
 	require.Equal(t, &Profile{First: 1, Last: 2, Bundles: 2, Runs: 10, Cycles: 18, Slots: use.slots, Columns: []Column{{
-		First: 1, Bundles: 2, Cycles: 18, Use: []float64{.6875, .625}, Stall: .1111, Spills: 10, Files: map[string]int64{"solve": 10, "": 6},
+		First: 1, Bundles: 2, Cycles: 18, Runs: 16, Use: []float64{.6875, .625}, Stall: .1111, Spills: 10, Files: map[string]int64{"solve": 10, "": 6},
 	}}}, got)
-	require.Len(t, profile(p, bundles, tr, use, 100).Columns, 2)
+	fine := profile(p, bundles, tr, use, 100)
+	require.Len(t, fine.Columns, 2)
+	require.Equal(t, got, fine.Merged(1), "as if it had been counted so")
+	require.Same(t, fine, fine.Merged(2))
 	require.Nil(t, profile(p, bundles, tr, use, 0))
 }
 

@@ -23,6 +23,7 @@ type explainFlags struct {
 	origin
 	target, dump, diff string
 	html, picture      string
+	trace              string
 	tokens, heads, top int
 	scalars, trips     []string
 	load               string
@@ -42,7 +43,7 @@ in brackets stand ops whose cycles the compiler gives no stage. A file may hold 
 lowered, so other kernels are costed by the same ruler. A folder of schedules that --dump kept is costed without a compiler, on any machine.
 --diff sets a second variant, file or folder beside it, the largest changes first. --html writes one page with a picture of the slots over the
 schedule of the hottest part, and follows each stage of a generated kernel from the builder through the passes to bundles and cycles.
---picture writes a small picture by stage. What was measured once comes from the cache.
+--picture writes a small picture by stage, --trace the bundles of the hottest part as a trace for Perfetto (ui.perfetto.dev), units as threads. What was measured once comes from the cache.
 The status is 4 if a target rejects a module, and 9 if it compiles but its cost is unknown.
 
 ` + strings.ToUpper(measure.StaticNote[:1]) + measure.StaticNote[1:] + `
@@ -68,6 +69,7 @@ A spec with packed sequences is costed for sequences of equal length, unless --s
 	c.Flags().StringVar(&f.diff, "diff", "", "compare with this variant of the spec, or with the module in this file")
 	c.Flags().StringVar(&f.html, "html", "", "write a page with tables and pictures to this file too")
 	c.Flags().StringVar(&f.picture, "picture", "", "draw the hottest loop of the first target's module, by stage, as an SVG file")
+	c.Flags().StringVar(&f.trace, "trace", "", "write the hottest parts as trace events (JSON, for Perfetto): units are threads, a microsecond is a bundle")
 	c.Flags().IntVar(&f.tokens, "tokens", 0, "tokens that a module from a file computes, over the whole batch")
 	c.Flags().IntVar(&f.heads, "heads", 0, "value heads of a module from a file")
 	c.Flags().IntVar(&f.top, "top", 8, "rows of each list in the text form")
@@ -127,6 +129,8 @@ func (a CLI) explainAll(f *explainFlags, cmd *cobra.Command, args []string) erro
 		return app.Usage(fmt.Errorf("--scalars %w", err))
 	}
 	switch {
+	case f.trace != "":
+		options.Columns = explain.TraceColumns
 	case f.html != "":
 		options.Columns = explain.PageColumns
 	case f.picture != "":
@@ -135,7 +139,7 @@ func (a CLI) explainAll(f *explainFlags, cmd *cobra.Command, args []string) erro
 	if (f.tokens > 0) != (f.heads > 0) {
 		return app.Usage(errors.New("--tokens and --heads go together and are at least 1"))
 	}
-	for _, file := range []string{f.html, f.picture} {
+	for _, file := range []string{f.html, f.picture, f.trace} {
 		if file == "" {
 			continue
 		}
@@ -167,15 +171,8 @@ func (a CLI) explainAll(f *explainFlags, cmd *cobra.Command, args []string) erro
 	if err != nil {
 		return err
 	}
-	if f.html != "" {
-		if err := r.WritePage(f.html); err != nil {
-			return err
-		}
-	}
-	if f.picture != "" && len(r.Targets) > 0 {
-		if err := r.WritePicture(f.picture); err != nil {
-			return err
-		}
+	if err := f.draw(r); err != nil {
+		return err
 	}
 	if err := app.Emit(a.App, r, r.Targets, func(w io.Writer) { r.Write(w, f.top) }); err != nil {
 		return err
@@ -184,6 +181,22 @@ func (a CLI) explainAll(f *explainFlags, cmd *cobra.Command, args []string) erro
 		a.Note("next: %s", next)
 	}
 	return refused
+}
+
+// draw writes the page, the picture and the trace that are asked for.
+func (f *explainFlags) draw(r *explain.Result) error {
+	for _, x := range []struct {
+		file  string
+		write func(string) error
+	}{{f.html, r.WritePage}, {f.picture, r.WritePicture}, {f.trace, r.WriteTrace}} {
+		if x.file == "" {
+			continue
+		}
+		if err := x.write(x.file); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // storedTarget takes the target of a folder of stored schedules from the folder, where nobody names one. The default would be a wrong cost.

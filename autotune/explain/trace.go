@@ -1,0 +1,108 @@
+package explain
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/gdngen/gdngen/internal/store"
+	"github.com/gdngen/gdngen/pjrt/llo"
+)
+
+// TraceColumns is the most columns of a schedule that is written as a trace: a bundle each, but in very long ones.
+const TraceColumns = 1 << 16
+
+// traceEvent is one of the trace events of Chrome: X lasts from Time for Duration, M names a process or thread.
+type traceEvent struct {
+	Name     string         `json:"name"`
+	Phase    string         `json:"ph"`
+	Process  int            `json:"pid"`
+	Thread   int            `json:"tid"`
+	Time     int            `json:"ts"`
+	Duration int            `json:"dur,omitempty"`
+	Args     map[string]any `json:"args,omitempty"`
+}
+
+// Trace gives the schedule of the hottest part of each op as trace events, which Perfetto and chrome://tracing open: a process for each op of
+// a target, in it a thread for the stages and one for each unit. The microseconds of the trace are bundles in the order of the program, from
+// the first of the part; nothing ran. The module was measured with TraceColumns.
+func (r *Result) Trace() ([]byte, error) {
+	var events []traceEvent
+	process := 0
+	for _, e := range r.Targets {
+		for i := range e.Report.Ops {
+			op := &e.Report.Ops[i]
+			if op.Profile == nil {
+				continue
+			}
+			process++
+			stage := func(place string) string { return e.module.Program.OpStage(op.Name, place) }
+			events = append(events, traceOp(process, e.Target+" "+op.Name, op.Profile, stage)...)
+		}
+	}
+	if process == 0 {
+		return nil, errors.New("no op has a schedule to write as a trace")
+	}
+	return json.Marshal(map[string]any{"traceEvents": events, "otherData": map[string]string{"unit": "a microsecond is one bundle of the schedule", "module": r.Module.String()}})
+}
+
+// WriteTrace writes Trace to a file.
+func (r *Result) WriteTrace(file string) error {
+	data, err := r.Trace()
+	if err != nil {
+		return err
+	}
+	return store.WriteFile(file, append(data, '\n'))
+}
+
+// traceOp gives the events of one op. Neighbours that say the same are one event.
+func traceOp(process int, name string, f *llo.Profile, stage func(place string) string) []traceEvent {
+	events := []traceEvent{{Name: "process_name", Phase: "M", Process: process, Args: map[string]any{"name": fmt.Sprintf("%s: %d bundles, run %s", name, f.Bundles, times(f.Runs))}}}
+	thread := 0
+	add := func(name string, says func(llo.Column) string) {
+		thread++
+		events = append(events, traceEvent{Name: "thread_name", Phase: "M", Process: process, Thread: thread, Args: map[string]any{"name": name}})
+		last, at := -1, 0
+		for _, c := range f.Columns {
+			text := says(c)
+			switch {
+			case text == "":
+				last = -1
+			case last >= 0 && events[last].Name == text:
+				events[last].Duration += c.Bundles
+			default:
+				last = len(events)
+				events = append(events, traceEvent{text, "X", process, thread, at, c.Bundles, map[string]any{"bundle": fmt.Sprintf("%#x", c.First)}})
+			}
+			at += c.Bundles
+		}
+	}
+	add("stage", func(c llo.Column) string { return mainStage(c, stage) })
+	for i, slot := range f.Slots {
+		if !strings.Contains(slot, ":") { // parts of a slot, such as spills, are counted in it
+			add(slot, func(c llo.Column) string { return full(slot, c.Use[i]) })
+		}
+	}
+	add("waiting", func(c llo.Column) string { return full("waiting", c.Stall) })
+	return events
+}
+
+// full names a unit and how full it is; empty where it is idle.
+func full(name string, part float64) string {
+	if part == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s %.0f%%", name, 100*part)
+}
+
+// mainStage is the stage with the most instructions of a column; empty where no stage has any.
+func mainStage(c llo.Column, stage func(place string) string) string {
+	shares := stageShares(c, stage)
+	return slices.MaxFunc(append(slices.Sorted(maps.Keys(shares)), ""), func(x, y string) int {
+		return cmp.Or(cmp.Compare(shares[x], shares[y]), cmp.Compare(y, x))
+	})
+}

@@ -3,6 +3,7 @@
 //
 //	go run ./cmd/release --version v0.1.0 --out dist
 //	cmd/release/try dist      # installs each in an empty folder and runs its first example
+//	go run ./cmd/release site --out site   # a static gallery: docs with search, schedules, searches, charts
 //
 // It wants Go, git, a C compiler, and nothing else; the working tree must be clean, since the source is that of the commit.
 package main
@@ -33,6 +34,16 @@ var beside = []string{"README.md", "CHANGELOG.md", "LICENSE", "examples/jax/own_
 var semver = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9a-z.]+)?$`)
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "site" {
+		f := flag.NewFlagSet("release site", flag.ExitOnError)
+		out, compile := f.String("out", "site", "the new folder"), f.Bool("compile", false, "compile schedules that are not in the cache, which takes hours for all")
+		f.Parse(os.Args[2:])
+		if err := gallery(*out, *compile); err != nil {
+			fmt.Fprintln(os.Stderr, "release site:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	version := flag.String("version", "", "what the release is called, such as v0.1.0")
 	out := flag.String("out", "dist", "the new folder")
 	only := flag.String("only", "", "some of programs, source, wheel, torch, separated by commas; all by default")

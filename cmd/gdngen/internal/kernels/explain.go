@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/triton"
 	"github.com/gdngen/gdngen/internal/store"
 	"github.com/gdngen/gdngen/ir/target"
+	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/gpu"
 	"github.com/spf13/cobra"
 )
@@ -29,7 +31,7 @@ type explainFlags struct {
 	load               string
 	configs            int
 	plain              bool
-	fresh              bool
+	fresh, stored      bool
 }
 
 func (a CLI) ExplainCmd() *cobra.Command {
@@ -81,6 +83,7 @@ A spec with packed sequences is costed for sequences of equal length, unless --s
 	c.Flags().StringArrayVar(&f.trips, "trips", nil, "KERNEL=N: how often the loop of a script's kernel turns, in place of what follows from its arguments")
 	c.Flags().IntVar(&f.configs, "configs", 8, "configs of an autotuned kernel of a script that are compiled; the fastest counts")
 	app.FreshFlag(c, &f.fresh)
+	c.Flags().BoolVar(&f.stored, "stored", false, "take costs that were measured before from the cache alone: what is not there is refused, and nothing is compiled")
 	return c
 }
 
@@ -218,6 +221,13 @@ func (f *explainFlags) storedTarget(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
+// notStored stands in place of a compiler where nothing is to be compiled.
+type notStored struct{}
+
+func (notStored) Compile(context.Context, aot.Request) (*aot.Result, error) {
+	return nil, app.Usage(errors.New("its cost is not in the cache: leave --stored out, and it is compiled"))
+}
+
 // explainer gives what modules are measured by. Stored schedules need no compiler.
 func (a CLI) explainer(j *explain.Job, f *explainFlags) (*measure.Instrument, error) {
 	compiled := func(m *explain.Module) bool { return !m.Program.IsStored() }
@@ -225,6 +235,9 @@ func (a CLI) explainer(j *explain.Job, f *explainFlags) (*measure.Instrument, er
 		x, err := a.Instrument(f.fresh)
 		if err == nil {
 			j.Compiler, j.Options.Dump = a.TPU.Release(), f.dump
+			if f.stored {
+				x.Compiler = notStored{}
+			}
 		}
 		return x, err
 	}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The gallery without the program: pages with links that lead somewhere, an index of headings, charts and the table of errors; no script or
+// style from elsewhere. Schedules and reports are the program's, which the command builds.
+func TestSite(t *testing.T) {
+	t.Chdir("../..")
+	s := &site{out: t.TempDir()}
+	require.NoError(t, s.write())
+	read := func(name string) string {
+		data, err := os.ReadFile(filepath.Join(s.out, filepath.FromSlash(name)))
+		require.NoError(t, err)
+		return string(data)
+	}
+	home := read("index.html")
+	for _, want := range []string{"<figcaption>cycles per token and value head by wall, T 4096", ">gdngen, f32-like</td>", "not in the cache: gdngen explain --spec train --target v5e", `href="docs/serving.html"`, "runs/tiny.jsonl"} {
+		require.Contains(t, home, want)
+	}
+	require.Equal(t, 2, strings.Count(home, "<svg"))
+	serving := read("docs/serving.html")
+	require.Contains(t, serving, `<h2 id="states-that-have-names">`)
+	require.Contains(t, serving, `<a href="pallas.html#decode">`)
+	require.Contains(t, serving, `href="`+repository+`examples/serving"`)
+	require.Contains(t, serving, "<div class=\"wide\">\n<table>")
+	require.Contains(t, read("index.js"), `{"u":"docs/serving.html#states-that-have-names","p":"Serving","h":"States that have names","t":"With read a call has two lists of slots`)
+	require.NoError(t, filepath.WalkDir(s.out, func(path string, d os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".html") {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for _, from := range []string{`<script src="http`, `<link rel="stylesheet" href="http`, `src="//`} {
+			require.NotContains(t, string(data), from, path)
+		}
+		return nil
+	}))
+}
+
+// A chart lacks no work that it names, and an error table no figure.
+func TestCharts(t *testing.T) {
+	list, err := champions("| work | v4 | v6e |\n|---|---:|---:|\n| T 1 | (153.25) | 499.88 (74.75) |\n| T 7 | (31.96) | 109.02 (21.71) |\n", map[string]float64{"T 7": 7, "T 1": 1})
+	require.NoError(t, err)
+	require.Equal(t, []series{{"v6e", [][2]float64{{1, 499.88}, {7, 109.02}}}}, list, "v4 has no wall")
+	_, err = champions("| work | v4 |\n| T 1 | (1) |\n", map[string]float64{"T 1": 1, "T 9": 9})
+	require.ErrorContains(t, err, "1 of the 2 works")
+	table, err := errorTable("# head\na\trandom\t1e-3\t\t2e-3\na\tslow, long\t1\t1\t1\nb\trandom\t2e-3\t\t\n")
+	require.NoError(t, err)
+	require.Contains(t, table, `<td style="--share:0.00">1</td>`)
+	require.Contains(t, table, `<td style="--share:1.00">2</td>`)
+	require.NotContains(t, table, "slow")
+	_, err = errorTable("a\tb\n")
+	require.Error(t, err)
+}

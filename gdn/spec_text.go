@@ -259,7 +259,12 @@ func Fields() []Field {
 func intField(key, name, doc string, limit int, at func(*Spec) *int, check func(*Spec) error) field {
 	return field{key: key, name: name, doc: doc, always: true, values: fmt.Sprintf("1 to %d", limit),
 		get: func(s *Spec) string { return strconv.Itoa(*at(s)) },
-		set: func(s *Spec, v string) error { return setInt(at(s), v, 1, limit) },
+		set: func(s *Spec, v string) error {
+			if v == "0" && (key == "t" || key == "b") { // legal arguments of what is generated, and of stored cases
+				return fmt.Errorf("0 needs no kernel: outputs are empty, and states go on as they came, as packages, layers and check --cases give them; want 1 to %d", limit)
+			}
+			return setInt(at(s), v, 1, limit)
+		},
 		check: func(s *Spec) error {
 			if n := *at(s); n < 1 || n > limit {
 				return fmt.Errorf("%d is out of range: 1 to %d", n, limit)

@@ -90,7 +90,8 @@ func (p *plan) channelGates(in *operands, outputs []*operand) []*ir.Value {
 			dims := []int{last - 1, last}
 			return b.Broadcast(x, dg.Type.Shape, dims[:x.Type.Rank()]...)
 		}
-		da, dLog := gate.DecayGradient(b, dg, p.rawGate("a"), over(gate.Held(b, p.args["A_log"], s.Bound)), over(p.args["dt_bias"]), s.Bound)
+		aLog, bias := gate.Held(b, over(p.args["A_log"]), over(p.args["dt_bias"]), s.Bound)
+		da, dLog := gate.DecayGradient(b, dg, p.rawGate("a"), aLog, bias, s.Bound)
 		lead := []int{0, 1}[:last-1]
 		results = append(results, b.Sum(b.Sum(dLog, last), lead...), b.Convert(da, s.GateDType), b.Sum(da, lead...))
 	}

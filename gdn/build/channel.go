@@ -29,7 +29,8 @@ func (e *gated) loadChannels() *channel.Decay {
 	// A raw gate with a bound comes out times the base already.
 	bounded := false
 	if e.in.aLog != nil {
-		d.Log = gate.Decay(b, d.Log, gate.Held(b, e.ofHead(e.in.aLog), e.s.Bound), e.ofHead(e.in.dt), e.s.Bound*base)
+		aLog, dt := gate.Held(b, e.ofHead(e.in.aLog), e.ofHead(e.in.dt), e.s.Bound)
+		d.Log = gate.Decay(b, d.Log, aLog, dt, e.s.Bound*base)
 		bounded = e.s.Bound != 0
 	}
 	if base != 1 && !bounded {

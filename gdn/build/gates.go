@@ -34,7 +34,8 @@ func (e *gated) loadGates() chunkwise.Gates {
 	}
 	if e.in.aLog != nil && !e.channelwise() {
 		e.cutScales()
-		w.G = gate.Decay(b, w.G, e.loadGate(e.in.aLog), e.loadGate(e.in.dt), 0)
+		aLog, dt := gate.Held(b, e.loadGate(e.in.aLog), e.loadGate(e.in.dt), 0)
+		w.G = gate.Decay(b, w.G, aLog, dt, 0)
 	}
 	if o := e.in.erase; e.blocks[o] != nil {
 		w.Erase = e.loadApart(o, e.s.NegEigval)

@@ -138,13 +138,12 @@ func (p *plan) glueGates() (g, beta *ir.Value) {
 		return p.args["g"], p.args["beta"]
 	}
 	if a := p.rawGate("a"); a != nil {
-		aLog, bias, rank := p.args["A_log"], p.args["dt_bias"], a.Type.Rank()
+		aLog, over := p.args["A_log"], []int{a.Type.Rank() - 1}
 		if s.Rule.Channels() {
-			aLog = b.Broadcast(aLog, bias.Type.Shape, 0)
-			g = gate.Decay(b, a, b.Broadcast(gate.Held(b, aLog, s.Bound), a.Type.Shape, rank-2, rank-1), b.Broadcast(bias, a.Type.Shape, rank-2, rank-1), s.Bound)
-		} else {
-			g = gate.Decay(b, a, b.Broadcast(aLog, a.Type.Shape, rank-1), b.Broadcast(bias, a.Type.Shape, rank-1), 0)
+			aLog, over = b.Broadcast(aLog, p.args["dt_bias"].Type.Shape, 0), []int{a.Type.Rank() - 2, a.Type.Rank() - 1}
 		}
+		aLog, bias := gate.Held(b, aLog, p.args["dt_bias"], s.Bound)
+		g = gate.Decay(b, a, b.Broadcast(aLog, a.Type.Shape, over...), b.Broadcast(bias, a.Type.Shape, over...), s.Bound)
 	}
 	if raw := p.rawGate("b"); raw != nil && !s.Rule.Apart() {
 		beta = gate.Beta(b, raw, s.NegEigval)

@@ -135,7 +135,8 @@ func (e *reverse) channelGradients(c *gradient.ChannelChunk, keyQ, keyK *ir.Valu
 		outs = append(outs, e.tokenRows([]*ir.Value{dg}, e.in.g, ir.F32))
 	} else {
 		a := b.Convert(e.loadTokens(e.in.g), ir.F32)
-		da, dLog := gate.ChannelGradient(b, dg, c.Channels.Log, a, gate.Held(b, e.ofHead(e.in.aLog), e.s.Bound), e.ofHead(e.in.dt), e.s.Bound, channel.Nat(e.v))
+		aLog, dt := gate.Held(b, e.ofHead(e.in.aLog), e.ofHead(e.in.dt), e.s.Bound)
+		da, dLog := gate.ChannelGradient(b, dg, c.Channels.Log, a, aLog, dt, e.s.Bound, channel.Nat(e.v))
 		part := func(x *ir.Value) *ir.Value { return b.Reshape(b.Sum(x, 1), x.Type.Shape[0], 1, e.s.K) }
 		outs = append(outs, e.tokenRows([]*ir.Value{da}, e.in.g, e.s.GateDType), e.made(b.Concat(1, part(dLog), part(da))))
 	}

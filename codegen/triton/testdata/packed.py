@@ -28,11 +28,13 @@ def gates(A_log, a, dt_bias, b, rows, ok, h):
 
     A log decay below -50 counts as -50: nothing that float32 holds is left behind either.
     """
-    x = tl.load(a + rows * HV + h, ok, 0.0).to(tl.float32) + tl.load(dt_bias + h)
+    log = tl.load(A_log + h)
+    held = tl.minimum(log, 64.0)  # its exponential is finite, and x has the rest
+    x = tl.load(a + rows * HV + h, ok, 0.0).to(tl.float32) + (tl.load(dt_bias + h) + (log - held))
     e = tl.exp(tl.minimum(x, 20.0))
     u = 1.0 + e
     softplus = tl.where(x > 20.0, x, tl.where(u == 1.0, e, tl.log(u) * (e / tl.maximum(u - 1.0, 1e-30))))  # log1p(e), exact to float32
-    log_decay = -tl.exp(tl.load(A_log + h)) * softplus
+    log_decay = -tl.exp(held) * softplus
     rate = tl.sigmoid(tl.load(b + rows * HV + h, ok, 0.0).to(tl.float32))
     return tl.where(ok, tl.maximum(log_decay, -50.0), 0.0), tl.where(ok, rate, 0.0)
 

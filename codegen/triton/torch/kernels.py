@@ -146,13 +146,15 @@ def gates(g, beta, A_log, dt_bias, at, ok, h, SIGMOID: tl.constexpr, NEGATIVE: t
     else:
         decay = tl.load(g + at, ok, 0.0).to(tl.float32)
         if A_log is not None:
-            x = decay
+            log = tl.load(A_log + h).to(tl.float32)
+            held = tl.minimum(log, 64.0)  # its exponential is finite, and x has the rest
+            x = decay + (log - held)
             if dt_bias is not None:
                 x += tl.load(dt_bias + h).to(tl.float32)
             e = tl.exp(tl.minimum(x, 20.0))
             u = 1.0 + e
             log1p = tl.where(u == 1.0, e, tl.log(u) * (e / tl.maximum(u - 1.0, 1e-30)))
-            decay = -tl.exp(tl.load(A_log + h).to(tl.float32)) * tl.where(x > 20.0, x, log1p)
+            decay = -tl.exp(held) * tl.where(x > 20.0, x, log1p)
         decay = tl.where(ok, tl.maximum(decay, -50.0), 0.0)
     if beta is None:
         rate = tl.where(ok, 1.0, 0.0)

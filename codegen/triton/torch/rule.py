@@ -322,7 +322,8 @@ def arranged(q, k, v, g, beta, initial_state, cu_seqlens, A_log, dt_bias, use_ga
     check(q, k, v, g, beta, initial_state, cu_seqlens, A_log, dt_bias, use_gate_in_kernel, v_first)
     trains = torch.is_grad_enabled()
     if use_gate_in_kernel and trains and any(x is not None and x.requires_grad for x in (g, A_log, dt_bias)):
-        g = -A_log.float().exp() * F.softplus(g.float() if dt_bias is None else g.float() + dt_bias.float())
+        held = A_log.float().clamp(max=64.0)  # its exponential is finite, and softplus has the rest
+        g = -held.exp() * F.softplus(g.float() + (A_log.float() - held) + (0.0 if dt_bias is None else dt_bias.float()))
         A_log = dt_bias = None
     heads = max(q.shape[2], v.shape[2])
     if v.shape[2] < heads:

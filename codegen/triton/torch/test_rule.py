@@ -183,6 +183,21 @@ def test_raw_gates():
             assert ratio(compute(q, k, v, a, b, **options)[0], want) < 1e-4
 
 
+def test_saturated_gates():
+    """Decays whose exp(A_log) float32 lacks are those of float64, where a gate is closed and where it is not; no gradient is NaN."""
+    (q, k, v, _, beta, h0), do, _ = draw(1, 50, 1, 2, 32, 32, torch.float32)
+    A_log, a = (torch.tensor(x, device=device) for x in ([90.0, 200.0], [-91.0, -202.0]))
+    a = (a + 60.0 * (torch.arange(50, device=device) % 3 - 1)[:, None])[None].requires_grad_()
+    g = (-A_log.double().exp() * F.softplus(a.double())).float()
+    want, state = chunk_gated_delta_rule(q, k, v, g, beta, initial_state=h0, output_final_state=True)
+    for compute in (chunk_gated_delta_rule, fused_recurrent_gated_delta_rule):
+        with torch.no_grad():
+            o, ht = compute(q, k, v, a, beta, initial_state=h0, output_final_state=True, use_gate_in_kernel=True, A_log=A_log)
+        assert ratio(o, want) < 1e-4 and ratio(ht, state) < 1e-4
+    o, _ = chunk_gated_delta_rule(q, k, v, a, beta, use_gate_in_kernel=True, A_log=A_log)
+    assert torch.isfinite(torch.autograd.grad(o, a, do)[0]).all()
+
+
 def test_defaults():
     """No decay, a rate of 1, no state; heads of q above those of k and v; states in bf16."""
     (q, k, v, _, _, h0), _, _ = draw(1, 20, 2, 2, 16, 16, torch.float32)

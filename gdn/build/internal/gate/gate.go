@@ -34,17 +34,17 @@ func Decay(b *ir.Builder, a, aLog, dt *ir.Value, bound float64) *ir.Value {
 	return b.Neg(b.Mul(b.Exp(aLog), b.Select(b.Compare(ir.GT, x, limit), x, soft)))
 }
 
-// Most an A_log of a decay a channel counts for. Its exponential is a float32 up to 88, and times 0 it must be 0, not NaN. Without a bound a chunk sums
-// exp(A_log) softplus(x), and the sum must be finite: from 64 on the decay is 0 for any x above -60.
-const mostBounded, mostSummed = 88, 64
+// mostLog is the most an A_log counts for: times 0 its exponential must be 0, not NaN, and what a chunk sums of it must be finite.
+const mostLog = 64
 
-// Held holds A_log, of a decay a channel, to where the exponential and what it multiplies are finite. Decay and gradients are at their limits there.
-func Held(b *ir.Builder, aLog *ir.Value, bound float64) *ir.Value {
-	most := float64(mostSummed)
+// Held holds A_log to mostLog, and gives dt_bias what is beyond, so that decay and gradients are those of A_log: far below 0, exp(A) softplus(x) is
+// exp(A + x), and elsewhere the decay is 0 for either. With a bound the sigmoid is at its limits, and dt_bias stays.
+func Held(b *ir.Builder, aLog, dt *ir.Value, bound float64) (log, bias *ir.Value) {
+	log = b.Min(aLog, b.Like(aLog, mostLog))
 	if bound != 0 {
-		most = mostBounded
+		return log, dt
 	}
-	return b.Min(aLog, b.Like(aLog, most))
+	return log, b.Add(dt, b.Sub(aLog, log))
 }
 
 // Beta is the sigmoid, doubled where negative eigenvalues are allowed.
@@ -163,7 +163,7 @@ func RawGradients(b *ir.Builder, args map[string]*ir.Value, dg, dbeta *ir.Value,
 	}
 	overHeads := func(x *ir.Value) *ir.Value { return b.Broadcast(x, dg.Type.Shape, last) }
 	a, raw := b.Convert(args["a"], ir.F32), b.Convert(args["b"], ir.F32)
-	aLog, bias := overHeads(args["A_log"]), overHeads(args["dt_bias"])
+	aLog, bias := Held(b, overHeads(args["A_log"]), overHeads(args["dt_bias"]), 0)
 	x := b.Add(a, bias)
 	slope := b.Select(b.Compare(ir.GT, x, b.Like(x, gdn.SoftplusLimit)), b.Like(x, 1), b.Unary(ir.OpLogistic, x))
 	da := b.Neg(b.Mul(b.Mul(dg, b.Exp(aLog)), slope))

@@ -26,9 +26,8 @@ func crashed(t *testing.T, d *crash.Disk) (c Config, err error) {
 func requireSame(t *testing.T, c Config, want []string, what string) {
 	t.Helper()
 	go2 := Resume
-	had := []string{}
 	if _, _, err := journal.Read(c.Dir, nil); err == nil {
-		had = decisions(t, c.Dir)
+		had := decisions(t, c.Dir)
 		require.Equal(t, want[:len(had)], had, what)
 	} else {
 		require.NotErrorAs(t, err, new(*journal.CorruptError), what)

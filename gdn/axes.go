@@ -113,7 +113,6 @@ var (
 	ofWords   = when("algo solve merge leafby leaf store precinv split_at", wordable)
 	ofPhases  = ofChunks.and("phases_before", func(v Variant) bool { return v.Forward.PhasesBefore > 0 })
 	ofOverlap = when("algo bwd.phases_before bwd.phases_after", overlapped)
-	ofAligned = when("algo flow form layout fold error_feedback out transpose_k decay", alignable)
 )
 
 func chunked(v Variant) bool { return v.Algo == AlgoChunk }

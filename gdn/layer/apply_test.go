@@ -192,7 +192,7 @@ func TestGradientTwice(t *testing.T) {
 		other := Gradient(final, a[1])[0]
 		q := Gradient(final, a[0])[0] // the final state does not depend on q
 		return []*Node{ReduceAllMax(Abs(Sub(both, Add(alone, other)))), ReduceAllMax(Abs(alone)), ReduceAllMax(Abs(other)), ReduceAllMax(Abs(q))}
-	}).MustExec(args...)
+	}).MustCall(args...)
 	require.Less(t, out[0].Value().(float32), float32(1e-4))
 	require.Greater(t, out[1].Value().(float32), float32(1e-2))
 	require.Greater(t, out[2].Value().(float32), float32(1e-2))
@@ -283,6 +283,6 @@ func TestRuleOptions(t *testing.T) {
 		require.NoError(t, err)
 		tensors = append(tensors, x)
 	}
-	_, err := MustNewExec(b, func(a []*Node) *Node { return rule(a).Variant("forwards").Done() }).Exec(tensors...)
+	_, err := MustNewExec(b, func(a []*Node) *Node { return rule(a).Variant("forwards").Done() }).Call(tensors...)
 	require.ErrorContains(t, err, `unknown name "forwards", did you mean "forward"?`)
 }

@@ -110,9 +110,13 @@ func (m *weightMap) UnmarshalJSON(data []byte) error {
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	first := map[string]string{}
-	for _, err := d.Token(); d.More(); { // an object of strings, as it was read above
-		var name, file json.Token
-		if name, err = d.Token(); err == nil {
+	if _, err := d.Token(); err != nil {
+		return err
+	}
+	for d.More() { // an object of strings, as it was read above
+		var file json.Token
+		name, err := d.Token()
+		if err == nil {
 			file, err = d.Token()
 		}
 		if err != nil {

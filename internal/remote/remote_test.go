@@ -365,7 +365,7 @@ func newFakeRay(t *testing.T) *fakeRay {
 	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		switch q.Header.Get("Authorization") {
 		case "":
-			http.Error(w, "Missing authentication token", 401)
+			http.Error(w, "Missing authentication token", http.StatusUnauthorized)
 		case "Bearer secret":
 			if strings.HasSuffix(q.URL.Path, "/tail") { // it waits
 				mux.ServeHTTP(w, q)
@@ -375,7 +375,7 @@ func newFakeRay(t *testing.T) *fakeRay {
 			defer r.mu.Unlock()
 			mux.ServeHTTP(w, q)
 		default:
-			http.Error(w, "Invalid authentication token", 403)
+			http.Error(w, "Invalid authentication token", http.StatusForbidden)
 		}
 	}))
 	fakeRays[r.URL] = r.dir
@@ -431,7 +431,7 @@ func (r *fakeRay) submit(w http.ResponseWriter, q *http.Request) {
 	}
 	if r.forget > 0 {
 		r.forget--
-		http.Error(w, "Bad Gateway", 502)
+		http.Error(w, "Bad Gateway", http.StatusBadGateway)
 		return
 	}
 	fmt.Fprintf(w, `{"job_id": %q, "submission_id": %[1]q}`, x.ID)

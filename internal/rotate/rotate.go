@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"testing"
 )
 
 // Env names the variable that asks for the whole.
@@ -15,6 +16,14 @@ const Env = "GDNGEN_TESTS"
 
 // All says whether the whole is asked for.
 func All() bool { return os.Getenv(Env) == "all" }
+
+// Short is n, or a quarter of it where -short asks for less, as beside the race detector: never nothing.
+func Short(n int) int {
+	if testing.Short() && !All() {
+		return max(1, n/4)
+	}
+	return n
+}
 
 // Rand draws by the commit and a number of the test's own; without git it draws the same always.
 func Rand(test uint64) *rand.Rand {

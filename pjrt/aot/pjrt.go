@@ -209,7 +209,7 @@ type executable struct {
 // compile compiles StableHLO text; options is a serialized CompileOptionsProto.
 func (t *topology) compile(module string, options []byte) (*executable, error) {
 	type program struct {
-		head
+		_         head
 		code      *byte
 		codeLen   uintptr
 		format    *byte

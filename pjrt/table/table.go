@@ -122,11 +122,11 @@ type compileArgs struct {
 
 // program is PJRT_Program.
 type program struct {
-	size, extension uintptr
-	code            *byte
-	codeSize        uintptr
-	format          *byte
-	formatSize      uintptr
+	_, _     uintptr // size and extension
+	code     *byte
+	codeSize uintptr
+	_        *byte // format
+	_        uintptr
 }
 
 // completion is what Complete sets.
@@ -236,12 +236,12 @@ func (t *Table) Kind() (string, error) {
 
 // namedValue is PJRT_NamedValue.
 type namedValue struct {
-	size, extension uintptr
-	name            *byte
-	nameBytes       uintptr
-	kind            int32 // 0 is a text, 1 an int64
-	value           uintptr
-	bytes           uintptr // of a text
+	_, _      uintptr // size and extension
+	name      *byte
+	nameBytes uintptr
+	kind      int32 // 0 is a text, 1 an int64
+	value     uintptr
+	bytes     uintptr // of a text
 }
 
 // Attributes are what the plugin tells of the first device by name, numbers as texts; empty where it tells nothing.

@@ -159,7 +159,7 @@ func measureGraph(b compute.Backend, job graphJob) (r graphResult, err error) {
 		return r, err
 	}
 	start := time.Now()
-	if _, err = run.Exec(args...); err != nil {
+	if _, err = run.Call(args...); err != nil {
 		return r, err
 	}
 	r.Compile = time.Since(start).Seconds()
@@ -169,7 +169,7 @@ func measureGraph(b compute.Backend, job graphJob) (r graphResult, err error) {
 	before := processor()
 	for range job.Runs {
 		start := time.Now()
-		if out, err = run.Exec(args...); err != nil {
+		if out, err = run.Call(args...); err != nil {
 			return r, err
 		}
 		for _, t := range out {

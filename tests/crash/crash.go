@@ -401,7 +401,7 @@ func Few(sample, many int) int {
 	if rotate.All() {
 		return many
 	}
-	return sample
+	return rotate.Short(sample)
 }
 
 // Points draws where a loss of power falls: after any number of changes. There are few more points than changes.

@@ -94,7 +94,7 @@ func meterOf(t *testing.T) *meter {
 }
 
 // refusing is a compiler that refuses.
-type refusing struct{ cold }
+type refusing struct{}
 
 var errRefused = errors.New("no such thing")
 
@@ -129,7 +129,7 @@ func TestRefused(t *testing.T) {
 }
 
 // rejecting is a compiler that can not compile a program.
-type rejecting struct{ cold }
+type rejecting struct{}
 
 func (rejecting) Compile(context.Context, aot.Request) (*aot.Result, error) {
 	return nil, &aot.RejectError{Code: 13, Msg: "failed to legalize operation 'math.log2'\nat location: x"}

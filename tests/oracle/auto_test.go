@@ -34,9 +34,9 @@ var taken = []struct {
 func TestAutoAgainstOracle(t *testing.T) {
 	py := python(t)
 	type row struct {
-		work            int
-		accuracy        gdn.Accuracy
-		target, variant string
+		work     int
+		accuracy gdn.Accuracy
+		target   string
 	}
 	var rows []row
 	for i := range taken {

@@ -49,7 +49,7 @@ func newBox(name string, base box) (b *box, why error, err error) {
 	return nil, nil, fmt.Errorf("--sandbox %s can not be had here (%s); --sandbox none goes without", name, clip(why.Error(), 300))
 }
 
-// named tries a sandbox: a command must run in it, and must not be able to write outside.
+// named tries a sandbox: a command must run in it, and must not be able to write outside, nor to undo its mounts.
 func (b box) named(name string) (*box, error) {
 	b.Name = name
 	var err error
@@ -67,7 +67,7 @@ func (b box) named(name string) (*box, error) {
 		}
 	}
 	b.Shown = existing(b.Shown)
-	words, env, err := b.wrap("/", `test -w /tmp && for d in / /etc /usr /usr/local/bin /var /opt; do ! (: > $d/.gdngen-trial) 2> /dev/null || { echo $d can be written; exit 1; }; done`)
+	words, env, err := b.wrap("/", `test -w /tmp && for p in / /tmp /usr; do mount -o remount,bind,rw $p; umount -l $p; done 2> /dev/null; test -w /tmp && for d in / /etc /usr /usr/local/bin /var /opt; do ! (: > $d/.gdngen-trial) 2> /dev/null || { rm -f $d/.gdngen-trial; echo $d can be written; exit 1; }; done`)
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +179,8 @@ func (b *box) wrap(dir, text string) (words, env []string, err error) {
 
 // bubblewrap are the words of bwrap before a command's.
 func (b *box) bubblewrap(dir string) []string {
-	w := []string{b.tool, "--unshare-user", "--uid", fmt.Sprint(os.Getuid()), "--gid", fmt.Sprint(os.Getgid()), "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session", "--ro-bind", "/", "/",
+	// To root bwrap leaves all capabilities, by which it could undo the mounts.
+	w := []string{b.tool, "--cap-drop", "ALL", "--unshare-user", "--uid", fmt.Sprint(os.Getuid()), "--gid", fmt.Sprint(os.Getgid()), "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session", "--ro-bind", "/", "/",
 		"--dev", "/dev", "--proc", "/proc"}
 	if !b.Open {
 		w = append(w, "--unshare-net")

@@ -97,7 +97,10 @@ func (s *store) sizes(ctx context.Context, tree string, most int64) error {
 		case errors.Is(err, os.ErrNotExist):
 			return nil
 		case err != nil:
-			return &boundsError{at, clip(err.Error(), 200)}
+			if bad := (*fs.PathError)(nil); errors.As(err, &bad) {
+				err = bad.Err
+			}
+			return &boundsError{at, fmt.Sprintf("%s can not be read: %v", clip(strings.TrimPrefix(at, tree+"/"), 120), err)}
 		case e.IsDir() && e.Name() == ".git":
 			return filepath.SkipDir
 		case !e.Type().IsRegular():

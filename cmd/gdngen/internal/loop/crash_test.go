@@ -53,7 +53,7 @@ func TestRandomKills(t *testing.T) {
 	require.Len(t, want, 4)
 	r := rotate.Rand(66)
 	killed, ended := 0, 0
-	for killed < *kills {
+	for killed < rotate.Short(*kills) {
 		c := begin()
 		was := user(t, c.Repo)
 		had := 0

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // author is who the loop's commits are by.
@@ -27,7 +28,7 @@ func git(ctx context.Context, dir string, args ...string) (string, error) {
 	c.Stderr = &e
 	out, err := c.Output()
 	if ctx.Err() != nil {
-		return "", ctx.Err()
+		return "", context.Cause(ctx)
 	}
 	if err != nil {
 		return "", fmt.Errorf("git %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(e.String()))
@@ -175,7 +176,12 @@ func (s *store) clone(ctx context.Context, dir, branch, commit string) error {
 	return err
 }
 
+// lookLimit bounds how long git looks at files that others left: one that it opens can be a pipe without an end.
+var lookLimit = 5 * time.Minute
+
 // on runs git with the store as its folder and a clone as its work tree.
 func (s *store) on(ctx context.Context, tree string, args ...string) (string, error) {
+	ctx, stop := context.WithTimeoutCause(ctx, lookLimit, fmt.Errorf("it is not done with it within %v", lookLimit))
+	defer stop()
 	return git(ctx, s.dir, append([]string{"--git-dir=" + s.dir, "--work-tree=" + tree, "-c", "core.bare=false"}, args...)...)
 }

@@ -47,9 +47,9 @@ func entry(b *strings.Builder, c Config, r Record) {
 		title = clip(p.Hypothesis, 80)
 	}
 	line := func(name, format string, args ...any) {
-		fmt.Fprintf(b, "- **%s**: %s\n", name, unfinished.Replace(fmt.Sprintf(format, args...)))
+		fmt.Fprintf(b, "- **%s**: %s\n", name, logbook.Finished(fmt.Sprintf(format, args...)))
 	}
-	fmt.Fprintf(b, "\n## %d. %s\n\n", r.Iteration, unfinished.Replace(title))
+	fmt.Fprintf(b, "\n## %d. %s\n\n", r.Iteration, logbook.Finished(title))
 	line("Hypothesis", "%s", orElse(p.Hypothesis, "none was given"))
 	if p.Hypothesis != "" {
 		line("Expected", "%v less, risk %v", p.Gain, p.Risk)
@@ -98,9 +98,6 @@ func entry(b *strings.Builder, c Config, r Record) {
 
 // lowImpact is the share below which a keep is marked.
 const lowImpact = .03
-
-// unfinished keeps words of an agent from reading as an entry that nobody finished.
-var unfinished = strings.NewReplacer("pending", "waiting", "Pending", "Waiting", "PENDING", "WAITING", "TBD", "open", "tbd", "open", "TODO", "open", "todo", "open", "<", "(")
 
 func result(r Record) string {
 	f := r.Figures

@@ -46,6 +46,15 @@ func (r room) empty() error {
 	return errors.Join(os.MkdirAll(r.home(), 0o755), os.MkdirAll(r.tmp(), 0o755))
 }
 
+// open gives the user back the permissions of a room's folders, whatever code of a change took away.
+func (r room) open() {
+	for _, d := range []string{r.dir, r.clone(), r.home(), r.tmp()} {
+		if info, err := os.Lstat(d); err == nil && info.IsDir() {
+			os.Chmod(d, info.Mode().Perm()|0o700)
+		}
+	}
+}
+
 // remove is os.RemoveAll for folders that can not be written, such as those of a cache of Go modules.
 func remove(dir string) error {
 	if os.RemoveAll(dir) == nil {
@@ -103,7 +112,9 @@ func (l *Loop) built(ctx context.Context, run judgeRun, name, commit string) (r 
 		return r, "", nil
 	}
 	for _, step := range [][]string{{"read-tree", commit}, {"checkout-index", "-q", "-f", "-a"}} {
-		if _, err := l.store.on(ctx, r.clone(), step...); err != nil {
+		if _, err := l.store.on(ctx, r.clone(), step...); err != nil && !ofMachine(err) {
+			return r, "its files can not be put back: " + clip(gitWords(err), 300), nil
+		} else if err != nil {
 			return r, "", err
 		}
 	}
@@ -127,6 +138,7 @@ func (l *Loop) judgeRun(n int, seed string) judgeRun {
 		if err := l.unbroken(); err != nil {
 			return o, err
 		}
+		in.open()
 		if info, err := os.Lstat(in.tmp()); err == nil && !info.IsDir() { // a link would lead outside
 			os.Remove(in.tmp())
 		}
@@ -139,6 +151,7 @@ func (l *Loop) judgeRun(n int, seed string) judgeRun {
 		c.over = over
 		o, err = l.based(ctx, in, func() (outcome, error) { return c.run(ctx) })
 		done()
+		in.open()
 		if err != nil {
 			return o, err
 		}

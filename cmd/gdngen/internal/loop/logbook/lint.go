@@ -75,7 +75,7 @@ func Lint(entries []Entry, rules Rules) (faults []Fault) {
 			}
 		}
 		for j, f := range e.Fields {
-			if slices.ContainsFunc(e.Fields[:j], func(g Field) bool { return g.Name == f.Name }) {
+			if rules.required(f.Name) && slices.ContainsFunc(e.Fields[:j], func(g Field) bool { return g.Name == f.Name }) {
 				add(f.Line, "%s twice", f.Name)
 			}
 			for _, fault := range rules.check(&e, f) {
@@ -86,15 +86,24 @@ func Lint(entries []Entry, rules Rules) (faults []Fault) {
 	return faults
 }
 
+// required tells whether a field is one that entries must have, once and finished.
+func (r *Rules) required(name string) bool {
+	return name == "commit" || slices.ContainsFunc(r.Fields, func(want string) bool { return strings.EqualFold(want, name) })
+}
+
+// Finished is a text without words by which Lint would take it for one that nobody finished.
+func Finished(text string) string {
+	return strings.ReplaceAll(pending.ReplaceAllString(text, "open"), "<", "(")
+}
+
 // check lists the faults of a field.
 func (r *Rules) check(e *Entry, f Field) (faults []string) {
 	add := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	text := strings.TrimSpace(f.Text)
-	required := slices.ContainsFunc(r.Fields, func(name string) bool { return strings.EqualFold(name, f.Name) })
 	switch m := pending.FindString(text); {
-	case text == "" && (required || f.Name == "commit"):
+	case text == "" && r.required(f.Name):
 		add("%s is empty", f.Name)
-	case m != "" && (required || f.Name == "commit"):
+	case m != "" && r.required(f.Name):
 		add("%s is still to be written: %q", f.Name, m)
 	case f.Name == "commit":
 		if why := r.commit(e, text); why != "" {

@@ -34,16 +34,17 @@ func limitFiles() {
 
 // When nothing more can be written, the run stops, with all that was recorded intact, and goes on when there is room.
 func TestFullDisk(t *testing.T) {
-	whole := quick(t, scriptedCandidates)
+	whole := quick(t, scriptedCandidates())
 	_, err := Search(t.Context(), whole)
 	require.NoError(t, err)
 	want := decisions(t, whole.Dir)
 	dir := t.TempDir()
 	had := 0
-	for _, room := range []int{20_000, 40_001, 60_002} {
+	for i := range 3 {
+		room := (1 + i) * 20_001 * scriptedCandidates() / 100
 		cmd := exec.Command(os.Args[0])
 		var said bytes.Buffer
-		cmd.Env = append(os.Environ(), scriptedEnv+"="+dir, fmt.Sprintf("%s=%d", fullEnv, room))
+		cmd.Env = append(os.Environ(), scriptedRun(dir), fmt.Sprintf("%s=%d", fullEnv, room))
 		cmd.Stderr = &said
 		err := cmd.Run()
 		var exit *exec.ExitError
@@ -64,7 +65,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	require.Less(t, had, len(want))
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), scriptedEnv+"="+dir)
+	cmd.Env = append(os.Environ(), scriptedRun(dir))
 	require.NoError(t, cmd.Run())
 	require.Equal(t, want, decisions(t, dir))
 	requireVerified(t, dir)

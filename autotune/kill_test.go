@@ -26,15 +26,25 @@ var kills = flag.Int("kills", 0, "how often TestKill kills the driver; 0: 8 time
 // scriptedEnv makes the test binary a driver of the run in a folder.
 const scriptedEnv = "GDNGEN_TEST_RUN"
 
-const scriptedCandidates = 100
+// scriptedCandidates is how many it judges. Its process is told by a number before the folder.
+func scriptedCandidates() int { return max(40, rotate.Short(100)) }
+
+func scriptedRun(dir string) string {
+	return fmt.Sprintf("%s=%d %s", scriptedEnv, scriptedCandidates(), dir)
+}
 
 // scripted is a run that only its end or a signal stops.
-func scripted(dir string) {
+func scripted(text string) {
+	var n int
+	dir := ""
+	if _, err := fmt.Sscanf(text, "%d %s", &n, &dir); err != nil {
+		panic(err)
+	}
 	s, err := gdn.Parse(quickSpec)
 	if err != nil {
 		panic(err)
 	}
-	begin(Config{Dir: dir, Spec: s, Candidates: scriptedCandidates, Strategy: "beam", Evaluator: &fake{delay: time.Millisecond}, Generator: "test"})
+	begin(Config{Dir: dir, Spec: s, Candidates: n, Strategy: "beam", Evaluator: &fake{delay: time.Millisecond}, Generator: "test"})
 }
 
 // begin begins or resumes a run, and ends the process where it fails.
@@ -53,7 +63,8 @@ func begin(c Config) {
 
 // Killed at random moments and resumed, a run makes the same decisions, and nothing that was recorded is lost.
 func TestKill(t *testing.T) {
-	whole := quick(t, scriptedCandidates)
+	n := scriptedCandidates()
+	whole := quick(t, n)
 	_, err := Search(t.Context(), whole)
 	require.NoError(t, err)
 	want := decisions(t, whole.Dir)
@@ -61,7 +72,7 @@ func TestKill(t *testing.T) {
 	dir := t.TempDir()
 	start := func() *exec.Cmd {
 		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), scriptedEnv+"="+dir)
+		cmd.Env = append(os.Environ(), scriptedRun(dir))
 		cmd.Stderr = os.Stderr
 		require.NoError(t, cmd.Start())
 		return cmd
@@ -72,7 +83,7 @@ func TestKill(t *testing.T) {
 	case rotate.All():
 		most = 20
 	default:
-		most = 8
+		most = max(3, rotate.Short(8))
 	}
 	r := rand.New(rand.NewPCG(1, uint64(most)))
 	path := filepath.Join(dir, journal.FileName)
@@ -85,7 +96,7 @@ func TestKill(t *testing.T) {
 		before := lines()
 		cmd := start()
 		// A random moment: while it starts, or some records later.
-		if grow := r.IntN(2 + 2*scriptedCandidates/most); grow > 0 {
+		if grow := r.IntN(2 + 2*n/most); grow > 0 {
 			for end := time.Now().Add(20 * time.Second); lines() < before+grow && time.Now().Before(end) && syscall.Kill(cmd.Process.Pid, 0) == nil; {
 				time.Sleep(200 * time.Microsecond)
 			}

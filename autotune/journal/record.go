@@ -146,6 +146,12 @@ func (c *Candidate) Clone() *Candidate {
 	return &d
 }
 
+// Proposal is what of a candidate is said before it is judged: no gate changes it.
+func (c *Candidate) Proposal() *Candidate {
+	return &Candidate{ID: c.ID, Parent: c.Parent, Variant: c.Variant, Fitted: c.Fitted, Cell: c.Cell, Change: c.Change, Escalated: c.Escalated, Scalar: c.Scalar,
+		Hypothesis: c.Hypothesis, Gain: c.Gain, Risk: c.Risk, Shortlist: c.Shortlist, Next: c.Next}
+}
+
 // Option is a change that a strategy weighed.
 type Option struct {
 	Parent int    `json:"parent"`

@@ -3,6 +3,8 @@ package worker
 import (
 	"bytes"
 	"testing"
+
+	"github.com/gdngen/gdngen/autotune/journal"
 )
 
 // FuzzMessages reads any bytes as what a worker says.
@@ -21,7 +23,7 @@ func FuzzMessages(f *testing.F) {
 				m.Hello.differs(c.hello, false)
 			}
 			if m.Reply != nil {
-				c.check(m.Reply, m.Reply.ID)
+				c.check(m.Reply, &journal.Candidate{ID: m.Reply.ID})
 			}
 			for _, k := range m.Known {
 				short(k)

@@ -1,7 +1,9 @@
 package worker
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -200,7 +202,7 @@ func (c *conn) judge(ctx context.Context, limits PoolOptions, w *judge.Work) (*r
 	case m.Reply == nil || m.Reply.ID != id:
 		return nil, fmt.Errorf("it answered what it was not asked (candidate %d was)", id)
 	}
-	if err := c.check(m.Reply, id); err != nil {
+	if err := c.check(m.Reply, o.Candidate); err != nil {
 		return nil, err
 	}
 	if faults := m.Reply.faults(w.Grounds()); len(faults) > 0 {
@@ -236,7 +238,12 @@ func (c *conn) send(view journal.View, o *order) error {
 }
 
 // check says why a reply is no judgement of a candidate by the gates of the run.
-func (c *conn) check(r *reply, id int) error {
+func (c *conn) check(r *reply, of *journal.Candidate) error {
+	id := of.ID
+	asked, err := json.Marshal(of.Proposal())
+	if err != nil {
+		return err
+	}
 	if r.Error != "" {
 		return nil
 	}
@@ -250,6 +257,8 @@ func (c *conn) check(r *reply, id int) error {
 			return fmt.Errorf("step %d of its judgement is of gate %q", i+1, s.Gate)
 		case s.Record == nil || s.Record.ID != id:
 			return fmt.Errorf("gate %s of its judgement has no record of candidate %d", s.Gate, id)
+		case !same(s.Record, asked):
+			return fmt.Errorf("gate %s of its judgement has a record of another candidate than %d", s.Gate, id)
 		case !last && (s.Refusal != nil || s.Error != ""):
 			return fmt.Errorf("its judgement goes on after gate %s", s.Gate)
 		case s.Refusal != nil && !known(s.Refusal.Verdict):
@@ -259,6 +268,12 @@ func (c *conn) check(r *reply, id int) error {
 		}
 	}
 	return nil
+}
+
+// same tells whether a record is of the candidate that was asked for.
+func same(r *journal.Candidate, asked []byte) bool {
+	text, err := json.Marshal(r.Proposal())
+	return err == nil && bytes.Equal(text, asked)
 }
 
 // faults lists contradictions in the costs of a reply.

@@ -111,7 +111,7 @@ func behave(mode string) error {
 			}
 			return nil
 		}
-		if slices.Contains([]string{"half", "twice", "stranger", "lie", "negative", "swindle"}, mode) {
+		if slices.Contains([]string{"half", "twice", "stranger", "lie", "negative", "swindle", "another", "reworded"}, mode) {
 			e.before, out = nil, &mangler{mode: mode, wrong: wrong}
 		}
 	}
@@ -174,6 +174,10 @@ func (m *mangler) Write(b []byte) (int, error) {
 			b = regexp.MustCompile(`"score":\d+`).ReplaceAll(b, []byte(`"score":1`))
 		case "negative":
 			b = regexp.MustCompile(`"score":(\d+)`).ReplaceAll(b, []byte(`"score":-$1`))
+		case "another":
+			b = regexp.MustCompile(`"variant":"[^"]+"`).ReplaceAll(b, []byte(`"variant":"naive,chunk=64"`))
+		case "reworded":
+			b = regexp.MustCompile(`"hypothesis":"[^"]+"`).ReplaceAll(b, []byte(`"hypothesis":"mine"`))
 		case "swindle": // without a contradiction
 			b = regexp.MustCompile(`"(cycles|score)":\d+`).ReplaceAll(b, []byte(`"$1":32768`))
 			b = regexp.MustCompile(`"per_token":[0-9.]+`).ReplaceAll(b, []byte(`"per_token":1`))
@@ -358,6 +362,8 @@ func TestMisbehaving(t *testing.T) {
 		{"stranger", "", "not asked"},
 		{"flood", "6/compile", "it wrote"},
 		{"lie", "", "its record contradicts itself: cost on v6e: score 1, and the larger of its cycles and of main memory is "},
+		{"another", "", "of its judgement has a record of another candidate than"},
+		{"reworded", "", "of its judgement has a record of another candidate than"},
 		{"negative", "", "its record contradicts itself: cost on v6e: score -"},
 		{"chatter", "6/compile", "did not end in time"},
 		{"forever", "7/compile", "did not end in time: 2s"},

@@ -1,9 +1,10 @@
 // Command harness tries what must not be lost, believed or hang, as a whole: disks that fail or lose power, flipped bits, kills, hostile agents,
-// servers and workers, data races, and parsers on any bytes. Tests of the packages have samples of the same.
+// servers and workers, data races, parsers on any bytes, and what staticcheck and govulncheck find. Tests of the packages have samples of the
+// same.
 //
 //	go run ./tests/harness                 all of it, some hours
 //	go run ./tests/harness -only fuzz -for 90s
-//	go run ./tests/harness -ci             what CI draws by the commit, about a minute
+//	go run ./tests/harness -ci             what CI draws by the commit, about two minutes
 //
 // It writes a dated row of each into tests/harness/results.tsv, the table of docs/trust.md, and inputs worth keeping beside the fuzz targets.
 package main
@@ -27,12 +28,13 @@ import (
 	"github.com/gdngen/gdngen/internal/rotate"
 )
 
-// check is one row: tests of a package, and the figure that they log.
+// check is one row: tests of a package, and the figure that they log, or a program that looks at the whole.
 type check struct {
 	group, name string
 	args        []string // of go test
 	env         []string
-	alone       bool // in namespaces of its own
+	alone       bool   // in namespaces of its own
+	tool        string // the package of a program that is run in place of tests, with its version
 }
 
 // tests is a check of some tests of a package.
@@ -51,8 +53,11 @@ var fuzzed = []string{
 // raced are the packages that the race detector watches.
 var raced = []string{"autotune", "cmd/gdngen/internal/loop", "internal/remote", "pjrt/child", "autotune/measure", "autotune/worker", "autotune/journal"}
 
-// quick are those of raced that take seconds, for CI.
-var quick = []string{"pjrt/child", "autotune/journal"}
+// tools look at all packages. The second needs data of vuln.go.dev.
+var tools = []check{{group: "static", name: "staticcheck", tool: "honnef.co/go/tools/cmd/staticcheck@v0.8.2"}, {group: "static", name: "govulncheck", tool: "golang.org/x/vuln/cmd/govulncheck@v1.9.0"}}
+
+// unreachable is what a tool says that could not be fetched, or could not fetch its data.
+var unreachable = regexp.MustCompile(`(?m)^(go: \S+@|govulncheck: fetching).*$`)
 
 const loops = "cmd/gdngen/internal/loop"
 
@@ -91,7 +96,7 @@ func all(long time.Duration) (l []check) {
 	for _, target := range fuzzed {
 		l = append(l, fuzz(target, long.String()))
 	}
-	return l
+	return append(l, tools...)
 }
 
 // figures are what tests log, and how a row says it; figures of a kind are added up.
@@ -106,6 +111,9 @@ var figures = []struct {
 	{regexp.MustCompile(`(?m)^ *--- PASS: (Test)`), "tests and cases"},
 }
 
+// notes are lines of staticcheck, and heads of govulncheck.
+var notes = regexp.MustCompile(`(?m)^\S+\.go:\d+:\d+: |^Vulnerability #\d+`)
+
 var execs = regexp.MustCompile(`execs: (\d+)`)
 
 // figure says what a check came to.
@@ -116,8 +124,11 @@ func (c *check) figure(out string) string {
 		}
 		return "no runs"
 	}
-	if c.group == "race" {
+	switch c.group {
+	case "race":
 		return fmt.Sprintf("%d races", strings.Count(out, "WARNING: DATA RACE"))
+	case "static":
+		return fmt.Sprintf("%d notes", len(notes.FindAllString(out, -1)))
 	}
 	for _, f := range figures {
 		n := 0
@@ -139,6 +150,9 @@ func (c *check) figure(out string) string {
 func (c *check) run(ctx context.Context, commit string) row {
 	begun := time.Now()
 	words := append([]string{"go", "test", "-vet=off"}, c.args...)
+	if c.tool != "" {
+		words = []string{"go", "run", c.tool, "./..."}
+	}
 	if c.alone && exec.Command("unshare", "--pid", "--mount", "--fork", "--kill-child", "true").Run() == nil {
 		words = append([]string{"unshare", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc"}, words...)
 	}
@@ -149,6 +163,13 @@ func (c *check) run(ctx context.Context, commit string) row {
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
 	r := row{c.group, c.name, c.figure(out.String()), "passed", int(time.Since(begun).Seconds()), time.Now().UTC().Format("2006-01-02"), commit}
+	if c.group == "race" {
+		r.figure += fmt.Sprintf(", %d s of processor time", int((cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()))
+	}
+	if why := unreachable.FindString(out.String()); err != nil && c.tool != "" && why != "" {
+		r.figure, r.verdict = "its program or data can not be had here: "+strings.ReplaceAll(why, "\t", " "), "not run"
+		return r
+	}
 	if err != nil || strings.HasPrefix(r.figure, "no ") {
 		r.verdict = "FAILED"
 		fmt.Fprintf(os.Stderr, "%s\n%s %s: %v\n", out.String(), c.group, c.name, err)
@@ -156,9 +177,9 @@ func (c *check) run(ctx context.Context, commit string) row {
 	return r
 }
 
-// drawn is what CI runs of all: two fuzz targets for 3,000 runs, and one package by the race detector.
+// drawn is what CI runs of all: two fuzz targets for 3,000 runs, one package by the race detector, and the tools.
 func drawn() []check {
-	l := []check{race(quick[rotate.Rand(1).IntN(len(quick))])}
+	l := append(slices.Clone(tools), race(raced[rotate.Rand(1).IntN(len(raced))]))
 	for _, i := range rotate.Rand(2).Perm(len(fuzzed))[:2] {
 		l = append(l, fuzz(fuzzed[i], "3000x"))
 	}
@@ -166,7 +187,7 @@ func drawn() []check {
 }
 
 func main() {
-	only := flag.String("only", "", "groups, separated by commas: faults, flips, kills, hostile, race, fuzz")
+	only := flag.String("only", "", "groups, separated by commas: faults, flips, kills, hostile, race, fuzz, static")
 	name := flag.String("name", "", "checks whose name has this")
 	long := flag.Duration("for", 90*time.Second, "how long each fuzz target runs")
 	ci := flag.Bool("ci", false, "what CI draws by the commit; nothing is written")
@@ -189,7 +210,7 @@ func main() {
 			os.Exit(130)
 		}
 		fmt.Println(r)
-		if r.verdict != "passed" {
+		if r.verdict == "FAILED" {
 			failed++
 		}
 		if *ci {

@@ -39,6 +39,7 @@ var groups = [][2]string{
 	{"hostile", "agents, workers, proposers, servers, libraries"},
 	{"race", "`go test -race -short`"},
 	{"fuzz", "any bytes"},
+	{"static", "what can be seen without a run"},
 }
 
 // readRows reads the rows that are kept.

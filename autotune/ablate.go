@@ -26,7 +26,7 @@ type Ablation struct {
 	Base      Ablated        `json:"base"`
 	Moves     []Ablated      `json:"moves"`
 	Whole     Ablated        `json:"whole"`
-	Apart     journal.Figure `json:"apart"` // share that the moves alone would save, multiplied
+	Separate  journal.Figure `json:"apart"` // share that the moves alone would save, multiplied
 }
 
 // Ablated is a variant of an ablation, or two: with a move alone, and with those before it too.
@@ -142,7 +142,7 @@ func (a *ablation) told(c, parent *journal.Candidate) bool {
 func (a *ablation) order(e *estimator) {
 	score := func(v gdn.Variant) float64 {
 		if x := e.estimate(v); x != nil && len(x.Targets) > 0 {
-			return x.Targets[0].Kernel + x.Targets[0].Glue
+			return x.Targets[0].Kernel + x.Targets[0].XLA
 		}
 		return 0
 	}
@@ -285,7 +285,7 @@ func (a *ablation) report(v journal.View) *Ablation {
 		}
 		a.Moves = append(a.Moves, x)
 	}
-	a.Apart = journal.Figure(1 - apart)
+	a.Separate = journal.Figure(1 - apart)
 	if a.Base.Alone.PerToken > 0 && a.Whole.Alone.PerToken > 0 {
 		a.Whole.Pays = 1 - a.Whole.Alone.PerToken/a.Base.Alone.PerToken
 	}

@@ -42,7 +42,7 @@ func (o *once[T]) get(v gdn.Variant, first func() T) T {
 // counts is what a program is made of, before its steps overlap.
 type counts struct {
 	kernels []kernelCount
-	glue    float64 // cycles outside of them
+	xla     float64 // cycles outside of them
 }
 
 // kernelCount is the instructions of one kernel.
@@ -67,7 +67,7 @@ func (e *estimator) measure(v gdn.Variant) *strategy.Estimate {
 	x := &strategy.Estimate{Size: math.Pow(phaseSize, float64(v.Forward.PhasesBefore)) * math.Pow(float64(v.Forward.Steps), stepSize)}
 	size := 1.
 	for _, t := range e.targets {
-		g := strategy.Guess{Glue: c.glue}
+		g := strategy.Guess{XLA: c.xla}
 		size = 1
 		perCycle := slotsPerCycle()
 		for _, k := range c.kernels {
@@ -114,7 +114,7 @@ func (e *estimator) count(v gdn.Variant) (c *counts) {
 			c.kernels = append(c.kernels, kernelCount{float64(in.Attrs.Grid.Points()), body(in.Body, false), body(in.Body, true)})
 			continue
 		}
-		c.glue += outside(in)
+		c.xla += outside(in)
 	}
 	return c
 }
@@ -125,9 +125,9 @@ func outside(in *ir.Instr) (cycles float64) {
 		switch a := in.Args; {
 		case in.Op == ir.OpConst, in.Op == ir.OpReshape && r.Type.Rank() > 0 && a[0].Type.Rank() > 0 && r.Type.Shape[r.Type.Rank()-1] == a[0].Type.Shape[a[0].Type.Rank()-1]:
 		case in.Op == ir.OpTranspose:
-			cycles += glueTranspose * registers(r.Type)
+			cycles += transposeCycles * registers(r.Type)
 		default:
-			cycles += glueCopy * registers(r.Type)
+			cycles += copyCycles * registers(r.Type)
 		}
 	}
 	return cycles
@@ -174,8 +174,8 @@ var slotsPerCycle = sync.OnceValue(func() [slotKinds]float64 {
 
 // Cycles of a register that is transposed, or written otherwise, outside of a kernel.
 const (
-	glueTranspose = 8
-	glueCopy      = 3.3
+	transposeCycles = 8
+	copyCycles      = 3.3
 )
 
 // How the cycles of a step follow from the cycles that the fullest slot and all slots take, and from the longest chain of results: least

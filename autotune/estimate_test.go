@@ -22,7 +22,7 @@ func TestEstimates(t *testing.T) {
 		require.NotNil(t, x, text)
 		require.Len(t, x.Targets, 2)
 		require.GreaterOrEqual(t, x.Targets[1].Kernel, x.Targets[0].Kernel, "its vector unit has no bf16")
-		c := x.Targets[0].Kernel + x.Targets[0].Glue
+		c := x.Targets[0].Kernel + x.Targets[0].XLA
 		require.Positive(t, c, text)
 		require.Equal(t, x.Targets[:1], newEstimator(s, []*codegen.Target{mustTarget(t, "v6e")}).estimate(v).Targets, "a function of the variant")
 		return c

@@ -38,7 +38,7 @@ var (
 	flowNames        = []string{FlowFused: "fused", FlowSplit: "split", FlowSolve: "solve"}
 	tokenLayoutNames = []string{LayoutBHTD: "bhtd", LayoutBTHD: "bthd", LayoutBTLanes: "bt_hd", LayoutBHDT: "bhdt"}
 	decayNames       = []string{DecaySplit: "split", DecayClamp: "clamp", DecaySegment: "segment", DecayBase2: "base2"}
-	placeNames       = []string{PlaceGlue: "glue", PlaceKernel: "kernel"}
+	placeNames       = []string{PlaceXLA: "xla", PlaceKernel: "kernel"}
 	jointNames       = []string{JointSeparate: "separate", JointJoined: "joined"}
 	outNames         = []string{OutSeparate: "separate", OutJoined: "joined", OutShared: "shared"}
 	sideNames        = []string{BetaLeft: "left", BetaRight: "right", BetaExponent: "exponent"}
@@ -53,7 +53,7 @@ var (
 	sumNames         = []string{SumProducts: "products", SumLanes: "lanes"}
 	gradNames        = []string{GradsInRows: "rows", GradsInLanes: "lanes"}
 	saveNames        = []string{SaveNone: "none", SaveState: "state", SaveInverse: "inverse", SaveAll: "all"}
-	packNames        = []string{PackGather: "gather", PackAligned: "aligned", PackStream: "stream", PackMasked: "masked", PackVisits: "visits"}
+	packNames        = []string{PackGather: "gather", PackAligned: "aligned", PackStream: "stream", PackMasked: "masked", PackSegments: "segments"}
 	fetchNames       = []string{"windows", "copies"}
 	unitNames        = []string{UnitMatrix: "matrix", UnitVector: "vector", UnitLanes: "lanes", UnitSums: "sums"}
 	decayBF16Names   = []string{DecayBF16None: "none", DecayBF16Rows: "rows", DecayBF16Operands: "operands", DecayBF16All: "all"}
@@ -105,14 +105,14 @@ func (c condition) and(axes string, holds func(Variant) bool) condition {
 
 // The conditions that several axes share.
 var (
-	always    condition
-	ofChunks  = when("algo", chunked)
-	ofLeaves  = when("algo solve", leafed)
-	ofMerges  = ofChunks.and("solve", func(v Variant) bool { return v.Inverse.Solve == SolveMerge })
-	ofBF16    = ofChunks.and("store", stored)
-	ofWords   = when("algo solve merge leafby leaf store precinv split_at", wordable)
-	ofPhases  = ofChunks.and("phases_before", func(v Variant) bool { return v.Forward.PhasesBefore > 0 })
-	ofOverlap = when("algo bwd.phases_before bwd.phases_after", overlapped)
+	always      condition
+	ofChunks    = when("algo", chunked)
+	leafSolvers = when("algo solve", leafed)
+	ofMerges    = ofChunks.and("solve", func(v Variant) bool { return v.Inverse.Solve == SolveMerge })
+	ofBF16      = ofChunks.and("store", stored)
+	ofWords     = when("algo solve merge leafby leaf store precinv split_at", wordable)
+	ofPhases    = ofChunks.and("phases_before", func(v Variant) bool { return v.Forward.PhasesBefore > 0 })
+	ofOverlap   = when("algo bwd.phases_before bwd.phases_after", overlapped)
 )
 
 func chunked(v Variant) bool { return v.Algo == AlgoChunk }
@@ -133,11 +133,11 @@ var Axes = slices.Concat([]Axis{
 		func(v *Variant) *int { return &v.Chunk }, 1, 8, 16, 32, 64, 128, 256).always(),
 	choiceAxis(GroupInverse, "solve", "how (I + A)^-1 is made; neumann and newton, over a whole chunk, are wrong on correlated keys and exist as negative examples",
 		solveNames, SolveMerge, ofChunks, func(v *Variant) *Solve { return &v.Inverse.Solve }).always(),
-	intAxis(GroupInverse, "leaf", "block that merge, ladder and block start from", 8, ofLeaves, func(v *Variant) *int { return &v.Inverse.Leaf }, 1, 4, 8, 16, 32).always(),
+	intAxis(GroupInverse, "leaf", "block that merge, ladder and block start from", 8, leafSolvers, func(v *Variant) *int { return &v.Inverse.Leaf }, 1, 4, 8, 16, 32).always(),
 	choiceAxis(GroupInverse, "leafby", "how a leaf is inverted: row substitution or a power series", leafByNames, LeafSubst,
-		ofLeaves.and("leaf", func(v Variant) bool { return v.Inverse.Leaf > 1 }), func(v *Variant) *LeafBy { return &v.Inverse.LeafBy }),
+		leafSolvers.and("leaf", func(v Variant) bool { return v.Inverse.Leaf > 1 }), func(v *Variant) *LeafBy { return &v.Inverse.LeafBy }),
 	intAxis(GroupInverse, "leafnewton", "Newton steps on a leaf made by a power series", 0,
-		ofLeaves.and("leaf leafby", func(v Variant) bool { return v.Inverse.Leaf > 1 && v.Inverse.LeafBy == LeafNeumann }), func(v *Variant) *int { return &v.Inverse.LeafNewton }, 0, 1, 2),
+		leafSolvers.and("leaf leafby", func(v Variant) bool { return v.Inverse.Leaf > 1 && v.Inverse.LeafBy == LeafNeumann }), func(v *Variant) *int { return &v.Inverse.LeafNewton }, 0, 1, 2),
 	choiceAxis(GroupInverse, "merge", "operands of a merge: odd blocks packed into the rows of one, all rows of odd blocks, or small blocks batched", mergeNames, MergeBlocks,
 		ofMerges, func(v *Variant) *Merge { return &v.Inverse.Merge }).also(GroupMapping),
 	choiceAxis(GroupForm, "form", "V' = T(beta(V - K S)); or V' = U - W S with explicit U and W; or output and next state as affine maps of the state, [O; S'] = M S + N with M and N made before, for few heads, which wait for the state", formNames, FormVPrime, ofChunks, func(v *Variant) *Form { return &v.Form }),
@@ -152,7 +152,7 @@ var Axes = slices.Concat([]Axis{
 		tokenLayoutNames, LayoutBHTD, always, func(v *Variant) *TokenLayout { return &v.Layout }).was("layout", "head=bhtd", "token=bthd", "lane=bt_hd", "turned=bhdt"),
 	choiceAxis(GroupForm, "decay", "differences of prefix sums of a log decay clamped at -40, in two parts (accurate) or one (5e-6 after a reset), or a sum for each segment; base2 is clamp with powers of 2 and sums of bf16 parts", decayNames, DecaySplit, ofChunks,
 		func(v *Variant) *Decay { return &v.Decay }).also(GroupLayout),
-	choiceAxis(GroupLayout, "fuse", "where fused gates and norms are computed", placeNames, PlaceGlue, always, func(v *Variant) *Place { return &v.Fuse }).also(GroupForm),
+	choiceAxis(GroupLayout, "fuse", "where fused gates and norms are computed", placeNames, PlaceXLA, always, func(v *Variant) *Place { return &v.Fuse }).was("fuse", "glue=xla").also(GroupForm),
 	choiceAxis(GroupForm, "kq", "[K;Q] K^T and [K;Q] S as two products each or one; in the token recurrence the one leaves the state in the spec's order and type", jointNames, JointSeparate,
 		when("algo unit", func(v Variant) bool { return chunked(v) || v.Unit == UnitMatrix }), func(v *Variant) *Joint { return &v.KQ }).also(GroupMapping),
 	boolAxis(GroupForm, "share", "K K^T and Q K^T once per key head, for all its value heads; in a stream with states [V, K] also what meets the states", true, ofChunks, func(v *Variant) *bool { return &v.Share }).also(GroupMapping, GroupLayout),
@@ -168,8 +168,8 @@ var Axes = slices.Concat([]Axis{
 		ofChunks.and("precintra precstate fold transpose_k", func(v Variant) bool {
 			return v.Numerics.PrecIntra == v.Numerics.PrecState && (v.Fold || v.TransposeK == TransposeKey)
 		}), func(v *Variant) *Out { return &v.Out }).also(GroupMapping),
-	choiceAxis(GroupMapping, "pack", "packed sequences: gathered so that a chunk has tokens of one, or aligned blocks of tokens as they lie, in which two sequences meet their states at once, or slices of the tokens as they lie, a stream of plain ops for CPUs and GPUs, or each sequence as a batch row of all tokens with those of others masked, for few short ones, or blocks of tokens as they lie, each visited for one of its sequences after another", packNames, PackGather,
-		always, func(v *Variant) *Pack { return &v.Mapping.Pack }),
+	choiceAxis(GroupMapping, "pack", "packed sequences: gathered so that a chunk has tokens of one, or aligned blocks of tokens as they lie, in which two sequences meet their states at once, or slices of the tokens as they lie, a stream of plain ops for CPUs and GPUs, or each sequence as a batch row of all tokens with those of others masked, for few short ones, or blocks of tokens as they lie, each masked for one of its sequences after another (a segment is the tokens of one sequence in one block)", packNames, PackGather,
+		always, func(v *Variant) *Pack { return &v.Mapping.Pack }).was("pack", "visits=segments"),
 	fetchAxis, mainAxis,
 	choiceAxis(GroupForm, "scale", "the scale of q in its products, or on the output", scaleNames, ScaleQuery, ofChunks, func(v *Variant) *Scale { return &v.Scale }),
 	choiceAxis(GroupForm, "tail_decay", "the decay that is left after each token in K^T of the state's update, or in V', so that K is as it is", tailNames, TailDecayK,

@@ -18,7 +18,7 @@ type where struct {
 	steps       int      // the fewest grid steps that it pays from, since the first and last weigh
 	tokens      int      // the most tokens, where it is for short sequences or packs; any padding will do then, if no steps are named
 	rules       ruleKind // for rules of this kind alone
-	visits      int      // the most visits of packed sequences to blocks of tokens
+	segments    int      // the most visits of packed sequences to blocks of tokens
 	packed      bool     // for gradients of packed sequences alone
 	beyond1     bool     // only for specs whose beta may be above 1
 	ordered     bool     // only where states lie in the order of the sequences, and in no pool
@@ -64,21 +64,21 @@ func (r Rule) kind() ruleKind {
 
 // Reasons that several rows have.
 const (
-	whyNoBF16     = "vector units beside matrix units of 128 rows have no bf16"
-	whyChannels   = "decays of channels are work of the first phase"
-	whyMap        = "a head or two wait for the state: output and next state are affine maps of it, so one product stands between two states in place of three"
-	whyAdditive   = "V' is V, which is bf16 as it comes: a decay in it would be rounded anew, so K has it; main memory bounds the kernel, and its windows come from there beside the work"
-	whyFull128    = "four chunks in lockstep, in an order that keeps matrix units of 128 rows full"
-	whyFourVisits = "four visits in lockstep, one head at a time in merges, hide more of what units of 128 rows wait for, where there are steps enough"
-	whyVisits     = "visits in lockstep, whose blocks come from main memory beside the work"
-	whyTurned     = "where the kernel turns states that enter, in their phase, values are turned there too"
-	whyGiven      = "where no gates are to be made, vector units have room for the decays"
-	whySpread     = "decays are spread by transposes and the first phase ends early, so that the unit that moves lanes switches less"
-	whyLanes      = "matrix units of 128 rows are full: sums for the gradient of the decay are done by the unit that moves lanes"
-	whyOneVisit   = "blocks of tokens as they lie, visited for one of their sequences after another"
-	whyNewton     = "one pass, with nothing rounded into K and Q, and a step of Newton's iteration for the inverse"
-	whyParts      = "one pass and a step of Newton's iteration for the inverse, with what keys alike would sum in two bf16 parts; beta beyond 1 needs three passes"
-	whyX3Long     = "three bf16 passes where gradients need them, one elsewhere: o errs as bf16 does, since no kernel as exact as float32 is known for training; four chunks in lockstep hide the latency of matrix units of 256 rows in the forward kernel"
+	whyNoBF16       = "vector units beside matrix units of 128 rows have no bf16"
+	whyChannels     = "decays of channels are work of the first phase"
+	whyMap          = "a head or two wait for the state: output and next state are affine maps of it, so one product stands between two states in place of three"
+	whyAdditive     = "V' is V, which is bf16 as it comes: a decay in it would be rounded anew, so K has it; main memory bounds the kernel, and its windows come from there beside the work"
+	whyFull128      = "four chunks in lockstep, in an order that keeps matrix units of 128 rows full"
+	whyFourSegments = "four visits in lockstep, one head at a time in merges, hide more of what units of 128 rows wait for, where there are steps enough"
+	whySegments     = "visits in lockstep, whose blocks come from main memory beside the work"
+	whyTurned       = "where the kernel turns states that enter, in their phase, values are turned there too"
+	whyGiven        = "where no gates are to be made, vector units have room for the decays"
+	whySpread       = "decays are spread by transposes and the first phase ends early, so that the unit that moves lanes switches less"
+	whyLanes        = "matrix units of 128 rows are full: sums for the gradient of the decay are done by the unit that moves lanes"
+	whyOneSegment   = "blocks of tokens as they lie, visited for one of their sequences after another"
+	whyNewton       = "one pass, with nothing rounded into K and Q, and a step of Newton's iteration for the inverse"
+	whyParts        = "one pass and a step of Newton's iteration for the inverse, with what keys alike would sum in two bf16 parts; beta beyond 1 needs three passes"
+	whyX3Long       = "three bf16 passes where gradients need them, one elsewhere: o errs as bf16 does, since no kernel as exact as float32 is known for training; four chunks in lockstep hide the latency of matrix units of 256 rows in the forward kernel"
 )
 
 // Champions is the table that auto chooses by. Rows of one host, accuracy and job stand together in the order in which they are asked.
@@ -126,18 +126,18 @@ var Champions = []Champion{
 		where{mxu: 128}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu,out=separate,tail_decay=v", "heads alone fill a program, or the tokens do not fill two steps of four chunks", where{}},
 
-	{HostTPU, AccuracyFast, jobPacked, "tpu,head_group=4,out=separate,transpose_k=value,steps=1,span=32", whyChannels + "; " + whyOneVisit, where{rules: channelRules}},
-	{HostTPU, AccuracyFast, jobPacked, "tpu-long,tail_decay=v,pack=masked,batch=4,phases_before=0", "few sequences in one block are batch rows of it, with the tokens of others masked", where{tokens: 128, visits: 3}},
-	{HostTPU, AccuracyFast, jobPacked, "tpu-long,tail_decay=v,pack=masked,batch=4,phases_before=0", "sequences in one block are batch rows of it, with the tokens of others masked", where{mxu: 256, tokens: 128, visits: 4}},
-	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,chunks=1,phases_before=0", "four visits of sequences to blocks have no others to be in lockstep with", where{mxu: 128, visits: 4}},
-	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,phases_before=0", "a few visits are done in two steps: there is nothing to overlap", where{mxu: 256, visits: 8}},
-	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes,decay_bf16=rows,chunks=4,mergepairs=32,state_whole=yes", whyFourVisits + "; " + whyTurned + "; " + whyGiven + " of columns in float32", where{mxu: 128, most: 8, steps: 8, turned: true, given: true}},
-	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes,decay_bf16=operands,chunks=4,mergepairs=32,state_whole=yes", whyFourVisits + "; " + whyTurned, where{mxu: 128, most: 8, steps: 8, turned: true}},
-	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes,decay_bf16=operands,chunks=4,mergepairs=32", whyFourVisits, where{mxu: 128, most: 8, steps: 8}},
-	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes,decay_bf16=operands,state_delay=3,state_whole=yes", whyVisits + "; " + whyTurned, where{mxu: 128, turned: true}},
-	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes,decay_bf16=operands,state_delay=3", whyVisits + "; " + whyNoBF16 + " for the decays of columns", where{mxu: 128}},
-	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes,decay_bf16=operands,prologue_end=80,state_whole=yes", whyVisits + "; " + whyGiven + " from token to token in float32, and what meets the states is made beside their products", where{mxu: 256, given: true}},
-	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes", "tokens as they lie; " + whyVisits, where{}},
+	{HostTPU, AccuracyFast, jobPacked, "tpu,head_group=4,out=separate,transpose_k=value,steps=1,span=32", whyChannels + "; " + whyOneSegment, where{rules: channelRules}},
+	{HostTPU, AccuracyFast, jobPacked, "tpu-long,tail_decay=v,pack=masked,batch=4,phases_before=0", "few sequences in one block are batch rows of it, with the tokens of others masked", where{tokens: 128, segments: 3}},
+	{HostTPU, AccuracyFast, jobPacked, "tpu-long,tail_decay=v,pack=masked,batch=4,phases_before=0", "sequences in one block are batch rows of it, with the tokens of others masked", where{mxu: 256, tokens: 128, segments: 4}},
+	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,chunks=1,phases_before=0", "four visits of sequences to blocks have no others to be in lockstep with", where{mxu: 128, segments: 4}},
+	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,phases_before=0", "a few visits are done in two steps: there is nothing to overlap", where{mxu: 256, segments: 8}},
+	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes,decay_bf16=rows,chunks=4,mergepairs=32,state_whole=yes", whyFourSegments + "; " + whyTurned + "; " + whyGiven + " of columns in float32", where{mxu: 128, most: 8, steps: 8, turned: true, given: true}},
+	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes,decay_bf16=operands,chunks=4,mergepairs=32,state_whole=yes", whyFourSegments + "; " + whyTurned, where{mxu: 128, most: 8, steps: 8, turned: true}},
+	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes,decay_bf16=operands,chunks=4,mergepairs=32", whyFourSegments, where{mxu: 128, most: 8, steps: 8}},
+	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes,decay_bf16=operands,state_delay=3,state_whole=yes", whySegments + "; " + whyTurned, where{mxu: 128, turned: true}},
+	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes,decay_bf16=operands,state_delay=3", whySegments + "; " + whyNoBF16 + " for the decays of columns", where{mxu: 128}},
+	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes,decay_bf16=operands,prologue_end=80,state_whole=yes", whySegments + "; " + whyGiven + " from token to token in float32, and what meets the states is made beside their products", where{mxu: 256, given: true}},
+	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,fetch=copies,main=yes", "tokens as they lie; " + whySegments, where{}},
 
 	{HostTPU, AccuracyFast, jobDecode, "decode,main=yes", "one token a sequence, whose raw gates are work of a vector unit beside fast main memory: products with the state on the matrix unit leave it room",
 		where{vmem: 64, tokens: 1, raw: true}},
@@ -156,13 +156,13 @@ var Champions = []Champion{
 		where{mxu: 128, least: 3, most: 8, steps: 2}},
 	{HostTPU, AccuracyFast, jobTraining, "tpu-train,decay_bf16=rows,bwd.decay_bf16=rows,grads=lanes,decaysums=lanes,bwd.state_delay=0,bwd.head_skew=0", "four chunks in lockstep would have too few steps or too much padding; " + whyLanes,
 		where{mxu: 128, least: 1, most: 8}},
-	{HostTPU, AccuracyFast, jobTraining, "tpu-train-128,row_broadcast=transpose,head_group=2,state_delay=6,prologue_end=90,decay_bf16=rows,bwd.phases_before=0,bwd.head_group=4", whyOneVisit + ", four visits in lockstep in the forward kernel; " + whyLanes + ", vector units beside them have no bf16 for decays, and what a visit joins is of one phase backwards",
+	{HostTPU, AccuracyFast, jobTraining, "tpu-train-128,row_broadcast=transpose,head_group=2,state_delay=6,prologue_end=90,decay_bf16=rows,bwd.phases_before=0,bwd.head_group=4", whyOneSegment + ", four visits in lockstep in the forward kernel; " + whyLanes + ", vector units beside them have no bf16 for decays, and what a visit joins is of one phase backwards",
 		where{mxu: 128, packed: true, most: 8, steps: 2}},
-	{HostTPU, AccuracyFast, jobTraining, "tpu-train-long,row_broadcast=transpose,head_group=2,state_delay=6,prologue_end=90,bwd.head_group=4", whyOneVisit + ", four visits in lockstep in the forward kernel",
+	{HostTPU, AccuracyFast, jobTraining, "tpu-train-long,row_broadcast=transpose,head_group=2,state_delay=6,prologue_end=90,bwd.head_group=4", whyOneSegment + ", four visits in lockstep in the forward kernel",
 		where{mxu: 256, packed: true, most: 8, steps: 2}},
-	{HostTPU, AccuracyFast, jobTraining, "tpu-train,decay_bf16=rows,bwd.decay_bf16=rows,grads=lanes,decaysums=lanes,bwd.phases_before=0,bwd.head_group=4", whyOneVisit + ": what a visit joins is of one phase backwards; " + whyLanes, where{mxu: 128, packed: true}},
-	{HostTPU, AccuracyFast, jobTraining, "tpu-train,main=yes,bwd.phases_before=0,bwd.head_group=4", whyOneVisit + ": what a visit joins is of one phase backwards; of 64 MiB of vector memory the compiler gives a part to whole arrays, and what it copies there waits for nothing else", where{vmem: 64, packed: true}},
-	{HostTPU, AccuracyFast, jobTraining, "tpu-train,bwd.phases_before=0,bwd.head_group=4", whyOneVisit + ": what a visit joins is of one phase backwards", where{packed: true}},
+	{HostTPU, AccuracyFast, jobTraining, "tpu-train,decay_bf16=rows,bwd.decay_bf16=rows,grads=lanes,decaysums=lanes,bwd.phases_before=0,bwd.head_group=4", whyOneSegment + ": what a visit joins is of one phase backwards; " + whyLanes, where{mxu: 128, packed: true}},
+	{HostTPU, AccuracyFast, jobTraining, "tpu-train,main=yes,bwd.phases_before=0,bwd.head_group=4", whyOneSegment + ": what a visit joins is of one phase backwards; of 64 MiB of vector memory the compiler gives a part to whole arrays, and what it copies there waits for nothing else", where{vmem: 64, packed: true}},
+	{HostTPU, AccuracyFast, jobTraining, "tpu-train,bwd.phases_before=0,bwd.head_group=4", whyOneSegment + ": what a visit joins is of one phase backwards", where{packed: true}},
 	{HostTPU, AccuracyFast, jobTraining, "tpu-train", "heads alone fill a program, or the tokens do not fill two steps of four chunks", where{}},
 
 	{HostTPU, AccuracyFLA, jobPrefill, "tpu-x3", "three bf16 passes for all products: with a decay a channel nothing cheaper is known to keep to the class", where{rules: channelRules}},
@@ -175,8 +175,8 @@ var Champions = []Champion{
 	{HostTPU, AccuracyFLA, jobPrefill, "tpu,fold=no,out=separate,tail_decay=v,refine=yes,decay_bf16=rows,interleave=no,prologue_end=100", whyNewton + "; " + whyNoBF16,
 		where{mxu: 128}},
 	{HostTPU, AccuracyFLA, jobPrefill, "tpu,fold=no,out=separate,tail_decay=v,refine=yes", whyNewton, where{}},
-	{HostTPU, AccuracyFLA, jobPacked, "tpu-x3", "three bf16 passes for all products; " + whyOneVisit, where{rules: channelRules}},
-	{HostTPU, AccuracyFLA, jobPacked, "tpu-packed,decay_bf16=rows,refine=yes", whyNewton + "; tokens as they lie, by windows: few visits have no steps whose work hides what the kernel copies", where{visits: 8}},
+	{HostTPU, AccuracyFLA, jobPacked, "tpu-x3", "three bf16 passes for all products; " + whyOneSegment, where{rules: channelRules}},
+	{HostTPU, AccuracyFLA, jobPacked, "tpu-packed,decay_bf16=rows,refine=yes", whyNewton + "; tokens as they lie, by windows: few visits have no steps whose work hides what the kernel copies", where{segments: 8}},
 	{HostTPU, AccuracyFLA, jobPacked, "tpu-packed,fetch=copies,main=yes,decay_bf16=rows,refine=yes", whyNewton + "; tokens as they lie, visits of sequences to blocks in lockstep", where{}},
 
 	{HostTPU, AccuracyFLA, jobTraining, "tpu-train,out=separate,transpose_k=value,steps=1,head_group=4,bwd.steps=1,bwd.phases_after=0,bwd.head_group=1,span=32,refine=yes,precapply=bf16x3,precgrad=bf16x3,decay_bf16=none,bwd.decay_bf16=none", whyParts + "; " + whyNoBF16,
@@ -187,7 +187,7 @@ var Champions = []Champion{
 	{HostTPU, AccuracyF32, jobPrefill, "tpu-x3-long", "three bf16 passes for all products; four chunks in lockstep hide the latency of matrix units of 256 rows",
 		where{mxu: 256, least: 3, most: 8, steps: 2}},
 	{HostTPU, AccuracyF32, jobPrefill, "tpu-x3", "three bf16 passes for all products", where{}},
-	{HostTPU, AccuracyF32, jobPacked, "tpu-x3", "three bf16 passes for all products; " + whyOneVisit, where{}},
+	{HostTPU, AccuracyF32, jobPacked, "tpu-x3", "three bf16 passes for all products; " + whyOneSegment, where{}},
 	{HostTPU, AccuracyF32, jobDecode, "decode-f32,main=yes", "a few tokens a sequence, all of it in float32 on the vector unit; states come from main memory beside the work", where{}},
 	{HostTPU, AccuracyF32, jobTraining, "tpu-train-x3,prec=bf16x3,steps=1,bwd.steps=1", "three bf16 passes for all products: decays of channels are rounded into keys", where{rules: channelRules}},
 	{HostTPU, AccuracyF32, jobTraining, "tpu-train-x3-long,bwd.state_delay=10", whyX3Long + "; where beta may be above 1 the product of keys and dS takes three passes, and what waits for it begins later",

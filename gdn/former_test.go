@@ -28,12 +28,16 @@ func TestFormerAxes(t *testing.T) {
 	_, err = ParseVariant("low=perhaps")
 	require.ErrorContains(t, err, `decay_bf16 (products with decay in bf16`)
 
+	for former, now := range map[string]string{"tpu-packed,pack=visits": "tpu-packed,pack=segments", "tpu,fuse=glue": "tpu,fuse=xla"} {
+		require.Equal(t, parseVariant(t, now), parseVariant(t, former), former)
+	}
+	require.Equal(t, []string{"pack=visits is pack=segments now", "fuse=glue is fuse=xla now"}, Renamed("pack=visits,fuse=glue"))
 	require.Equal(t, []string{"late=3 is state_delay=3 now", "layout=token is layout=bthd now"}, Renamed("tpu,late=3, layout=token,chunk=64"))
 	require.Empty(t, Renamed("tpu,state_delay=3,layout=bthd,late=much,wat=1,@run#5"))
 }
 
 // A former name stands for one axis, and for a value that is no longer written otherwise.
-func TestFormerNamesAreApart(t *testing.T) {
+func TestFormerNamesAreUnique(t *testing.T) {
 	names := map[string]string{}
 	for _, a := range Axes {
 		names[a.Name] = a.Name

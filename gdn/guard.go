@@ -26,11 +26,11 @@ func (v Variant) Fit(s Spec) Variant {
 	if v.Native() && s.Pool > 0 { // states are copied whole
 		v.Mapping.Heads = s.HeadsV
 	}
-	for !s.lockstep(v.Mapping.Heads) {
+	for !s.wholeGroups(v.Mapping.Heads) {
 		v.Mapping.Heads--
 	}
 	if s.Gates == GatesGiven && !s.L2Norm {
-		v.Fuse = PlaceGlue
+		v.Fuse = PlaceXLA
 	}
 	if s.Direction != Forward {
 		v = v.fitTraining(s)
@@ -53,19 +53,19 @@ func (v Variant) Fit(s Spec) Variant {
 	v.Mapping.Chain = v.Mapping.Chain && v.chains(s)
 	switch {
 	case v.Mapping.Pack == PackStream:
-		v.Fuse, v.Forward.Steps = PlaceGlue, 1
+		v.Fuse, v.Forward.Steps = PlaceXLA, 1
 		for v.Mapping.Batch = max(1, lanes); v.Mapping.Batch > s.Seqs; v.Mapping.Batch /= 2 {
 		}
 		if v.Mapping.Batch > 1 {
 			v.Mapping.Chunks = 1
 		}
-	case v.Mapping.Pack == PackAligned, v.Mapping.Pack == PackVisits && v.Mapping.Heads == s.HeadsV: // one program copies what several visits give
+	case v.Mapping.Pack == PackAligned, v.Mapping.Pack == PackSegments && v.Mapping.Heads == s.HeadsV: // one program copies what several visits give
 		v.Forward.Steps = 1
 	case v.Algo == AlgoToken || s.Seqs > 0:
 		v.Mapping.Chunks, v.Forward.Steps = 1, 1
 	}
 	tokens := s.Tokens
-	if v.Mapping.Pack == PackAligned || v.Mapping.Pack == PackVisits { // a block has a visit for each sequence that starts in it
+	if v.Mapping.Pack == PackAligned || v.Mapping.Pack == PackSegments { // a block has a visit for each sequence that starts in it
 		tokens += (s.Seqs - 1) * v.Chunk
 	}
 	for v.Mapping.Chunks > 1 && (v.Mapping.Chunks-1)*v.Chunk >= tokens {
@@ -92,7 +92,7 @@ func (v Variant) packs(s Spec) bool {
 	forward := s.Seqs > 0 && s.Direction == Forward
 	whole := forward && v.Mapping.Heads == s.HeadsV
 	switch v.Mapping.Pack {
-	case PackVisits:
+	case PackSegments:
 		return (s.Seqs > 1 || s.Seqs == 1 && s.Pool > 0) && visitable(v)
 	case PackAligned:
 		return forward && v.Mapping.Heads%s.Groups() == 0 && s.States() >= s.Seqs && alignable(v)
@@ -125,7 +125,7 @@ func (v Variant) chunkOf(s Spec) int {
 // copies says whether a kernel may copy its blocks: those that a table numbers, or of one program that takes several steps. Windows of
 // several programs run on from one to the next, where copies would begin anew.
 func (v Variant) copies(s Spec) bool {
-	if v.Mapping.Pack == PackAligned || v.Mapping.Pack == PackVisits {
+	if v.Mapping.Pack == PackAligned || v.Mapping.Pack == PackSegments {
 		return true
 	}
 	if v.Mapping.Chain {
@@ -154,8 +154,8 @@ func (v Variant) fitTraining(s Spec) Variant {
 	return v
 }
 
-// lockstep says whether a program may take n value heads: whole groups of key heads, or an equal part of one group.
-func (s Spec) lockstep(n int) bool {
+// wholeGroups says whether a program may take n value heads: whole groups of key heads, or an equal part of one group.
+func (s Spec) wholeGroups(n int) bool {
 	g := s.Groups()
 	return s.HeadsV%n == 0 && (n%g == 0 || g%n == 0)
 }
@@ -186,8 +186,8 @@ func (v Variant) Check(s Spec) error {
 		return fmt.Errorf("variant: out=joined needs exp(G) in the rows of Q: set fold=yes, or another out")
 	case c.Mapping.Pack == PackAligned && !alignable(c):
 		return fmt.Errorf("variant: pack=aligned needs one kernel on tokens as they are, whose states meet no other products: set flow=fused, layout=bthd, fold=no, error_feedback=0, out=separate, transpose_k=value and decay=base2 or clamp, or another pack")
-	case c.Mapping.Pack == PackVisits && !visitable(c):
-		return fmt.Errorf("variant: pack=visits needs one kernel that takes chunks: set algo=chunk and flow=fused, or another pack")
+	case c.Mapping.Pack == PackSegments && !visitable(c):
+		return fmt.Errorf("variant: pack=segments needs one kernel that takes chunks: set algo=chunk and flow=fused, or another pack")
 	case c.Mapping.Pack == PackMasked && s.Seqs > 0 && !s.maskable():
 		return fmt.Errorf("variant: pack=masked takes all tokens for each sequence, without a pool, and %d tokens in %d sequences are too many (at most %d together): set another pack", s.Tokens, s.Seqs, maxMasked)
 	case c.Mapping.Pack == PackStream && !streamable(c):
@@ -256,7 +256,7 @@ func (v Variant) Precision() ir.Precision {
 func (v Variant) Unsafe(s Spec) string {
 	v = v.Fit(s)
 	if v.Mapping.Pack == PackAligned && (s.Seqs > 1 || s.Pool > 0) && v.Inverse.Mask == MaskSelect {
-		return "pack=aligned has two sequences in all products of a block, and mask=select multiplies what is of the other by zero: NaN or overflow of one is in both; mask=words clears it, and pack=visits, gather and masked keep sequences apart"
+		return "pack=aligned has two sequences in all products of a block, and mask=select multiplies what is of the other by zero: NaN or overflow of one is in both; mask=words clears it, and pack=segments, gather and masked keep sequences apart"
 	}
 	switch {
 	case v.Algo == AlgoToken:

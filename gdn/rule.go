@@ -25,7 +25,7 @@ type Update uint8
 const (
 	UpdateDelta    Update = iota // k beta (v - S^T k)^T: what the state says of k is corrected
 	UpdateAdditive               // k v^T
-	UpdateApart                  // k (w v - S^T (b k))^T: erase gate b of each channel of the key and write gate w of each of the value in place of beta
+	UpdateSplit                  // k (w v - S^T (b k))^T: erase gate b of each channel of the key and write gate w of each of the value in place of beta
 )
 
 // Rule is a recurrence over a state S [K, V] with an output o [V]: each token does
@@ -49,7 +49,7 @@ var rules = []struct {
 	{"linear", "linear attention (Katharopoulos et al., 2020): neither decay nor beta", Rule{DecayNone, UpdateAdditive}},
 	{"kda", "delta rule with a decay a channel of the key: Kimi Delta Attention (Kimi Linear, 2025)", Rule{DecayChannel, UpdateDelta}},
 	{"gla", "linear attention with a decay a channel: Gated Linear Attention (Yang et al., 2023), no beta", Rule{DecayChannel, UpdateAdditive}},
-	{"gdn2", "delta rule with a decay and an erase gate a channel of the key, and a write gate a channel of the value: GDN-2 (2026)", Rule{DecayChannel, UpdateApart}},
+	{"gdn2", "delta rule with a decay and an erase gate a channel of the key, and a write gate a channel of the value: GDN-2 (2026)", Rule{DecayChannel, UpdateSplit}},
 }
 
 // RuleNames lists the rules that a spec may name.
@@ -103,8 +103,8 @@ func (r Rule) Decays() bool { return r.Decay != DecayNone }
 // Writes says whether the rule has a delta update: a token corrects what the state says of its key.
 func (r Rule) Writes() bool { return r.Update != UpdateAdditive }
 
-// Apart says whether a token erases and writes by gates of channels, in place of one beta.
-func (r Rule) Apart() bool { return r.Update == UpdateApart }
+// SplitGates says whether a token erases and writes by gates of channels, in place of one beta.
+func (r Rule) SplitGates() bool { return r.Update == UpdateSplit }
 
 // Channels says whether each channel of the key has a decay of its own.
 func (r Rule) Channels() bool { return r.Decay == DecayChannel }
@@ -140,7 +140,7 @@ func (v Variant) fitRule(s Spec) Variant {
 	if !s.Rule.Decays() {
 		v.Fold = false
 	}
-	if s.Rule.Apart() { // K has the gate, before all products
+	if s.Rule.SplitGates() { // K has the gate, before all products
 		v.Beta = BetaRight
 	} else if !s.Rule.Writes() {
 		v.Form, v.Flow, v.Beta = FormVPrime, FlowFused, BetaRight
@@ -201,9 +201,9 @@ func (s Spec) GateParams() []Param {
 		p = append(p, gate("g", ir.F32, decay))
 	}
 	switch {
-	case s.Rule.Apart() && raw:
+	case s.Rule.SplitGates() && raw:
 		p = append(p, gate("b", s.GateDType, []int{s.HeadsV, s.K}), gate("w", s.GateDType, []int{s.HeadsV, s.V}))
-	case s.Rule.Apart():
+	case s.Rule.SplitGates():
 		p = append(p, gate("erase", ir.F32, []int{s.HeadsV, s.K}), gate("write", ir.F32, []int{s.HeadsV, s.V}))
 	case s.Rule.Writes() && raw:
 		p = append(p, gate("b", s.GateDType, beta))

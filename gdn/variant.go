@@ -93,7 +93,7 @@ const (
 )
 
 const (
-	PlaceGlue Place = iota
+	PlaceXLA Place = iota
 	PlaceKernel
 )
 
@@ -191,7 +191,7 @@ const (
 	PackAligned
 	PackStream
 	PackMasked
-	PackVisits
+	PackSegments
 )
 
 const (

@@ -145,7 +145,7 @@ func TestGuard(t *testing.T) {
 	}
 	packed, one := mustParse(t, "t=256,hk=1,k=8,seqs=3"), mustParse(t, "t=256,hk=1,k=8,seqs=1")
 	for text, safe := range map[string]bool{
-		"tpu-packed": true, "tpu-packed,mask=select": false, "tpu-packed,prec=bf16x3": false, "tpu-packed,mask=select,pack=gather": true, "tpu,pack=visits,mask=select": true,
+		"tpu-packed": true, "tpu-packed,mask=select": false, "tpu-packed,prec=bf16x3": false, "tpu-packed,mask=select,pack=gather": true, "tpu,pack=segments,mask=select": true,
 	} {
 		v := parseVariant(t, text)
 		require.NoError(t, v.Check(packed), text)

@@ -15,7 +15,7 @@ type Sched struct {
 	Late   int          // hundredths of a time slot that the phase of the state waits for the others
 	Grain  int          // ten-thousandths of a time slot for which the work of a phase stands together before other phases' comes between
 	Ends   []int        // hundredths of a time slot at which each phase is done; nil: at its end
-	Beside []string     // stages that are spread over the time of their phase beside the rest of it, instead of in their turn
+	Side   []string     // stages that are spread over the time of their phase beside the rest of it, instead of in their turn
 	With   []string     // stages that are of the phase of the state whole, though they need no state
 	Enter  []int        // input windows that are read in the phase of the state: what sequences start from
 	After  int          // phases after that of the state, which is otherwise the last
@@ -45,7 +45,7 @@ var schedFields = []field[*Sched]{
 	number("late", func(s *Sched) *int { return &s.Late }),
 	number("grain", func(s *Sched) *int { return &s.Grain }),
 	numbers("ends", func(s *Sched) *[]int { return &s.Ends }),
-	words("beside", func(s *Sched) *[]string { return &s.Beside }),
+	words("beside", func(s *Sched) *[]string { return &s.Side }),
 	words("with", func(s *Sched) *[]string { return &s.With }),
 	numbers("enter", func(s *Sched) *[]int { return &s.Enter }),
 	number("stagger", func(s *Sched) *int { return &s.Stagger }),
@@ -105,7 +105,7 @@ func (s *Sched) Check(g *Grid) error {
 			return fmt.Errorf("a phase ends at %d hundredths of its time slot; %d to 100 are possible", e, s.Late+1)
 		}
 	}
-	for _, b := range s.Beside {
+	for _, b := range s.Side {
 		if err := known(b); err != nil {
 			return fmt.Errorf("beside its phase: %w", err)
 		}

@@ -12,7 +12,7 @@ func TestSchedCheck(t *testing.T) {
 	good := func() *Sched { return &Sched{Steps: 2, Lags: []int{0, 1, 2}, Lock: 1, Late: 6} }
 	require.NoError(t, good().Check(g))
 	full := good()
-	full.Ends, full.Beside, full.Phases = []int{80, 100, 7}, []string{"operands"}, []StagePhase{{"solve", 1}}
+	full.Ends, full.Side, full.Phases = []int{80, 100, 7}, []string{"operands"}, []StagePhase{{"solve", 1}}
 	full.Waves, full.Stagger = []string{"dq", "dk"}, 2
 	full.With, full.Enter = []string{"state"}, []int{1, 2}
 	require.NoError(t, full.Check(g))
@@ -25,7 +25,7 @@ func TestSchedCheck(t *testing.T) {
 		"2 ends for 3 phases":                             func(s *Sched) { s.Ends = []int{100, 100} },
 		"ends at 6 hundredths":                            func(s *Sched) { s.Ends = []int{100, 6, 100} },
 		"ends at 101 hundredths":                          func(s *Sched) { s.Ends = []int{100, 101, 100} },
-		`beside its phase: "two words" is no stage`:       func(s *Sched) { s.Beside = []string{"two words"} },
+		`beside its phase: "two words" is no stage`:       func(s *Sched) { s.Side = []string{"two words"} },
 		"window 3 of 3 is read":                           func(s *Sched) { s.Enter = []int{2, 3} },
 		"window -1 of 3":                                  func(s *Sched) { s.Enter = []int{-1} },
 		"staggered by 2 in 0 stages":                      func(s *Sched) { s.Stagger = 2 },

@@ -71,7 +71,7 @@ func (r *Result) Run(ctx context.Context, s gdn.Spec, f engine.Compute, classes 
 	deals := exam.Deal(s, classes)
 	for i, seed := range r.Seeds {
 		for j, deal := range deals {
-			l, err := interrupt.Await(ctx, func() ([]exam.Mark, error) { return r.sheet(s, f, deal, seed) })
+			l, err := interrupt.Await(ctx, func() ([]exam.Mark, error) { return r.judge(s, f, deal, seed) })
 			if err != nil {
 				return err
 			}
@@ -105,8 +105,8 @@ func (r *Result) Missed() (n int) {
 	return n
 }
 
-// sheet computes and judges one sheet.
-func (r *Result) sheet(s gdn.Spec, f engine.Compute, classes []truth.Class, seed uint64) ([]exam.Mark, error) {
+// judge computes and judges one sheet.
+func (r *Result) judge(s gdn.Spec, f engine.Compute, classes []truth.Class, seed uint64) ([]exam.Mark, error) {
 	x, err := exam.Draw(s, classes, seed)
 	if err != nil {
 		return nil, err

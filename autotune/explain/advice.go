@@ -150,7 +150,7 @@ func (r *Result) Next() string {
 			if err != nil {
 				continue
 			}
-			for _, value := range beside(x.Values, x.Get(&v)) {
+			for _, value := range neighbors(x.Values, x.Get(&v)) {
 				if w, err := v.With(name, value); err == nil && w.Check(s) == nil && w.Canon() != v.Canon() {
 					return fmt.Sprintf("gdngen explain --spec %s%s --target %s --diff %s,%s=%s, or gdngen search run --spec %s --target %s --run DIR", s, given, e.Target, base, name, value, s, e.Target)
 				}
@@ -160,8 +160,8 @@ func (r *Result) Next() string {
 	return ""
 }
 
-// beside gives the values before and after one of them.
-func beside(values []string, one string) (list []string) {
+// neighbors gives the values before and after one of them.
+func neighbors(values []string, one string) (list []string) {
 	i := slices.Index(values, one)
 	if i > 0 {
 		list = append(list, values[i-1])

@@ -20,7 +20,7 @@ func Bets(now, had *Cost) (l []string) {
 	if now.Calls < had.Calls {
 		l = append(l, fmt.Sprintf("%s (%d instead of %d)", betCalls, now.Calls, had.Calls))
 	}
-	if less := had.Glue - now.Glue; float64(less) >= least && less > 0 {
+	if less := had.XLA - now.XLA; float64(less) >= least && less > 0 {
 		l = append(l, fmt.Sprintf("%s (%d cycles less outside of kernels)", betWork, less))
 	}
 	if matrix(now.Slot) && (!matrix(had.Slot) || float64(now.Fill-had.Fill) >= betLeast) {

@@ -33,7 +33,7 @@ const (
 	localWin   = .05 // share of a stage's cycles that counts as a win there
 	sameTotal  = .01 // totals closer than this are the same
 	moreSpills = .02 // spills, as a share of the cycles, that explain a loss
-	lossByGlue = .5  // part of a loss that explains it
+	lossByXLA  = .5  // part of a loss that explains it
 )
 
 // GateProposal is the gate of candidates that are no programs: the driver itself gives their verdict.
@@ -77,9 +77,9 @@ func Compare(target string, now, had *Cost) (Cause, string) {
 		return CauseBottleneck, fmt.Sprintf("%.1f %% below its parent on %s, which others beat: what it changed is not what limits the best", -100*rel, target)
 	case now.HBM >= now.Took() && had.HBM < had.Took():
 		return CauseMemory, fmt.Sprintf("main memory is what limits on %s now", target)
-	case loss > 0 && float64(now.Glue-had.Glue) > lossByGlue*float64(loss):
-		return CauseFusion, fmt.Sprintf("%d cycles more outside of kernels on %s, of %d more in all", now.Glue-had.Glue, target, loss)
-	case loss > 0 && now.Calls > had.Calls && now.Glue > had.Glue:
+	case loss > 0 && float64(now.XLA-had.XLA) > lossByXLA*float64(loss):
+		return CauseFusion, fmt.Sprintf("%d cycles more outside of kernels on %s, of %d more in all", now.XLA-had.XLA, target, loss)
+	case loss > 0 && now.Calls > had.Calls && now.XLA > had.XLA:
 		return CauseFusion, fmt.Sprintf("%d ops instead of %d on %s", now.Calls, had.Calls, target)
 	case rel > sameTotal && float64(now.Spills-had.Spills) > moreSpills*float64(had.Score):
 		return CauseUnstable, fmt.Sprintf("%d register spills instead of %d on %s", now.Spills, had.Spills, target)

@@ -346,7 +346,7 @@ func TestLint(t *testing.T) {
 
 // Causes are told by the schedules of a candidate and its parent.
 func TestCauses(t *testing.T) {
-	base := Cost{Target: "v5e", Cycles: 1000_000, Score: 1000_000, HBM: 100_000, Spills: 1000, Glue: 1000, Calls: 2, Slot: "VALU", Fill: .6, Stages: []Stage{{"solve", 600_000}, {"state", 300_000}}}
+	base := Cost{Target: "v5e", Cycles: 1000_000, Score: 1000_000, HBM: 100_000, Spills: 1000, XLA: 1000, Calls: 2, Slot: "VALU", Fill: .6, Stages: []Stage{{"solve", 600_000}, {"state", 300_000}}}
 	for want, change := range map[Cause]func(c *Cost){
 		CauseBottleneck: func(c *Cost) { c.Schedule = "another" },
 		CauseLocal: func(c *Cost) {
@@ -354,7 +354,7 @@ func TestCauses(t *testing.T) {
 		},
 		CauseUnstable: func(c *Cost) { c.Score, c.Cycles, c.Spills = 1100_000, 1100_000, 90_000 },
 		CauseMemory:   func(c *Cost) { c.HBM, c.Score = 1200_000, 1200_000 },
-		CauseFusion:   func(c *Cost) { c.Score, c.Cycles, c.Glue = 1200_000, 1200_000, 190_000 },
+		CauseFusion:   func(c *Cost) { c.Score, c.Cycles, c.XLA = 1200_000, 1200_000, 190_000 },
 	} {
 		s := NewState()
 		add := func(kind Kind, body any) {
@@ -379,21 +379,21 @@ func TestClone(t *testing.T) {
 		Costs: []Cost{{Target: "v6e", Stages: []Stage{{Name: "s"}}, Shapes: []ShapeCost{{Spec: "x"}}}}}
 	d := c.Clone()
 	require.Equal(t, c, d)
-	apart(t, "Candidate", reflect.ValueOf(*c), reflect.ValueOf(*d))
+	distinct(t, "Candidate", reflect.ValueOf(*c), reflect.ValueOf(*d))
 }
 
-// apart requires that every slice and map of a value is set and another than that of its copy.
-func apart(t *testing.T, path string, a, b reflect.Value) {
+// distinct requires that every slice and map of a value is set and another than that of its copy.
+func distinct(t *testing.T, path string, a, b reflect.Value) {
 	switch a.Kind() {
 	case reflect.Slice, reflect.Map:
 		require.NotZero(t, a.Len(), "%s is not part of the test", path)
 		require.NotEqual(t, a.Pointer(), b.Pointer(), path)
 		if a.Kind() == reflect.Slice {
-			apart(t, path+"[0]", a.Index(0), b.Index(0))
+			distinct(t, path+"[0]", a.Index(0), b.Index(0))
 		}
 	case reflect.Struct:
 		for i := range a.NumField() {
-			apart(t, path+"."+a.Type().Field(i).Name, a.Field(i), b.Field(i))
+			distinct(t, path+"."+a.Type().Field(i).Name, a.Field(i), b.Field(i))
 		}
 	case reflect.Pointer, reflect.Interface:
 		t.Fatalf("%s: Clone does not know pointers", path)

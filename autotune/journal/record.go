@@ -190,7 +190,7 @@ type Cost struct {
 	Schedule string  `json:"schedule,omitempty"`    // hash of the bundles
 
 	Stages []Stage     `json:"stages,omitempty"` // cycles by stage of the algorithm, by the ruler, most first
-	Glue   int64       `json:"glue,omitempty"`   // cycles outside of kernels, by the ruler
+	XLA    int64       `json:"glue,omitempty"`   // cycles outside of kernels, by the ruler
 	Calls  int64       `json:"calls,omitempty"`  // ops that the module runs
 	Stall  int64       `json:"stall,omitempty"`  // cycles of waiting for a matrix unit
 	Slot   string      `json:"slot,omitempty"`   // the fullest slot of the op that takes most

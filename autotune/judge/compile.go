@@ -210,7 +210,7 @@ type tally struct {
 	target *codegen.Target
 	ruler  measure.Ruler
 
-	cycles, wall, hbm, score, spills, glue, calls, stall, tokens, topped float64
+	cycles, wall, hbm, score, spills, xla, calls, stall, tokens, topped float64
 
 	vmem   int64
 	slot   string
@@ -254,7 +254,7 @@ func (a *tally) add(s Shape, p *measure.Program, r *llo.Report) error {
 	for _, x := range p.Stages(r) {
 		a.stages[x.File] += w * float64(a.ruler.Stage(r, x))
 	}
-	a.glue += w * float64(took-p.InKernels(r, a.ruler))
+	a.xla += w * float64(took-p.InKernels(r, a.ruler))
 	a.shapes = append(a.shapes, journal.ShapeCost{Spec: s.Spec.String(), Score: score, PerToken: journal.Figure(float64(score) / tokens), Schedule: r.Schedule})
 	return nil
 }
@@ -265,7 +265,7 @@ const maxStages = 12
 func (a *tally) cost() journal.Cost {
 	round := func(x float64) int64 { return int64(math.Round(x)) }
 	c := journal.Cost{Target: a.target.Name, Ruler: string(a.ruler), Cycles: round(a.cycles), Wall: round(a.wall), HBM: round(a.hbm), Score: round(a.score), VMEM: a.vmem, Spills: round(a.spills),
-		Glue: round(a.glue), Calls: round(a.calls), Stall: round(a.stall), Slot: a.slot, Fill: journal.Figure(math.Round(1000*a.fill) / 1000)}
+		XLA: round(a.xla), Calls: round(a.calls), Stall: round(a.stall), Slot: a.slot, Fill: journal.Figure(math.Round(1000*a.fill) / 1000)}
 	c.PerToken = journal.Figure(a.score / a.tokens)
 	c.Schedule = a.shapes[0].Schedule
 	if len(a.shapes) > 1 {

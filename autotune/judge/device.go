@@ -134,7 +134,7 @@ func (l *Lab) examineOnDevice(ctx context.Context, w *Work) (*Refusal, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err = l.examine(w, paper{spec: w.Spec, size: w.Spec, classes: few, seeds: firstSeed, engine: "device",
+	r, err = l.examine(w, accuracyTest{spec: w.Spec, size: w.Spec, classes: few, seeds: firstSeed, engine: "device",
 		program: func(in map[string]*array.Array) (map[string]*array.Array, error) {
 			results, err := mine.Run(ctx, arguments(w.Modules[0], in)...)
 			if err != nil {

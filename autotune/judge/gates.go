@@ -172,7 +172,7 @@ func (l *Lab) interpret(_ context.Context, w *Work) (*Refusal, error) {
 		if err != nil {
 			return nil, err
 		}
-		if r, err := l.interpretOn(w, f.m, paper{spec: f.spec, classes: few, seeds: firstSeed, engine: "interp"}); r != nil || err != nil {
+		if r, err := l.interpretOn(w, f.m, accuracyTest{spec: f.spec, classes: few, seeds: firstSeed, engine: "interp"}); r != nil || err != nil {
 			return r, err
 		}
 	}
@@ -208,7 +208,7 @@ func (l *Lab) kernelsOn(w *Work, seeds []uint64) (*Refusal, error) {
 		if err != nil {
 			return Refuse(journal.EmitError, "%s: %v", f.spec, err), nil
 		}
-		if r, err := l.interpretOn(w, m, paper{spec: f.spec, classes: exam.Supported(f.spec), seeds: seeds, engine: "kernels"}); r != nil || err != nil {
+		if r, err := l.interpretOn(w, m, accuracyTest{spec: f.spec, classes: exam.Supported(f.spec), seeds: seeds, engine: "kernels"}); r != nil || err != nil {
 			return r, err
 		}
 	}
@@ -216,7 +216,7 @@ func (l *Lab) kernelsOn(w *Work, seeds []uint64) (*Refusal, error) {
 }
 
 // interpretOn examines a module in the interpreter.
-func (l *Lab) interpretOn(w *Work, m *ir.Module, p paper) (*Refusal, error) {
+func (l *Lab) interpretOn(w *Work, m *ir.Module, p accuracyTest) (*Refusal, error) {
 	var fault *interp.Error
 	p.size = p.spec
 	p.program = func(in map[string]*array.Array) (map[string]*array.Array, error) {
@@ -263,7 +263,7 @@ func (l *Lab) contained(w *Work) (*Refusal, error) {
 		if err != nil {
 			return nil, err
 		}
-		x, err := l.sheets.Draw(f.spec, exam.Deal(f.spec, classes)[0], w.Seed)
+		x, err := l.cases.Draw(f.spec, exam.Deal(f.spec, classes)[0], w.Seed)
 		if err != nil {
 			return nil, err
 		}
@@ -304,7 +304,7 @@ func (l *Lab) final(w *Work) (*Refusal, error) {
 		return r, nil
 	}
 	for i, f := range forms {
-		papers := []paper{{spec: f.spec, classes: exam.Supported(f.spec), seeds: firstSeed, engine: "cpu"}}
+		papers := []accuracyTest{{spec: f.spec, classes: exam.Supported(f.spec), seeds: firstSeed, engine: "cpu"}}
 		if i == 0 && run != nil { // compiling takes longest: one program for both
 			f, papers = *run, append(papers, at)
 		}
@@ -317,21 +317,21 @@ func (l *Lab) final(w *Work) (*Refusal, error) {
 
 // longRun is the program for many tokens, and its exam: a small fault of each chunk adds up. What is for short sequences, and the text of a
 // program, which is of one size, have none.
-func (l *Lab) longRun(w *Work) (*form, paper) {
+func (l *Lab) longRun(w *Work) (*form, accuracyTest) {
 	if w.Text != "" || w.Spec.Tokens <= shortTokens || w.Spec.Direction != gdn.Forward {
-		return nil, paper{}
+		return nil, accuracyTest{}
 	}
 	s := long(w.Spec, w.Variant)
 	m, err := build.Module(s, w.Variant)
 	if err != nil {
 		w.Record.Notes = append(w.Record.Notes, "no long run: "+err.Error())
-		return nil, paper{}
+		return nil, accuracyTest{}
 	}
-	return &form{s, m}, paper{spec: s, classes: exam.Long(s), seeds: firstSeed, engine: "long"}
+	return &form{s, m}, accuracyTest{spec: s, classes: exam.Long(s), seeds: firstSeed, engine: "long"}
 }
 
 // compiled examines a program on the CPU, on sheets of its size or of fewer tokens.
-func (l *Lab) compiled(w *Work, f form, papers []paper) (*Refusal, error) {
+func (l *Lab) compiled(w *Work, f form, papers []accuracyTest) (*Refusal, error) {
 	program, r, err := load(l.cpu, f.m)
 	if r != nil || err != nil {
 		return r, err

@@ -28,7 +28,7 @@ import (
 // the machine code. What a file compiles to, and what its exam said, is kept on disk by content.
 type GPULab struct {
 	toolkit *gpu.Toolkit
-	sheets  exam.Cache
+	cases   exam.Cache
 	cache   *measure.Cache
 	limit   time.Duration // processor time of one compile
 }
@@ -46,7 +46,7 @@ func NewGPULab(ctx context.Context, o LabOptions) (*GPULab, error) {
 		return nil, err
 	}
 	l := &GPULab{toolkit: k, cache: o.Cache, limit: cmp.Or(o.Timeout, tritonLimit)}
-	l.sheets.Dir, l.sheets.Build = o.Exams, o.Build
+	l.cases.Dir, l.cases.Build = o.Exams, o.Build
 	return l, nil
 }
 
@@ -235,7 +235,7 @@ func (l *GPULab) examineOn(ctx context.Context, w *Work, size tritonExam, classe
 		if err != nil {
 			return nil, err
 		}
-		p := paper{spec: s, classes: list, seeds: firstSeed, engine: "triton", size: s}
+		p := accuracyTest{spec: s, classes: list, seeds: firstSeed, engine: "triton", size: s}
 		p.program = func(in map[string]*array.Array) (map[string]*array.Array, error) {
 			limited, cancel := context.WithTimeoutCause(ctx, compileMost, errLate)
 			defer cancel()
@@ -252,7 +252,7 @@ func (l *GPULab) examineOn(ctx context.Context, w *Work, size tritonExam, classe
 		}
 		said, err := measure.Kept(l.cache, func() (result, error) {
 			own := &Work{Spec: w.Spec, Seed: w.Seed, Record: &journal.Candidate{}}
-			r, err := own.examine(&l.sheets, p, precision)
+			r, err := own.examine(&l.cases, p, precision)
 			return result{own.Record.Errors, r}, err
 		}, "triton exam 1", l.identity(), programText(source), s.String(), strings.Join(names, " "), fmt.Sprint(w.Seed, p.seeds), precision)
 		switch fault := (*gpu.ChildError)(nil); {

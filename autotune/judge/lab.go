@@ -30,7 +30,7 @@ type LabOptions struct {
 
 // Lab is the evaluator of real candidates: the interpreter, a CPU through PJRT where there is one, and compile workers.
 type Lab struct {
-	sheets    exam.Cache
+	cases     exam.Cache
 	closeCPU  func() error
 	cpu       *pjrt.Engine
 	noCPU     string // why there is none
@@ -53,7 +53,7 @@ func NewLab(ctx context.Context, o LabOptions) (*Lab, error) {
 		return nil, err
 	}
 	l := &Lab{plugins: map[string]string{}, cache: o.Cache}
-	l.sheets.Dir, l.sheets.Build = o.Exams, o.Build
+	l.cases.Dir, l.cases.Build = o.Exams, o.Build
 	if l.plugins["libtpu"], err = tpu.Identity(); err != nil {
 		return nil, err
 	}

@@ -301,7 +301,7 @@ func TestTally(t *testing.T) {
 	a, b := run(Shape{one, 1}), run(Shape{two, 1})
 	both := run(Shape{one, 3}, Shape{two, 1})
 	require.Equal(t, 3*a.Score+b.Score, both.Score)
-	require.Equal(t, 3*a.Glue+b.Glue, both.Glue)
+	require.Equal(t, 3*a.XLA+b.XLA, both.XLA)
 	require.Len(t, both.Shapes, 2)
 	require.Equal(t, a.Schedule, both.Shapes[0].Schedule)
 	require.InDelta(t, float64(both.Score)/(3*64+128), float64(both.PerToken), 1e-9)
@@ -310,7 +310,7 @@ func TestTally(t *testing.T) {
 		sum += s.Cycles
 	}
 	require.Positive(t, sum)
-	require.LessOrEqual(t, a.Glue, a.Score)
+	require.LessOrEqual(t, a.XLA, a.Score)
 	require.NotEmpty(t, a.Slot)
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// paper is an exam of one program: classes of inputs, each with some seeds after that of the run.
-type paper struct {
+// accuracyTest is an exam of one program: classes of inputs, each with some seeds after that of the run.
+type accuracyTest struct {
 	spec    gdn.Spec
 	classes []truth.Class
 	seeds   []uint64
@@ -47,12 +47,12 @@ func lookup(s gdn.Spec, names []string) ([]truth.Class, error) {
 
 // examine runs a program on the sheets of a paper and records its errors: for each class the worst of each kind. The refusal tells the one
 // that is farthest beyond its limit.
-func (l *Lab) examine(w *Work, p paper) (*Refusal, error) {
-	return w.examine(&l.sheets, p, w.precision())
+func (l *Lab) examine(w *Work, p accuracyTest) (*Refusal, error) {
+	return w.examine(&l.cases, p, w.precision())
 }
 
 // examine is that of a Lab, at a precision.
-func (w *Work) examine(cache *exam.Cache, p paper, precision string) (*Refusal, error) {
+func (w *Work) examine(cache *exam.Cache, p accuracyTest, precision string) (*Refusal, error) {
 	type group struct{ class, kind string }
 	var all []exam.Mark
 sheets:

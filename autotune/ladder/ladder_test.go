@@ -81,7 +81,7 @@ func TestMissing(t *testing.T) {
 		return s
 	}
 	layers := func(s Side, apart, one int64) Side {
-		s.Apart, s.Whole = apart, one
+		s.Separate, s.Whole = apart, one
 		return s
 	}
 	refused := func(v journal.Verdict, reason string) Side {
@@ -90,7 +90,7 @@ func TestMissing(t *testing.T) {
 	bound := side(700, "dots", 700)
 	bound.HBM = 700
 	glued := side(1100, "dots", 800, "(copy)", 300)
-	glued.Glue = 300
+	glued.XLA = 300
 	spilled := side(1100, "dots", 1100)
 	spilled.Spills = 100
 	for name, x := range map[string]struct {

@@ -23,9 +23,9 @@ func missing(r Rung, f *Figures, below, least float64) (journal.Cause, string) {
 	if now.Kernels > had.Kernels && r.Model != nil {
 		return journal.CauseUnstable, fmt.Sprintf("a step compiles %d distinct kernels instead of %d: more programs, more shapes and more that must stay in the cache", now.Kernels, had.Kernels)
 	}
-	if lost := now.Whole - had.Whole; lost >= 0 && now.Whole > 0 && now.Apart < had.Apart {
+	if lost := now.Whole - had.Whole; lost >= 0 && now.Whole > 0 && now.Separate < had.Separate {
 		return journal.CauseFusion, fmt.Sprintf("apart, the parts of the layers take %d %s less; in one module %d more: what passes between them costs the gain",
-			had.Apart-now.Apart, f.Unit, lost)
+			had.Separate-now.Separate, f.Unit, lost)
 	}
 	cause, evidence := journal.Compare(r.Target, &now.Cost, &had.Cost)
 	share := min(1, float64(had.Rule)/float64(max(had.Score, 1))) // by its time alone; within others it may take more

@@ -70,12 +70,12 @@ func (r Rung) Command(variant string, forward bool) string {
 // Side is what one of the two costs on a rung. Score is its time: cycles by the ruler, or nanoseconds of a device.
 type Side struct {
 	journal.Cost
-	Rule    int64   `json:"rule,omitempty"`    // the rule by itself, as a module of its own
-	Apart   int64   `json:"apart,omitempty"`   // the layers of the rule of a step, each part as a module of its own
-	Whole   int64   `json:"whole,omitempty"`   // the same, each layer as one module
-	Kernels int     `json:"kernels,omitempty"` // distinct ones that a step compiles
-	MFU     float64 `json:"mfu,omitempty"`
-	Variant string  `json:"variant,omitempty"` // as it was suited to the rung
+	Rule     int64   `json:"rule,omitempty"`    // the rule by itself, as a module of its own
+	Separate int64   `json:"apart,omitempty"`   // the layers of the rule of a step, each part as a module of its own
+	Whole    int64   `json:"whole,omitempty"`   // the same, each layer as one module
+	Kernels  int     `json:"kernels,omitempty"` // distinct ones that a step compiles
+	MFU      float64 `json:"mfu,omitempty"`
+	Variant  string  `json:"variant,omitempty"` // as it was suited to the rung
 }
 
 // Figures are what a rung knows of both.

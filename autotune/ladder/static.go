@@ -194,14 +194,14 @@ func (s *Side) sum(rows []*mfu.Row) {
 		switch {
 		case r.Kind == "step":
 			s.Target, s.Ruler, s.Score, s.HBM, s.MFU = r.Target, r.Ruler, int64(r.Time), int64(r.Traffic), r.MFU
-			s.Cycles, s.Glue, s.Calls, s.Spills, s.Kernels = r.Cycles, r.Glue, r.Calls, r.Spills, r.Kernels
+			s.Cycles, s.XLA, s.Calls, s.Spills, s.Kernels = r.Cycles, r.XLA, r.Calls, r.Spills, r.Kernels
 			if r.Ruler == journal.Wall {
 				s.Wall = s.Score
 			}
 		case r.Kind == "rule" && r.Part == "rule":
 			s.Rule += times * int64(r.Time)
 		case r.Kind == "rule" && r.Part == "apart":
-			s.Apart += times * int64(r.Time)
+			s.Separate += times * int64(r.Time)
 		}
 		if r.InStep {
 			s.Stages = append(s.Stages, journal.Stage{Name: name, Cycles: times * int64(r.Time)})

@@ -40,7 +40,7 @@ type Row struct {
 	InStep bool    `json:"in_step"` // the step is the sum of these rows, each as often as it runs
 
 	Traffic float64 `json:"hbm_cycles"` // that the bytes take at full bandwidth, once
-	Glue    int64   `json:"glue"`       // cycles outside of kernels, once
+	XLA     int64   `json:"glue"`       // cycles outside of kernels, once
 	Calls   int64   `json:"calls"`      // ops that run, once
 	Spills  int64   `json:"spills"`     // executed, once
 	Kernels int     `json:"kernels"`    // distinct ones to compile; of a sum, of all its modules
@@ -271,7 +271,7 @@ func (sum *Row) add(r *Row, times float64) {
 	sum.Cycles += int64(times) * r.Cycles
 	sum.Time += times * r.Time
 	sum.Traffic += times * r.Traffic
-	sum.Glue += int64(times) * r.Glue
+	sum.XLA += int64(times) * r.XLA
 	sum.Calls += int64(times) * r.Calls
 	sum.Spills += int64(times) * r.Spills
 	sum.Kernels += r.Kernels
@@ -317,7 +317,7 @@ func (r *Row) cost(ctx context.Context, x *measure.Instrument, t *codegen.Target
 	}
 	r.Cycles, r.Bytes, r.Time, r.Bound, r.Ruler = cost.Cycles, cost.Bytes, cost.Time, cost.Bound, string(cost.Ruler)
 	r.Traffic, r.Kernels = measure.HBMCycles(max(cost.Bytes, 0), t), len(p.Kernels())
-	r.Glue = int64(cost.Time) - p.InKernels(c.Report, cost.Ruler)
+	r.XLA = int64(cost.Time) - p.InKernels(c.Report, cost.Ruler)
 	for _, op := range c.Report.Ops {
 		r.Calls += op.Calls
 		r.Spills += op.Calls * op.Spills

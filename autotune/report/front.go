@@ -71,7 +71,7 @@ func frontPlot(s *journal.State, v journal.View, target string) (p *plot, off in
 		switch {
 		case x.peer != "":
 			class = "peer"
-			p.Names = append(p.Names, beside(xs.at(x.err), ys.at(x.cost), p, x.peer))
+			p.Names = append(p.Names, label(xs.at(x.err), ys.at(x.cost), p, x.peer))
 		case !slices.ContainsFunc(l, func(y point) bool { return y.beats(x) }):
 			class = "front"
 		}
@@ -80,8 +80,8 @@ func frontPlot(s *journal.State, v journal.View, target string) (p *plot, off in
 	return p, off
 }
 
-// beside puts a name to the right of a dot, or to the left in the right half of a plot.
-func beside(x, y float64, p *plot, text string) name {
+// label puts a name to the right of a dot, or to the left in the right half of a plot.
+func label(x, y float64, p *plot, text string) name {
 	if x > float64(p.Left+p.Right)/2 {
 		return name{x - 7, y, "end", text}
 	}

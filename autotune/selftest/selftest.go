@@ -261,7 +261,7 @@ func (t *Test) try(ctx context.Context, r *device.Runner, p part, sheets *exam.C
 }
 
 // judge makes a case of each class of a sheet, by the mark that is worst against its limit; fault is why there are no outputs.
-func (row Case) judge(x *exam.Sheet, v gdn.Variant, got map[string]*array.Array, fault error) ([]Case, error) {
+func (row Case) judge(x *exam.Case, v gdn.Variant, got map[string]*array.Array, fault error) ([]Case, error) {
 	var rows []Case
 	if fault != nil {
 		row.Status, row.Reason = Failed, fault.Error()

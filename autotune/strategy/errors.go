@@ -187,5 +187,5 @@ func missesOf(judged journal.View, best *journal.Candidate) []*journal.Candidate
 		}
 	}
 	slices.SortStableFunc(all, func(x, y *journal.Candidate) int { return cmp.Compare(behind[x], behind[y]) })
-	return farApart(all, mostMisses)
+	return diverse(all, mostMisses)
 }

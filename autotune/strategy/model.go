@@ -33,8 +33,8 @@ type model struct {
 
 func (s *model) Close() error { return nil }
 
-// apart is in how many axes elites differ at least.
-const apart = 3
+// minDistance is in how many axes elites differ at least.
+const minDistance = 3
 
 // noticeable is the logarithm of a gain that a move must promise to be joined to others.
 const noticeable = 2e-3
@@ -354,12 +354,12 @@ func (w *weighing) cross(best, other origin) {
 // elitesOf are the best candidate and the best of those that differ from all better ones among them
 // in some axes.
 func elitesOf(judged journal.View, n int) []*journal.Candidate {
-	return farApart(champions(judged, math.MaxInt), n)
+	return diverse(champions(judged, math.MaxInt), n)
 }
 
-// farApart are the first n candidates, of those that differ from all before them among these in
+// diverse are the first n candidates, of those that differ from all before them among these in
 // some axes.
-func farApart(all []*journal.Candidate, n int) (l []*journal.Candidate) {
+func diverse(all []*journal.Candidate, n int) (l []*journal.Candidate) {
 	var points []point
 	for _, c := range all {
 		v, err := gdn.ParseVariant(c.Fitted)
@@ -367,7 +367,7 @@ func farApart(all []*journal.Candidate, n int) (l []*journal.Candidate) {
 			continue
 		}
 		p := pointOf(v)
-		if len(l) < n && !slices.ContainsFunc(points, func(q point) bool { return distance(p, q) < apart }) {
+		if len(l) < n && !slices.ContainsFunc(points, func(q point) bool { return distance(p, q) < minDistance }) {
 			l, points = append(l, c), append(points, p)
 		}
 	}

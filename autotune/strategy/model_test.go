@@ -101,7 +101,7 @@ func factored(factors map[string]float64, glue map[string]float64) func(gdn.Vari
 			}
 			outside += 1e6 * glue[a.Name+"="+a.Get(&v)]
 		}
-		return journal.Cost{Score: int64(kernel + outside), Glue: int64(outside)}
+		return journal.Cost{Score: int64(kernel + outside), XLA: int64(outside)}
 	}
 }
 
@@ -117,7 +117,7 @@ func TestModelFindsBestWhole(t *testing.T) {
 	s.Estimate = func(v gdn.Variant) *Estimate {
 		seen := without(factors, "phases_before", "head_group", "layout=bthd")
 		k := factored(seen, glue)(v)
-		return &Estimate{Targets: []Guess{{Kernel: 3 * float64(k.Score-k.Glue), Glue: float64(k.Glue)}}, Size: 1000}
+		return &Estimate{Targets: []Guess{{Kernel: 3 * float64(k.Score-k.XLA), XLA: float64(k.XLA)}}, Size: 1000}
 	}
 	goal := parsed(t, "solve=merge,heads=0,layout=bthd,kq=joined,transpose_k=key,phases_before=1,head_group=2")
 	want := float64(real(goal.Fit(s.Spec)).Score)

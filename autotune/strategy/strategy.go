@@ -105,7 +105,7 @@ type Estimate struct {
 // Guess is cycles on a target.
 type Guess struct {
 	Kernel float64
-	Glue   float64 // outside of kernels
+	XLA    float64 // outside of kernels
 }
 
 // estimate is what a variant may cost; nil where there is no estimate.
@@ -144,7 +144,7 @@ func (s Space) cycles(v gdn.Variant) float64 {
 	if e == nil {
 		return 0
 	}
-	return (e.Targets[0].Kernel + e.Targets[0].Glue) * math.Pow(e.Size, larger)
+	return (e.Targets[0].Kernel + e.Targets[0].XLA) * math.Pow(e.Size, larger)
 }
 
 // larger is the power of a program's size that its cost is multiplied by: 4 % for twice the size.
@@ -324,8 +324,8 @@ func (s Space) fits(v gdn.Variant) bool {
 
 // answers keeps what a function of variants says; nil keeps nothing.
 type answers struct {
-	lock sync.Mutex
-	said map[gdn.Variant]bool
+	lock  sync.Mutex
+	known map[gdn.Variant]bool
 }
 
 // mostAnswers bounds what is kept, to some 30 MB; then it begins anew.
@@ -337,13 +337,13 @@ func (a *answers) of(v gdn.Variant, ask func(gdn.Variant) bool) bool {
 	}
 	a.lock.Lock()
 	defer a.lock.Unlock()
-	yes, ok := a.said[v]
+	yes, ok := a.known[v]
 	if !ok {
-		if len(a.said) == mostAnswers || a.said == nil {
-			a.said = map[gdn.Variant]bool{}
+		if len(a.known) == mostAnswers || a.known == nil {
+			a.known = map[gdn.Variant]bool{}
 		}
 		yes = ask(v)
-		a.said[v] = yes
+		a.known[v] = yes
 	}
 	return yes
 }

@@ -54,7 +54,7 @@ const (
 	unknownFault = .5 // what a candidate without a known cost counts for, where one that is wrong counts for 1
 
 	kernelTrust = .9 // of the logarithm of what an estimate of kernels says
-	leastGlue   = 1e-3
+	leastXLA    = 1e-3
 )
 
 // parts are the logarithms of the cycles of kernels and of glue.
@@ -63,7 +63,7 @@ type parts [2]float64
 // partsOf takes the logarithms. Glue below a thousandth of the kernels is noise there, not a
 // saving.
 func partsOf(kernel, glue float64) parts {
-	return parts{math.Log(max(kernel, 1)), math.Log(max(glue, leastGlue*kernel, 1))}
+	return parts{math.Log(max(kernel, 1)), math.Log(max(glue, leastXLA*kernel, 1))}
 }
 
 // trust is how much of the logarithm of an estimate is believed.
@@ -153,7 +153,7 @@ func (m *surrogate) ofTarget(i int, judged journal.View, ranked []seen, pending 
 		if k == nil {
 			continue
 		}
-		glue := float64(k.Glue)
+		glue := float64(k.XLA)
 		rows = append(rows, row{x, math.Log(float64(k.Score)) - least, partsOf(float64(k.Score)-glue, glue)})
 	}
 	slices.SortStableFunc(rows, func(x, y row) int { return cmp.Compare(x.off, y.off) })
@@ -245,7 +245,7 @@ func (m *surrogate) guess(target int, v gdn.Variant) (p parts, ok bool) {
 	if e == nil {
 		return p, false
 	}
-	p = partsOf(e.Targets[target].Kernel, e.Targets[target].Glue)
+	p = partsOf(e.Targets[target].Kernel, e.Targets[target].XLA)
 	for q := range p {
 		p[q] *= trust[q]
 	}

@@ -28,8 +28,8 @@ var machines = []struct {
 	cgo          bool
 }{{"linux", "amd64", true}, {"linux", "arm64", false}, {"darwin", "arm64", false}}
 
-// beside are the files that go with the program.
-var beside = []string{"README.md", "CHANGELOG.md", "LICENSE", "examples/jax/own_kernel.py", "examples/jax/own_kernel.mlir"}
+// extraFiles are the files that go with the program.
+var extraFiles = []string{"README.md", "CHANGELOG.md", "LICENSE", "examples/jax/own_kernel.py", "examples/jax/own_kernel.mlir"}
 
 var semver = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9a-z.]+)?$`)
 
@@ -94,7 +94,7 @@ func programs(version, out string) error {
 		if err := build(version, m.system, m.arch, m.cgo, filepath.Join(dir, "gdngen")); err != nil {
 			return err
 		}
-		for _, f := range beside {
+		for _, f := range extraFiles {
 			data, err := os.ReadFile(f)
 			if err != nil {
 				return err

@@ -96,7 +96,7 @@ func (p *parser) bareAttr() (Attr, error) {
 	if err := p.enter(); err != nil {
 		return nil, err
 	}
-	defer p.leave()
+	defer p.exit()
 	switch {
 	case p.at(`"`):
 		return p.text()
@@ -199,7 +199,7 @@ func (p *parser) nested(values *[]string) ([]int, error) {
 	if err := p.enter(); err != nil {
 		return nil, err
 	}
-	defer p.leave()
+	defer p.exit()
 	if !p.eat("[") {
 		w, ok := p.number()
 		if !ok {

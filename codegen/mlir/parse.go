@@ -227,7 +227,7 @@ func (p *parser) ops(b *Block) error {
 	if err := p.enter(); err != nil {
 		return err
 	}
-	defer p.leave()
+	defer p.exit()
 	for !p.at("}") {
 		if p.at("^") {
 			return p.errorf("a region of several blocks is not supported")

@@ -28,7 +28,7 @@ func (p *parser) enter() error {
 	return nil
 }
 
-func (p *parser) leave() { p.depth-- }
+func (p *parser) exit() { p.depth-- }
 
 func (p *parser) errorf(format string, args ...any) error {
 	return fmt.Errorf("line %d, column %d: %s", p.line, p.pos-p.start+1, fmt.Sprintf(format, args...))

@@ -131,7 +131,7 @@ func (p *parser) typ() (Type, error) {
 	if err := p.enter(); err != nil {
 		return Type{}, err
 	}
-	defer p.leave()
+	defer p.exit()
 	if p.at("(") {
 		return p.functionType()
 	}

@@ -77,7 +77,7 @@ func anySize(s gdn.Spec, v gdn.Variant, b Build) (*file, error) {
 		if err != nil {
 			return nil, err
 		}
-		progs[0].visits, progs[0].scale, progs[0].rows = e.Visiting(at, v), at.EffectiveScale(), true
+		progs[0].segments, progs[0].scale, progs[0].rows = e.Visiting(at, v), at.EffectiveScale(), true
 		c, err := write(progs...)
 		if err != nil {
 			return nil, err

@@ -172,7 +172,7 @@ func (p *printer) copies(n *loops.Node) []statement {
 	p.taken, p.acts = maps.Clone(p.taken), true
 	outer := map[string]bool{}
 	for _, b := range n.Body {
-		loops.Visit(b, func(r *loops.Ref) { outer[p.names[r.Item]] = true })
+		loops.EachRef(b, func(r *loops.Ref) { outer[p.names[r.Item]] = true })
 	}
 	hints := []string{"act: Callable"}
 	for _, x := range n.Params {

@@ -9,13 +9,13 @@ import (
 
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/mosaic"
+	"github.com/gdngen/gdngen/codegen/pallas/chains"
 	"github.com/gdngen/gdngen/codegen/pallas/helpers"
 	"github.com/gdngen/gdngen/codegen/pallas/lists"
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
 	"github.com/gdngen/gdngen/codegen/pallas/naming"
 	"github.com/gdngen/gdngen/codegen/pallas/pytext"
 	"github.com/gdngen/gdngen/codegen/pallas/share"
-	"github.com/gdngen/gdngen/codegen/pallas/strands"
 	"github.com/gdngen/gdngen/codegen/tpu"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/passes"
@@ -57,9 +57,9 @@ func (c *code) body() string { return strings.Join(c.funcs, "\n\n\n") }
 type program struct {
 	name string
 	*ir.Module
-	visits *loops.Visits // of packed sequences
-	scale  float64       // of q
-	rows   bool          // it is for any number of batch rows
+	segments *loops.Segments // of packed sequences
+	scale    float64         // of q
+	rows     bool            // it is for any number of batch rows
 }
 
 // write writes the kernels of modules and the functions around them, which take interpret by keyword.
@@ -119,7 +119,7 @@ func (mod *module) program(prog program) error {
 		p.names[x] = p.fresh(v.Name)
 		params = append(params, p.names[x])
 	}
-	nodes := prog.visits.Fold(loops.ToNodes(m.Body.Instrs, of, nil))
+	nodes := prog.segments.Fold(loops.ToNodes(m.Body.Instrs, of, nil))
 	p.Resolve(nodes, map[*loops.Item]bool{})
 	var results []string
 	for _, y := range m.Body.Yield {
@@ -176,10 +176,10 @@ func schedule(m *ir.Module) (*ir.Module, map[*ir.Instr]tpu.Place, map[string]ir.
 		s := ir.Sched{Steps: 1, Lags: []int{0}, Lock: math.MaxInt16}
 		if g.Sched != nil {
 			s = *g.Sched
-			s.Lock, s.Stagger = 1, min(s.Stagger*lockstep, lockstep)
+			s.Lock, s.Stagger = 1, min(s.Stagger*groupsDistance, groupsDistance)
 		}
 		g.Sched = &s
-		strands.Name(in.Body, s.Waves...)
+		chains.Name(in.Body, s.Waves...)
 		for _, w := range s.Waves {
 			waves[w] = true
 		}
@@ -198,8 +198,8 @@ func schedule(m *ir.Module) (*ir.Module, map[*ir.Instr]tpu.Place, map[string]ir.
 	return m, tasks, scheds, err
 }
 
-// lockstep is how far groups of heads are apart that are in lockstep: further than there are groups. A schedule takes no more.
-const lockstep = 64
+// groupsDistance is how far groups of heads are apart that are in lockstep: further than there are groups. A schedule takes no more.
+const groupsDistance = 64
 
 // imports are those that a text needs.
 func imports(text string) string { return pytext.Imports(share.Code(text)) }

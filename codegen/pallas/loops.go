@@ -46,7 +46,7 @@ func (p *printer) loop(n *loops.Node) []statement {
 	if len(lists) == 1 && len(body) == 1 && body[0].list != "" && len(l.Carries) == 0 {
 		return append(out, p.comprehension(lists[0], body[0].value+" "+head)...)
 	}
-	if apart := p.apart(n, lists, body, head); apart != nil {
+	if apart := p.separateLists(n, lists, body, head); apart != nil {
 		return append(out, apart...)
 	}
 	var names []string
@@ -66,8 +66,8 @@ func (p *printer) loop(n *loops.Node) []statement {
 	return append(append(out, s), p.afterLoop(n, finals)...)
 }
 
-// apart makes a list after the other where a short loop makes several, of nothing that it makes, and each has room in a line; nil elsewhere.
-func (p *printer) apart(n *loops.Node, lists []*loops.Item, body []statement, head string) (out []statement) {
+// separateLists makes a list after the other where a short loop makes several, of nothing that it makes, and each has room in a line; nil elsewhere.
+func (p *printer) separateLists(n *loops.Node, lists []*loops.Item, body []statement, head string) (out []statement) {
 	if len(lists) != len(body) || len(lists) > 4 || len(n.Loop.Carries) > 0 {
 		return nil
 	}

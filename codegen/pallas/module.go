@@ -111,7 +111,7 @@ func (m *module) kernel(in *ir.Instr, args, results []string) (call string, outs
 		return "", nil, fmt.Errorf("pallas: kernel %s: the chunks of a step do different work", g.Name)
 	}
 	w := &kernelWriter{module: m, k: k, names: map[*loops.Item]string{}}
-	k.RollPhases(m.scheds[g.Name].Beside)
+	k.RollPhases(m.scheds[g.Name].Side)
 	if err := w.before(); err != nil {
 		return "", nil, err
 	}
@@ -338,7 +338,7 @@ func classText(class string, hints []string, refs []*loops.Item, scratch int) st
 func mentions(ns []*loops.Node, x *loops.Item) bool {
 	found := false
 	for _, n := range ns {
-		loops.Visit(n, func(r *loops.Ref) { found = found || r.Item == x })
+		loops.EachRef(n, func(r *loops.Ref) { found = found || r.Item == x })
 	}
 	return found
 }

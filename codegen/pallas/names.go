@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gdngen/gdngen/codegen/pallas/chains"
 	"github.com/gdngen/gdngen/codegen/pallas/lists"
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
 	"github.com/gdngen/gdngen/codegen/pallas/naming"
-	"github.com/gdngen/gdngen/codegen/pallas/strands"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -66,8 +66,8 @@ func (p *printer) base(x *loops.Item) string {
 		return naming.Plural(name, depth)
 	}
 	name := p.made(n)
-	if n.Call == "" && strings.HasSuffix(n.In.Called(), strands.Odd) {
-		name = strings.TrimSuffix(name, strands.Odd) + strands.Odd
+	if n.Call == "" && strings.HasSuffix(n.In.Called(), chains.Odd) {
+		name = strings.TrimSuffix(name, chains.Odd) + chains.Odd
 	}
 	return name
 }
@@ -104,7 +104,7 @@ func (p *printer) made(n *loops.Node) string {
 			return name
 		}
 	}
-	if name := n.In.Called(); name != "" && name != strands.Odd {
+	if name := n.In.Called(); name != "" && name != chains.Odd {
 		return name
 	}
 	switch n.In.Op {

@@ -175,7 +175,7 @@ func (d fileData) facts(all []orders.File, p Provenance) folder.Facts {
 		p.Version += ", revision " + p.Revision
 	}
 	f := folder.Facts{Name: d.Name, Title: d.Text.Title, Function: d.Chunk(), Version: p.Version, Command: p.Command, Target: all[0].Targets[0], Libtpu: p.Libtpu, Training: d.Train, L2Norm: d.L2Norm, Kinds: d.KindNames, VMEM: d.VMEM,
-		Decays: d.Rule.Decays(), LogBeta: d.Rule.Writes() && !d.Rule.Apart() && !d.Fused, Limit: d.Limit, GradientLimit: d.GradientLimit,
+		Decays: d.Rule.Decays(), LogBeta: d.Rule.Writes() && !d.Rule.SplitGates() && !d.Fused, Limit: d.Limit, GradientLimit: d.GradientLimit,
 		Sizes: map[rune]int{'B': 2, 'T': 1000, 'Q': d.HeadsK, 'H': d.HeadsV, 'K': d.K, 'V': d.V}}
 	for i, x := range d.Params {
 		f.Args = append(f.Args, folder.Arg{Name: x.Name, Axes: d.Axes[i].Axes, Type: strings.TrimPrefix(x.Type, "jnp.")})

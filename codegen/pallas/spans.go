@@ -23,7 +23,7 @@ func (m *module) spans(k *kernel) (out []due) {
 		}
 		out = append(out, x)
 	}
-	for _, stage := range s.Beside {
+	for _, stage := range s.Side {
 		out = append(out, due{of: pythonName(stage), end: 100})
 	}
 	// Decays of channels are more than half of a first phase, which begins with them. Behind them matrix units take over: with a pause between

@@ -55,9 +55,9 @@ var (
 type how int
 
 const (
-	once  how = iota // the first comes before the other, at least once
-	never            // the first does not come after the other any more
-	apart            // they are not applied to one module
+	once      how = iota // the first comes before the other, at least once
+	never                // the first does not come after the other any more
+	exclusive            // they are not applied to one module
 )
 
 // constraints is what is known of the order of passes. A pass that is not applied asks for nothing.
@@ -78,7 +78,7 @@ var constraints = []struct {
 	{"precision", never, "pipeline", "the parts of a dot would have no place in the schedule"},
 	{"fold", never, "pipeline", "the order of a pipelined kernel is its schedule"},
 	{"cse", never, "pipeline", "the order of a pipelined kernel is its schedule: a value would be kept from phase to phase without a ring"},
-	{"batch", apart, "tile", "each lowers all grids, for another kind of machine"},
+	{"batch", exclusive, "tile", "each lowers all grids, for another kind of machine"},
 }
 
 // ordered says which constraint the pass number i breaks.
@@ -93,7 +93,7 @@ func ordered(names []string, i int) error {
 	before, after := names[:i], names[i+1:]
 	for _, c := range constraints {
 		switch {
-		case c.how == apart && c.then == names[i] && (slices.Contains(before, c.first) || slices.Contains(after, c.first)):
+		case c.how == exclusive && c.then == names[i] && (slices.Contains(before, c.first) || slices.Contains(after, c.first)):
 			return fmt.Errorf("passes %s and %s are not for one module: %s", c.first, c.then, c.why)
 		case c.then != names[i] || !slices.Contains(after, c.first):
 		case c.how == never, c.how == once && !slices.Contains(before, c.first):

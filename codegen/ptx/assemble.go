@@ -58,9 +58,9 @@ func unescape(text string) string {
 }
 
 // Error says that ptxas refuses a kernel.
-type Error struct{ Kernel, Said string }
+type Error struct{ Kernel, Output string }
 
-func (e *Error) Error() string { return fmt.Sprintf("ptxas refuses kernel %s: %s", e.Kernel, e.Said) }
+func (e *Error) Error() string { return fmt.Sprintf("ptxas refuses kernel %s: %s", e.Kernel, e.Output) }
 
 // Assemble has ptxas assemble a kernel for a GPU. What it refuses is an *Error; another error says that it could not be asked.
 func Assemble(ctx context.Context, ptxas string, k Kernel, g *target.GPU) error {

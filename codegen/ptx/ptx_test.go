@@ -117,8 +117,8 @@ func TestDamaged(t *testing.T) {
 	var refused *ptx.Error
 	require.ErrorAs(t, err, &refused)
 	require.Equal(t, "decode", refused.Kernel)
-	require.Contains(t, refused.Said, "'fmo'")
-	require.NotContains(t, refused.Said, os.TempDir())
+	require.Contains(t, refused.Output, "'fmo'")
+	require.NotContains(t, refused.Output, os.TempDir())
 
 	compiler := aot.New(aot.Options{CUDA: c.Path, Toolkit: c.Toolkit})
 	defer compiler.Close()

@@ -120,9 +120,9 @@ func TestNamedStatesCPU(t *testing.T) {
 	byCPU(t, append(named, "t=90,hk=2,hv=4,k=64,v=64,dtype=bf16,seqs=6,init,pool=8,read,packed,rule=kda"), freshStarts)
 }
 
-// strayNames gives one sequence names that no state of the pool has: all outputs and states are those of a sequence without one, to the bit. Nor do
+// unknownNames gives one sequence names that no state of the pool has: all outputs and states are those of a sequence without one, to the bit. Nor do
 // they change with the tokens of a sequence without a state, be they NaN.
-func strayNames(t *testing.T, s gdn.Spec, _ string, run func(map[string]*array.Array) map[string]*array.Array) {
+func unknownNames(t *testing.T, s gdn.Spec, _ string, run func(map[string]*array.Array) map[string]*array.Array) {
 	t.Helper()
 	class, err := truth.LookupClass("random")
 	require.NoError(t, err)
@@ -170,10 +170,10 @@ var pools = append([]string{
 }, named...)
 
 // A name that no state has reaches no state, by the text that is emitted for each TPU.
-func TestStrayNamesText(t *testing.T) { byText(t, pools, strayNames) }
+func TestUnknownNamesText(t *testing.T) { byText(t, pools, unknownNames) }
 
 // So it is on a CPU.
-func TestStrayNamesCPU(t *testing.T) { byCPU(t, pools, strayNames) }
+func TestUnknownNamesCPU(t *testing.T) { byCPU(t, pools, unknownNames) }
 
 // What leaves no state after each token says so, and what would.
 func TestWindowNeedsRecurrence(t *testing.T) {

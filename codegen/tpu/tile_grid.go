@@ -230,7 +230,7 @@ func (t *tiler) startCarries() {
 				b.Store(v, ref, starts, nil)
 			}
 		}
-		if first := t.firstVisit(c.window); first == nil {
+		if first := t.firstSegment(c.window); first == nil {
 			set(b)
 		} else {
 			b.When(first, set)
@@ -238,7 +238,7 @@ func (t *tiler) startCarries() {
 	}
 }
 
-// firstVisit is the condition that a carry's window differs from the previous point's; nil where
+// firstSegment is the condition that a carry's window differs from the previous point's; nil where
 // every point is a first visit. It is the first point of the sequential axis, or one whose entry in
 // the table is not that of the point before: there another sequence begins. Of windows that show a block for several points in a row it is
 // each first of them.
@@ -246,7 +246,7 @@ func (t *tiler) startCarries() {
 //	point        0    1    2    3    4
 //	table        5    5    2    2    2
 //	first        yes  no   yes  no   no
-func (t *tiler) firstVisit(w ir.Window) *ir.Value {
+func (t *tiler) firstSegment(w ir.Window) *ir.Value {
 	n := len(t.g.Dims)
 	if n == 0 || !t.g.Dims[n-1].Seq {
 		return nil

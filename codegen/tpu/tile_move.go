@@ -53,7 +53,7 @@ func (t *tiler) tiles(v *tiled) ([]*ir.Value, error) {
 //	rows are        lanes are       form
 //	anything        all lanes       rowTiles: rows are loaded, cut or collected
 //	all lanes       rows            the last two are swapped: gather unswapped, turn each tile
-//	rows            one             lanesApart: the lanes stand in front; gather with them last,
+//	rows            one             spreadLanes: the lanes stand in front; gather with them last,
 //	                                then each tile is a column of that
 //	rows            blocks of lanes laneBlocks: heads side by side in a reference, each whole registers
 //	rows            of [., 1] tiles columns are turned to rows, and stacked
@@ -77,7 +77,7 @@ func (t *tiler) gather(v *tiled) ([]*ir.Value, error) {
 		lead, rowD, laneD = v.dims[:n-2], v.dims[n-2], v.dims[n-1]
 	}
 	b := t.b()
-	if out, ok, err := t.lanesApart(v, lead, rowD, laneD); ok {
+	if out, ok, err := t.spreadLanes(v, lead, rowD, laneD); ok {
 		return out, err
 	}
 	if out, ok, err := t.laneBlocks(v, lead, rowD, laneD); ok {
@@ -144,12 +144,12 @@ func (t *tiler) gather(v *tiled) ([]*ir.Value, error) {
 	return nil, fmt.Errorf("lanes of shape %v come from %v of %d lanes: not expressible in tiles", v.shape(), laneD, v.src.lanes)
 }
 
-// lanesApart gathers a value whose lanes are one of the leading dimensions: each tile is a column.
+// spreadLanes gathers a value whose lanes are one of the leading dimensions: each tile is a column.
 // It reports whether the value is of that form.
 //
 // Example: gates [N, C] seen as [C, N, 1], a column of all heads for each token. They are gathered
 // as [N, C], one tile, of which token c is the column of lane c.
-func (t *tiler) lanesApart(v *tiled, lead [][]factor, rowD, laneD []factor) ([]*ir.Value, bool, error) {
+func (t *tiler) spreadLanes(v *tiled, lead [][]factor, rowD, laneD []factor) ([]*ir.Value, bool, error) {
 	if v.src.lanes == 1 || size(laneD) != 1 {
 		return nil, false, nil
 	}

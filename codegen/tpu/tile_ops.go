@@ -86,17 +86,17 @@ func init() { // loop's rule refers back to the table
 }
 
 const (
-	inGlue       = "has no form in tiles; do it outside the grid"
+	outsideGrid  = "has no form in tiles; do it outside the grid"
 	ofReferences = "acts on references, which are what this pass makes"
 )
 
 // noTiles says why an op can not stand in a grid that becomes a kernel.
 var noTiles = map[ir.Op]string{
 	ir.BadOp:        "is no op",
-	ir.OpPad:        inGlue,
-	ir.OpCumsum:     inGlue,
-	ir.OpGatherRows: inGlue,
-	ir.OpDynUpdate:  inGlue,
+	ir.OpPad:        outsideGrid,
+	ir.OpCumsum:     outsideGrid,
+	ir.OpGatherRows: outsideGrid,
+	ir.OpDynUpdate:  outsideGrid,
 	ir.OpGrid:       "is a grid within a grid: a kernel has one",
 	ir.OpKernel:     "is a kernel within a grid: lower the outer grid instead",
 	ir.OpWhen:       ofReferences,

@@ -156,7 +156,7 @@ func TestDefaultParts(t *testing.T) {
 }
 
 // What is taken without a wish never strays, whatever its widths; two warps are no group, and stray in no form.
-func TestStrays(t *testing.T) {
+func TestMiscompiled(t *testing.T) {
 	for _, heads := range []string{"hk=1,hv=1", "hk=4,hv=8", "hk=16,hv=32"} {
 		for _, widths := range []string{"k=16,v=16", "k=32,v=128", "k=128,v=32", "k=128,v=128", "k=256,v=256", "k=100,v=96"} {
 			for _, rest := range []string{"t=70", "t=8192", "t=8192,seqs=57", "t=8192,seqs=8", "t=8192,dtype=f32"} {
@@ -168,7 +168,7 @@ func TestStrays(t *testing.T) {
 				for _, text := range []string{"auto", "naive"} {
 					v, err := Parse(text, s)
 					require.NoError(t, err, "%s: %s", s, text)
-					require.False(t, v.strays(s), "%s: %s", s, v.Text(s))
+					require.False(t, v.miscompiles(s), "%s: %s", s, v.Text(s))
 				}
 			}
 		}
@@ -180,7 +180,7 @@ func TestStrays(t *testing.T) {
 	for text, strays := range map[string]bool{"part=0,bv=32": true, "part=0,bv=64": false, "part=4,bv=64,mapbv=64": false, "part=4,bv=64,mapbv=32": true, "part=0,bv=16,warps=8": true, "part=0,bv=16,warps=2": false} {
 		v, err := Default(s).changed(text + ",stages=1")
 		require.NoError(t, err)
-		require.Equal(t, strays, v.strays(s), text)
+		require.Equal(t, strays, v.miscompiles(s), text)
 	}
 }
 

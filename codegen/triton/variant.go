@@ -168,17 +168,17 @@ func Default(s gdn.Spec) Variant {
 
 // kept is a variant of our own choice in its canonical form, with a pipeline where Triton's code would stray without.
 func (v Variant) kept(s gdn.Spec) Variant {
-	if v = v.canon(s); v.strays(s) {
+	if v = v.canon(s); v.miscompiles(s) {
 		v.Stages = 2
 	}
 	return v
 }
 
-// strays says that Triton's code of a variant would read beyond its shared memory. Since 3.6 the products of a warp group that have fewer than 64
+// miscompiles says that Triton's code of a variant would read beyond its shared memory. Since 3.6 the products of a warp group that have fewer than 64
 // columns and stand outside of a pipeline do so on an h100 (triton-lang/triton issues 10486, 10573 and 11366; seen with columns of 16 and 32, with 4
 // and 8 warps, in scan and summarise; 2 warps form no group). The other kernels ran: the loads of combine, whose products have 16 columns, are in a
 // pipeline, and those of prepare have 64 columns or are of fewer rows than a group takes.
-func (v Variant) strays(s gdn.Spec) bool {
+func (v Variant) miscompiles(s gdn.Spec) bool {
 	return !decodes(s) && v.Stages == 1 && v.Warps >= 4 && (v.BV < 64 || v.Part > 0 && v.MapBV < 64)
 }
 
@@ -319,7 +319,7 @@ func (v Variant) Check(s gdn.Spec) error {
 		return fault("inverse=substitution goes with kernels=two: each program of a head would repeat it")
 	case v.Inverse != "substitution" && v.Leaf > v.Chunk:
 		return fault("leaf=%d exceeds chunk=%d", v.Leaf, v.Chunk)
-	case v.strays(s):
+	case v.miscompiles(s):
 		mend := "take stages=2"
 		if power(s.V) >= 64 {
 			mend += ", or 64 columns"

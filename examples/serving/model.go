@@ -18,7 +18,7 @@ import (
 
 // prompted is a request to a whole model, whose tokens are drawn at random.
 type prompted struct {
-	prompt, said []int32
+	prompt, text []int32
 	want         int // tokens of the answer
 	shared       int // tokens that it begins with, and others too
 	taken        int // tokens of the prompt
@@ -79,7 +79,7 @@ func (c *config) serveModel(out io.Writer) error {
 	}
 	took, prompts, answers := time.Since(begin), 0, 0
 	for _, q := range s.done {
-		prompts, answers = prompts+len(q.prompt), answers+len(q.said)
+		prompts, answers = prompts+len(q.prompt), answers+len(q.text)
 	}
 	fmt.Fprintf(out, "%d requests in %d steps, %.1f s with compiling: %d tokens of prompts, %d of answers\n", len(s.done), steps, took.Seconds(), prompts, answers)
 	for i, q := range s.done {
@@ -105,7 +105,7 @@ func (s *modelServer) step() error {
 	for _, q := range s.active {
 		if q.taken == len(q.prompt) {
 			next := lm.Draw(q.logits, 0, nil)
-			if q.said = append(q.said, next); len(q.said) == q.want {
+			if q.text = append(q.text, next); len(q.text) == q.want {
 				q.session = nil
 				s.done = append(s.done, q)
 				continue
@@ -140,13 +140,13 @@ func take(s *lm.Session, tokens []int32) (logits []float32, err error) {
 
 // check gives the model the whole request at once: the logit of each token that was said is the largest, up to rounding.
 func (s *modelServer) check(q *prompted) error {
-	all := append(append([]int32{}, q.prompt...), q.said...)
+	all := append(append([]int32{}, q.prompt...), q.text...)
 	logits, err := s.m.Session().Step([][]int32{all})
 	if err != nil {
 		return err
 	}
 	v := s.m.Vocabulary
-	for i, token := range q.said {
+	for i, token := range q.text {
 		at := (len(q.prompt) + i - 1) * v
 		row := logits[at : at+v]
 		best, least := slices.Max(row), slices.Min(row)

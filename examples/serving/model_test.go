@@ -32,6 +32,6 @@ func TestServeModel(t *testing.T) {
 	require.NoError(t, err)
 	best := lm.Draw(logits, 0, nil)
 	s := modelServer{m: m}
-	require.NoError(t, s.check(&prompted{prompt: []int32{1, 2, 3}, said: []int32{best}}))
-	require.ErrorContains(t, s.check(&prompted{prompt: []int32{1, 2, 3}, said: []int32{(best + 1) % 64}}), "the largest is")
+	require.NoError(t, s.check(&prompted{prompt: []int32{1, 2, 3}, text: []int32{best}}))
+	require.ErrorContains(t, s.check(&prompted{prompt: []int32{1, 2, 3}, text: []int32{(best + 1) % 64}}), "the largest is")
 }

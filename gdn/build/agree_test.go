@@ -132,7 +132,7 @@ func drawnProgram(i int) (gdn.Spec, gdn.Variant, string) {
 		v.Mapping.Heads, v.Forward.PhasesBefore, v.Numerics.Split = 0, 0, gdn.SplitUse
 		v.Algo, v.Flow, v.Form, v.Layout, v.Out, v.TransposeK, v.Mapping.Pack = gdn.AlgoChunk, gdn.FlowFused, gdn.FormVPrime, gdn.LayoutBTHD, gdn.OutSeparate, gdn.TransposeValue, gdn.PackStream
 	} else if s.Seqs > 0 && i%4 == 3 {
-		s.Pool, v.Algo, v.Flow, v.Mapping.Pack = 0, gdn.AlgoChunk, gdn.FlowFused, gdn.PackVisits
+		s.Pool, v.Algo, v.Flow, v.Mapping.Pack = 0, gdn.AlgoChunk, gdn.FlowFused, gdn.PackSegments
 	}
 	return s, v.Canon(), class
 }

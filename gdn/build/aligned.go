@@ -5,7 +5,7 @@ import (
 
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build/internal/chunkwise"
-	"github.com/gdngen/gdngen/gdn/build/internal/visits"
+	"github.com/gdngen/gdngen/gdn/build/internal/segments"
 	"github.com/gdngen/gdngen/gdn/schedule"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/target"
@@ -39,9 +39,9 @@ type aligning struct{ *plan }
 // step.
 func (p *plan) aligned() bool { return p.v.Mapping.Pack == gdn.PackAligned }
 
-// visits is the schedule of the visits: from how many sequences and blocks, since lengths are known to nobody yet, it bounds the steps.
-func (p aligning) visits() visits.Schedule {
-	x := visits.Schedule{Sequences: p.s.Seqs, Blocks: p.nc, Chunk: p.c, Places: p.v.Mapping.Chunks, Drop: p.s.Empty == gdn.EmptyZero}
+// schedule is the schedule of the visits: from how many sequences and blocks, since lengths are known to nobody yet, it bounds the steps.
+func (p aligning) schedule() segments.Schedule {
+	x := segments.Schedule{Sequences: p.s.Seqs, Blocks: p.nc, Chunk: p.c, Places: p.v.Mapping.Chunks, Drop: p.s.Empty == gdn.EmptyZero}
 	if p.prompts {
 		x.Spare = p.s.Tokens
 	}
@@ -56,16 +56,16 @@ func (p aligning) visits() visits.Schedule {
 func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 	s, v, b := p.s, p.v, p.b
 	m := v.Mapping.Chunks
-	plan := p.visits()
-	var slots *visits.Slots
+	plan := p.schedule()
+	var slots *segments.Slots
 	if s.Pool > 0 {
 		slots = p.pool().Slots(b)
 	}
 	table, marked := plan.Make(b, p.args["cu_seqlens"], slots)
-	marks := &operand{value: marked, axes: []axis{axisStep, axisNone, axisNone}, block: []int{m, visits.Rows, p.c}}
+	marks := &operand{value: marked, axes: []axis{axisStep, axisNone, axisNone}, block: []int{m, segments.Rows, p.c}}
 	state := p.specStates()
 	dims := []ir.GridDim{{Name: "b", Size: 1}, {Name: "h", Size: s.HeadsK / p.kb}, {Name: "c", Size: plan.Steps(), Seq: true}}
-	// The table comes first among the arguments. Its first entry says how many steps are live, the rest is by columns and places (visits.Schedule.Entry).
+	// The table comes first among the arguments. Its first entry says how many steps are live, the rest is by columns and places (segments.Schedule.Entry).
 	grid := &ir.Grid{Name: "packed", Dims: dims, Tables: 1, Main: v.Forward.Main}
 	carrier := schedule.Carrier{Grid: grid.Name, Heads: v.Mapping.Heads * v.Mapping.Batch * v.Mapping.Chunks}
 	if p.ordered {
@@ -89,9 +89,9 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 	}
 	for _, o := range used {
 		for j := range p.windows(o) {
-			column := visits.Block
+			column := segments.Block
 			if o == state {
-				column, carrier.Enter = visits.Next, append(carrier.Enter, len(grid.In))
+				column, carrier.Enter = segments.Next, append(carrier.Enter, len(grid.In))
 			}
 			grid.In = append(grid.In, p.window(o, column, j))
 			args = append(args, o.value)
@@ -129,10 +129,10 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 		}
 		// In the order of the visits: where two write to one block, the last one counts. The state that stays open is written by the last step alone.
 		for j, step := range r {
-			out(0, step.output, visits.Done, j)
-			out(1, blockOut{step.closed, final}, visits.Closed, j)
+			out(0, step.output, segments.Done, j)
+			out(1, blockOut{step.closed, final}, segments.Closed, j)
 		}
-		out(1, blockOut{e.asSpec(r[m-1].open, state), final}, visits.Last, 0)
+		out(1, blockOut{e.asSpec(r[m-1].open, state), final}, segments.Last, 0)
 		return ys, []*ir.Value{b.Reshape(r[m-1].open, open.Block...), b.Reshape(r[m-1].output.block, held.Block...)}
 	})
 	b.Stage("glue")
@@ -156,7 +156,7 @@ func (p aligning) window(o *operand, column, place int) ir.Window {
 		case axisStep:
 			x = ir.IndexAxis(2)
 		case axisChunk, axisSeq:
-			x = p.visits().Entry(column, place)
+			x = p.schedule().Entry(column, place)
 		}
 		w.Index = append(w.Index, x)
 	}
@@ -211,9 +211,9 @@ func (p aligning) specStates() *operand {
 	return o
 }
 
-// visit is what a visit gives: the output, and the states of the sequence that was open, as the spec has it, and of the one that
+// segment is what a visit gives: the output, and the states of the sequence that was open, as the spec has it, and of the one that
 // is open now. Whether a state that closes is final, or a block complete, the table knows: what it is not is written nowhere.
-type visit struct {
+type segment struct {
 	output blockOut
 	closed *ir.Value // a state as the spec has it
 	open   *ir.Value // a state [heads, V, K]
@@ -242,11 +242,11 @@ func (e *gated) each(blocks []*ir.Value, o *operand, load func(*gated, *operand)
 //
 // Rows before the first of a visit are those of visits before it of the same block, whose output they keep: of the visit before in the step, or where it is
 // the first of its step, of what the last step carried (held). A visit of a new block has all rows from 0 on, and keeps none.
-func (e *chunks) aligned(marked *operand, gates []*operand, state *operand, slots map[*operand][]*ir.Value, held *ir.Value) []visit {
+func (e *chunks) aligned(marked *operand, gates []*operand, state *operand, slots map[*operand][]*ir.Value, held *ir.Value) []segment {
 	b, c, n := e.b.Stage("gates"), e.c, e.v.Mapping.Heads
-	e.Visits = &visits.Marks{Builder: e.b, Pool: e.s.Pool > 0}
+	e.Segments = &segments.Marks{Builder: e.b, Pool: e.s.Pool > 0}
 	for j := range e.v.Mapping.Chunks {
-		e.Visits.Tiles = append(e.Visits.Tiles, b.SliceAxis(b.Reshape(e.blocks[marked], e.v.Mapping.Chunks*visits.Rows, c), 0, j*visits.Rows, (j+1)*visits.Rows))
+		e.Segments.Tiles = append(e.Segments.Tiles, b.SliceAxis(b.Reshape(e.blocks[marked], e.v.Mapping.Chunks*segments.Rows, c), 0, j*segments.Rows, (j+1)*segments.Rows))
 	}
 	w := &chunkwise.Work{Q: e.each(slots[e.in.q], e.in.q, (*gated).productKey), K: e.each(slots[e.in.k], e.in.k, (*gated).productKey)}
 	rows := func(e *gated, o *operand) *ir.Value { return e.loadRows(o) }
@@ -271,7 +271,7 @@ func (e *chunks) aligned(marked *operand, gates []*operand, state *operand, slot
 		m.Next = func(j int) *ir.Value {
 			x := b.Convert(b.Reshape(slots[state][j], state.block[1:]...), ir.F32)
 			if e.s.Read {
-				fresh := e.Visits.At(j, visits.Fresh, state.block[2], state.block[3])
+				fresh := e.Segments.At(j, segments.Fresh, state.block[2], state.block[3])
 				x = b.Select(e.Over(n, b.Compare(ir.GT, fresh, b.Like(fresh, 0))), b.Like(x, 0), x)
 			}
 			if e.s.State != gdn.StateVK {
@@ -280,17 +280,17 @@ func (e *chunks) aligned(marked *operand, gates []*operand, state *operand, slot
 			return x
 		}
 	}
-	var steps []visit
+	var steps []segment
 	var prev *ir.Value // the output of the visit before
 	for j := range e.v.Mapping.Chunks {
-		o, closed := e.rule.Visit(m, j)
-		fresh := e.Over(n, b.Compare(ir.GE, e.Iota(c, e.s.V, 0), e.Visits.At(j, visits.First, c, e.s.V)))
+		o, closed := e.rule.Segment(m, j)
+		fresh := e.Over(n, b.Compare(ir.GE, e.Iota(c, e.s.V, 0), e.Segments.At(j, segments.First, c, e.s.V)))
 		if prev == nil {
 			prev = e.each([]*ir.Value{held}, e.in.v, rows)
 		}
 		o = b.Select(fresh, o, b.Convert(prev, ir.F32)).Called("held_o")
 		prev = b.Convert(o, e.s.Out)
-		steps = append(steps, visit{output: e.ofOne().output([]*ir.Value{o}), closed: e.asSpec(closed, state), open: e.rule.State})
+		steps = append(steps, segment{output: e.ofOne().output([]*ir.Value{o}), closed: e.asSpec(closed, state), open: e.rule.State})
 	}
 	return steps
 }

@@ -35,9 +35,9 @@ func Training(s gdn.Spec, v gdn.Variant) (forward, backward *ir.Module, err erro
 	plain.Direction = gdn.Forward
 	forward, b := ir.NewModule("gdn_forward")
 	p := newPlan(s, v, b, plain.Inputs())
-	in := p.glueIn()
+	in := p.xlaIn()
 	r, keep := p.forward(in, v.Training.Save != gdn.SaveNone, true)
-	results := p.asTaken(s.Results(), p.glueOut(in, r))
+	results := p.asTaken(s.Results(), p.xlaOut(in, r))
 	var names []string
 	for _, o := range s.Results() {
 		names = append(names, o.Name)
@@ -64,7 +64,7 @@ func Training(s gdn.Spec, v gdn.Variant) (forward, backward *ir.Module, err erro
 	}
 	// Nothing was kept: the glue is made once more, since the grid that makes the states has windows of its own, of all chunks in flight.
 	if keep.s == nil {
-		_, keep = p.forward(p.glueIn(), true, false)
+		_, keep = p.forward(p.xlaIn(), true, false)
 	}
 	names = nil
 	for _, g := range gdn.Gradients(s.Differentiable()) {
@@ -89,13 +89,13 @@ func (p *plan) training() []*ir.Value {
 	var results []*ir.Value
 	var keep kept
 	if p.s.Direction == gdn.Train {
-		in := p.glueIn()
+		in := p.xlaIn()
 		var r gridResult
 		r, keep = p.forward(in, p.v.Training.Save != gdn.SaveNone, true)
-		results = p.glueOut(in, r)
+		results = p.xlaOut(in, r)
 	}
 	if keep.s == nil {
-		_, keep = p.forward(p.glueIn(), true, false)
+		_, keep = p.forward(p.xlaIn(), true, false)
 	}
 	return append(results, p.backward(keep)...)
 }
@@ -148,10 +148,10 @@ func (p *plan) forward(in *operands, keep, output bool) (gridResult, kept) {
 func (p *plan) backward(keep kept) []*ir.Value {
 	down := *p
 	down.v.Mapping.Chunks, down.v.Mapping.Chain, down.v.Numerics.DecayBF16, down.down = 1, false, p.v.Training.DecayBF16, true
-	in := down.glueIn()
+	in := down.xlaIn()
 	down.gradientsIn(in)
 	used := append([]*operand{in.q, in.k, in.do}, in.gates()...)
-	if keep.u == nil || p.s.Rule.Apart() { // U is made again of V; gradients of gates that write need values in any case
+	if keep.u == nil || p.s.Rule.SplitGates() { // U is made again of V; gradients of gates that write need values in any case
 		used = append(used, in.values()...)
 	}
 	for _, o := range keep.list() { // one chunk at a time, of blocks that have as many as the forward grid had in flight

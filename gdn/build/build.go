@@ -182,20 +182,20 @@ func (p *plan) module() []*ir.Value {
 	if p.streamed() { // loops of plain ops, without a grid
 		return streaming{p}.module()
 	}
-	in := p.glueIn()
+	in := p.xlaIn()
 	gates := in.gates()
 	all := append(append(append([]*operand{in.q, in.k}, in.values()...), gates...), in.taps()...)
 	switch {
 	case p.v.Algo == gdn.AlgoToken:
-		return p.glueOut(in, p.grid("recurrence", in, all, in.state, takes(newTokenwise, (*tokenwise).token)))
+		return p.xlaOut(in, p.grid("recurrence", in, all, in.state, takes(newTokenwise, (*tokenwise).token)))
 	case p.aligned():
 		return aligning{p}.module(in, all)
 	case p.v.Flow == gdn.FlowFused:
-		return p.glueOut(in, p.grid("fused", in, all, in.state, takes(newChunks, (*chunks).fused)))
+		return p.xlaOut(in, p.grid("fused", in, all, in.state, takes(newChunks, (*chunks).fused)))
 	case p.v.Flow == gdn.FlowSolve:
 		r := p.grid("inverse", in, append([]*operand{in.k}, gates...), nil, takes(newChunks, (*chunks).inverse))
 		in.t = r.outputs[0]
-		return p.glueOut(in, p.grid("scan", in, append(all, in.t), in.state, takes(newChunks, (*chunks).fused)))
+		return p.xlaOut(in, p.grid("scan", in, append(all, in.t), in.state, takes(newChunks, (*chunks).fused)))
 	case p.v.Form == gdn.FormUW:
 		r := p.grid("intra", in, all, nil, takes(newChunks, (*chunks).intra))
 		in.u, in.w, in.p = r.outputs[0], r.outputs[1], r.outputs[2]
@@ -203,11 +203,11 @@ func (p *plan) module() []*ir.Value {
 		if p.v.Beta == gdn.BetaLeft { // U and W hold beta
 			used = append([]*operand{in.q, in.k, in.u, in.w, in.p}, in.Decay()...)
 		}
-		return p.glueOut(in, p.grid("scan", in, used, in.state, takes(newChunks, (*chunks).fused)))
+		return p.xlaOut(in, p.grid("scan", in, used, in.state, takes(newChunks, (*chunks).fused)))
 	default:
 		r := p.grid("intra", in, append([]*operand{in.q, in.k}, gates...), nil, takes(newChunks, (*chunks).intra))
 		in.t, in.p = r.outputs[0], r.outputs[1]
-		return p.glueOut(in, p.grid("scan", in, append(all, in.t, in.p), in.state, takes(newChunks, (*chunks).fused)))
+		return p.xlaOut(in, p.grid("scan", in, append(all, in.t, in.p), in.state, takes(newChunks, (*chunks).fused)))
 	}
 }
 
@@ -229,8 +229,8 @@ type operand struct {
 	zeros bool         // a state that is zeros
 
 	// Of steps that have several visits: the visit of a window, and whether it is an output, which is there when a table says so.
-	place  int
-	leaves bool
+	place       int
+	conditional bool
 }
 
 // axis is what a dimension of an operand is indexed by. Which dimension of a grid that is, window knows.
@@ -410,7 +410,7 @@ func (x *gridding) window(o *operand) ir.Window {
 		case axisStep:
 			i = ir.IndexAxis(x.at[axisChunk])
 		case axisSeq, axisBlock: // of a chunk, by the first table
-			i = x.looked(a, o.place, o.leaves)
+			i = x.looked(a, o.place, o.conditional)
 		case axisBatch, axisChunk:
 			switch {
 			case x.v.Mapping.Chain && a == axisBatch: // for each step of a row
@@ -449,11 +449,11 @@ func (x *gridding) spaced(o *operand) *operand {
 	if !x.pooled() || o.axes[0] != axisBatch || x.s.Batch == n {
 		return o
 	}
-	return x.apart(o, n)
+	return x.strided(o, n)
 }
 
-// apart sees rows [B, ...] as [n, B / n, ...], with blocks of n rows that lie B / n apart.
-func (x *gridding) apart(o *operand, n int) *operand {
+// strided sees rows [B, ...] as [n, B / n, ...], with blocks of n rows that lie B / n apart.
+func (x *gridding) strided(o *operand, n int) *operand {
 	y := x.seenAs(o, func(shape []int) []int { return join([]int{n, shape[0] / n}, shape[1:]) })
 	y.axes, y.block = join([]axis{axisNone}, o.axes), join([]int{n, 1}, o.block[1:])
 	return y
@@ -483,7 +483,7 @@ func (x *gridding) chained(o *operand) *operand {
 	}
 	n := o.block[0]
 	if o.axes[1] != axisChunk {
-		return x.apart(o, n)
+		return x.strided(o, n)
 	}
 	y := x.seenAs(o, func(shape []int) []int { return join([]int{n, shape[0] / n * shape[1]}, shape[2:]) })
 	y.axes = join([]axis{axisNone}, o.axes[1:])
@@ -509,7 +509,7 @@ func (x *gridding) sequencesOf(o *operand) int {
 // arguments are tables, operands and the state, whose windows it gives to the grid.
 //
 // A state has one of three forms. Of a pool it is an input window for each sequence of a step, by table. Where a step has the whole of its sequences (once)
-// it is an input window, and an output of the same step. By visits it is that too, and a carry beside (visiting.go). Else it is carried.
+// it is an input window, and an output of the same step. By visits it is that too, and a carry beside (segments.go). Else it is carried.
 func (x *gridding) arguments() (args []*ir.Value) {
 	g, from := x.grid, 0
 	switch {
@@ -532,7 +532,7 @@ func (x *gridding) arguments() (args []*ir.Value) {
 	}
 	for _, o := range x.used {
 		o = x.spaced(o)
-		for _, y := range x.perVisit(o, false) {
+		for _, y := range x.perSegment(o, false) {
 			g.In = append(g.In, x.window(y))
 			args = append(args, o.value)
 		}
@@ -548,7 +548,7 @@ func (x *gridding) arguments() (args []*ir.Value) {
 			args = append(args, x.in.cache.value)
 		}
 	case x.once && x.s.Init, x.visiting() && x.state != nil && !x.state.zeros:
-		for _, y := range x.perVisit(x.state, false) {
+		for _, y := range x.perSegment(x.state, false) {
 			g.In = append(g.In, x.window(y))
 			args = append(args, x.state.value)
 		}
@@ -570,7 +570,7 @@ func (x *gridding) body(b *ir.Builder, blocks, carried []*ir.Value, body func(*t
 	e.step = x.at[axisChunk]
 	i := 0
 	for _, o := range x.used {
-		n := len(x.perVisit(o, false))
+		n := len(x.perSegment(o, false))
 		e.blocks[o] = b.Reshape(blocks[i], o.block...)
 		if n > 1 {
 			e.slots[o] = blocks[i : i+n]
@@ -616,11 +616,11 @@ func (x *gridding) body(b *ir.Builder, blocks, carried []*ir.Value, body func(*t
 	if state == nil {
 		return ys, nil
 	}
-	finals, window := x.left(b, e)
+	finals, window := x.stateBlocks(b, e)
 	switch {
 	case x.visiting():
-		if x.leaves() {
-			for j, y := range x.perVisit(window, true) {
+		if x.storesStates() {
+			for j, y := range x.perSegment(window, true) {
 				ys, g.Out, g.Outs = append(ys, finals[j]), append(g.Out, x.window(y)), append(g.Outs, ir.T(state.dtype, state.shape...))
 				if g.Into != nil {
 					g.Into = append(g.Into, len(firsts(x.outs)))
@@ -652,7 +652,7 @@ func (x *gridding) body(b *ir.Builder, blocks, carried []*ir.Value, body func(*t
 		g.Alias = append(g.Alias, [2]int{array + 1, len(x.used) + len(finals)})
 		group := *cache
 		group.block = join([]int{s.Checkpoints()}, cache.block[1:])
-		for j, left := range e.leftCaches() {
+		for j, left := range e.nextCaches() {
 			ys, g.Out, g.Outs = append(ys, left), append(g.Out, x.ofSequence(&group, pool.TableWritten, j)), append(g.Outs, ir.T(cache.dtype, cache.shape...))
 			g.Into = append(g.Into, array+1)
 		}
@@ -660,9 +660,9 @@ func (x *gridding) body(b *ir.Builder, blocks, carried []*ir.Value, body func(*t
 	return ys, nil
 }
 
-// left are the blocks of the states that a step leaves, with their window: of a pool a block for each sequence, of the states after each
+// stateBlocks are the blocks of the states that a step leaves, with their window: of a pool a block for each sequence, of the states after each
 // token where they are checkpoints (window): those of the T tokens of a sequence lie side by side, in the group of T that it names.
-func (x *gridding) left(b *ir.Builder, e *tiles) ([]*ir.Value, *operand) {
+func (x *gridding) stateBlocks(b *ir.Builder, e *tiles) ([]*ir.Value, *operand) {
 	if n := placesOf(x.plan); n > 1 { // those after each visit
 		var finals []*ir.Value
 		for _, y := range e.after[:n] {

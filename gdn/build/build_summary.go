@@ -33,7 +33,7 @@ func Summary(s gdn.Spec, v gdn.Variant) (*ir.Module, error) {
 	var results []*ir.Value
 	err = p.guarded(func() {
 		p.args["initial_state"] = tile.IdentityFirst(b, wide.K, wide.StateType())
-		in := p.glueIn()
+		in := p.xlaIn()
 		r := p.grid("summary", in, slices.Concat([]*operand{in.k}, in.values(), in.gates()), in.state, takes(newChunks, (*chunks).fused))
 		state := b.Stage("glue").Reshape(r.state, wide.Sequences(), wide.HeadsV, s.K, s.K+s.V)
 		results = []*ir.Value{b.SliceAxis(state, 3, 0, s.K), b.SliceAxis(state, 3, s.K, s.K+s.V)}
@@ -67,7 +67,7 @@ func StateGradient(s gdn.Spec, v gdn.Variant) (*ir.Module, error) {
 	p.v.Mapping.Chunks, p.v.Numerics.DecayBF16, p.down = 1, p.v.Training.DecayBF16, true
 	var result *ir.Value
 	err := p.guarded(func() {
-		in := p.glueIn()
+		in := p.xlaIn()
 		p.gradientsIn(in)
 		r := p.grid("state_gradient", in, append([]*operand{in.q, in.k, in.do}, in.gates()...), in.dstate, takes(newReverse, (*reverse).states))
 		result = p.stateOut(in, r.state)

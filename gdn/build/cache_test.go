@@ -58,7 +58,7 @@ func byEveryVariant(t *testing.T, specs []string) {
 	for turn, n := range gdn.Variants {
 		if !n.Negative {
 			v := gdntest.MustVariant(t, n.Text)
-			v.Fuse = []gdn.Place{gdn.PlaceGlue, gdn.PlaceKernel}[turn%2]
+			v.Fuse = []gdn.Place{gdn.PlaceXLA, gdn.PlaceKernel}[turn%2]
 			list = append(list, v)
 		}
 	}

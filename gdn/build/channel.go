@@ -19,7 +19,7 @@ func (e *gated) channelwise() bool { return e.s.Rule.Channels() }
 // sigmoid(r x), takes the base into its bound, which is a product less; another is scaled.
 func (e *gated) loadChannels() *channel.Decay {
 	b, base := e.b.Stage("gates"), channel.Nat(e.v)
-	d := &channel.Decay{Tools: channel.Tools{Builder: e.b, Variant: e.v, Bound: e.s.Bound, Chunk: e.c, Dot: e.Dot, Store: e.Store, Split: e.Split, Iota: e.Iota, Beside: e.Concat, Masked: e.Masked,
+	d := &channel.Decay{Tools: channel.Tools{Builder: e.b, Variant: e.v, Bound: e.s.Bound, Chunk: e.c, Dot: e.Dot, Store: e.Store, Split: e.Split, Iota: e.Iota, Concat: e.Concat, Masked: e.Masked,
 		Moved: func(x *ir.Value, f func(*ir.Value) *ir.Value) *ir.Value { return tile.Mapped(e.Body, x, f) }}}
 	rows := e.loadRows(e.in.g)
 	if e.v.Algo == gdn.AlgoToken {

@@ -52,7 +52,7 @@ func TestEqualGates(t *testing.T) {
 	for _, text := range []string{"t=30,hk=1,hv=2,k=4,v=3,init,direction=train,rule=kda", "t=20,hk=1,hv=2,k=4,seqs=3,l2norm,init,direction=backward,rule=kda,bound=-5,negeig"} {
 		one := gdntest.MustParse(t, text)
 		apart := one
-		apart.Rule.Update = gdn.UpdateApart
+		apart.Rule.Update = gdn.UpdateSplit
 		inputs := drawInputs(t, "random", one, 1)
 		spread := maps.Clone(inputs)
 		delete(spread, "beta")

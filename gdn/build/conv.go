@@ -126,7 +126,7 @@ func siluOfTaps(b *ir.Builder, taps int, term func(j int) *ir.Value) *ir.Value {
 	return b.Add(h, b.Mul(h, b.Unary(ir.OpTanh, h)))
 }
 
-// convolvedBehind are rows [N, C, D] of the sequences of a step behind their caches. What a sequence leaves is the end of the same rows (leftCaches).
+// convolvedBehind are rows [N, C, D] of the sequences of a step behind their caches. What a sequence leaves is the end of the same rows (nextCaches).
 //
 // Of a decode step C is 1, and the taps of a head are the rows of one register: the cache, and the token behind it. So the sum is one over rows.
 func (e *tiles) convolvedBehind(x *ir.Value, o *convolution) *ir.Value {
@@ -167,8 +167,8 @@ func (e *tiles) convolvedBehind(x *ir.Value, o *convolution) *ir.Value {
 	return b.Convert(b.Add(sum, b.Mul(sum, b.Unary(ir.OpTanh, sum))), x.Type.DType)
 }
 
-// leftCaches are the blocks of the caches that the sequences of a step leave, [1, rows, channels], or after each token of a window as many side by side.
-func (e *tiles) leftCaches() (left []*ir.Value) {
+// nextCaches are the blocks of the caches that the sequences of a step leave, [1, rows, channels], or after each token of a window as many side by side.
+func (e *tiles) nextCaches() (left []*ir.Value) {
 	b, w := e.b.Stage("convolution"), e.s.CacheRows()
 	first := 0
 	if !e.s.Window {

@@ -26,7 +26,7 @@ func TestConvolution(t *testing.T) {
 		if n.Negative {
 			continue
 		}
-		for _, fuse := range []gdn.Place{gdn.PlaceGlue, gdn.PlaceKernel} {
+		for _, fuse := range []gdn.Place{gdn.PlaceXLA, gdn.PlaceKernel} {
 			v := gdntest.MustVariant(t, n.Text)
 			v.Fuse = fuse
 			t.Run(fmt.Sprintf("%s/%s", n.Name, fuse), func(t *testing.T) {

@@ -76,8 +76,8 @@
 //
 // One subject a file: chunk.go, token.go and reverse.go have what a step of a grid loads and gives, backward.go the two
 // passes of a training step and kept.go what one keeps for the other, aligned.go and stream.go packed sequences, channel.go
-// and apart.go gates of channels. Loads and outputs of any step are in stages.go. Below internal/ is what needs tiles alone,
+// and split_gates.go gates of channels. Loads and outputs of any step are in stages.go. Below internal/ is what needs tiles alone,
 // and no operand or window: the rule, forward (chunkwise), backward (gradient) and by tokens (recurrence), on what a body is
 // written with (tile), the inverse of a chunk (inverse), raw gates and norms (gate), decays of channels (channel), and the
-// schedules of packed sequences (visits for aligned blocks, packs for chunks). Around the grids is glue (glue.go).
+// schedules of packed sequences (segments for aligned blocks, packs for chunks). XLA ops around the grids are in xla.go.
 package build

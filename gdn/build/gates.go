@@ -38,7 +38,7 @@ func (e *gated) loadGates() chunkwise.Gates {
 		w.G = gate.Decay(b, w.G, aLog, dt, 0)
 	}
 	if o := e.in.erase; e.blocks[o] != nil {
-		w.Erase = e.loadApart(o, e.s.NegEigval)
+		w.Erase = e.loadSplitGate(o, e.s.NegEigval)
 	}
 	if e.in.raw && w.Beta != nil {
 		w.Beta = gate.Beta(b, w.Beta, e.s.NegEigval)

@@ -4,8 +4,8 @@ import (
 	"math"
 
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build/internal/segments"
 	"github.com/gdngen/gdngen/gdn/build/internal/tile"
-	"github.com/gdngen/gdngen/gdn/build/internal/visits"
 	"github.com/gdngen/gdngen/gdn/schedule"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/target"
@@ -13,7 +13,7 @@ import (
 
 // Packed tokens that go on from caches of a pool are convolved by a kernel before that of the rule: it reads q, k and v, or qkv, as they lie, and
 // gives them flat, as the rule's kernel reads them. Nothing is carried from block to block: of a token that is near the first of its sequence
-// the earlier ones are rows of the cache (visits.Pass), of others rows of the block, or of the tile before it.
+// the earlier ones are rows of the cache (segments.Pass), of others rows of the block, or of the tile before it.
 //
 // A second kernel takes each sequence's last inputs to the slot that it leaves. Neither touches a slot that no sequence names.
 
@@ -27,7 +27,7 @@ type passing struct {
 	*plan
 	arrays []*ir.Value // [1, padded tokens, channels]
 	parts  []*passed
-	slots  *visits.Slots
+	slots  *segments.Slots
 }
 
 // passed is q, k or v.
@@ -42,7 +42,7 @@ type passed struct {
 func convolvesFirst(p *plan) bool {
 	s := p.s
 	kernel := p.aligned() && p.v.Fuse == gdn.PlaceKernel && p.v.Layout == gdn.LayoutBTLanes
-	reach := s.Conv-1 <= visits.PassReach && s.CacheRows() <= visits.Rows && p.c >= visits.PassRows
+	reach := s.Conv-1 <= segments.PassReach && s.CacheRows() <= segments.Rows && p.c >= segments.PassRows
 	return s.ConvState && s.Init && s.Final && s.Pool > 0 && s.Empty == gdn.EmptyKeep && kernel && reach
 }
 
@@ -74,7 +74,7 @@ func (p *plan) pass(in *operands) {
 	rows := x.convolved()
 	keys := func(y *ir.Value) *operand { return p.rows(y, []int{p.s.HeadsK}, []int{p.kb}, []axis{axisHead}) }
 	in.q, in.k, in.v = keys(rows[0]), keys(rows[1]), p.rows(rows[2], p.valueHeads(), p.headBlock(), p.headAxes())
-	p.caches = append(p.caches, x.left())
+	p.caches = append(p.caches, x.nextCache())
 }
 
 // convolved makes the kernel of the convolution.
@@ -85,9 +85,9 @@ func (x *passing) convolved() []*ir.Value {
 	if fresh == nil {
 		fresh = b.Compare(ir.LT, x.slots.From, b.Like(begin, 0))
 	}
-	plan := visits.Pass{Sequences: s.Seqs, Blocks: x.nc, Chunk: c}
+	plan := segments.Pass{Sequences: s.Seqs, Blocks: x.nc, Chunk: c}
 	table, marks := plan.Make(b, begin, end, x.slots.From, fresh)
-	grid := &ir.Grid{Name: "convolution", Dims: []ir.GridDim{{Name: "c", Size: plan.Visits(), Seq: true}}, Tables: 1, Main: true, Live: 1, Inside: true}
+	grid := &ir.Grid{Name: "convolution", Dims: []ir.GridDim{{Name: "c", Size: plan.Segments(), Seq: true}}, Tables: 1, Main: true, Live: 1, Inside: true}
 	args := []*ir.Value{table}
 	in := func(y *ir.Value, block []int, at ir.Index, dim int) {
 		w := ir.Window{Block: block}
@@ -102,12 +102,12 @@ func (x *passing) convolved() []*ir.Value {
 	}
 	for _, y := range x.arrays {
 		ch := y.Type.Shape[2]
-		in(y, []int{1, c, ch}, plan.Entry(0, visits.PassBlock), 1)
-		in(y, []int{1, visits.PassRows, ch}, plan.Entry(0, visits.PassBefore), 1)
+		in(y, []int{1, c, ch}, plan.Entry(0, segments.PassBlock), 1)
+		in(y, []int{1, segments.PassRows, ch}, plan.Entry(0, segments.PassBefore), 1)
 	}
 	cache := x.args["initial_conv"]
-	in(cache, []int{1, s.CacheRows(), s.ConvChannels()}, plan.Entry(0, visits.PassState), 0)
-	in(marks, []int{1, visits.Rows, c}, ir.IndexAxis(0), 0)
+	in(cache, []int{1, s.CacheRows(), s.ConvChannels()}, plan.Entry(0, segments.PassState), 0)
+	in(marks, []int{1, segments.Rows, c}, ir.IndexAxis(0), 0)
 	for _, y := range x.parts {
 		for _, name := range []string{"conv_", "bias_"} {
 			if w := x.args[name+y.name]; w != nil {
@@ -121,11 +121,11 @@ func (x *passing) convolved() []*ir.Value {
 		at := []ir.Index{ir.IndexConst(0), ir.IndexConst(0), ir.IndexConst(0)}
 		grid.Carry = append(grid.Carry, ir.Window{Block: block, Index: at})
 		args = append(args, b.Const(ir.T(s.DType, block...), 0))
-		at = []ir.Index{ir.IndexConst(0), plan.Entry(0, visits.PassDone), ir.IndexConst(0)}
+		at = []ir.Index{ir.IndexConst(0), plan.Entry(0, segments.PassDone), ir.IndexConst(0)}
 		grid.Out, grid.Outs, grid.Into = append(grid.Out, ir.Window{Block: block, Index: at}), append(grid.Outs, t), append(grid.Into, i)
 	}
-	*x.carriers = append(*x.carriers, schedule.Carrier{Grid: grid.Name, Heads: 1, Apart: true})
-	return b.Grid(grid, args, x.visit)[:len(x.parts)]
+	*x.carriers = append(*x.carriers, schedule.Carrier{Grid: grid.Name, Heads: 1, Stateless: true})
+	return b.Grid(grid, args, x.segment)[:len(x.parts)]
 }
 
 // head are the lanes of a head of rows [1, rows, channels], [1, rows, D] in float32, where the first head begins with a lane.
@@ -134,12 +134,12 @@ func (y *passed) head(b *ir.Builder, rows *ir.Value, first, head int) *ir.Value 
 	return b.Convert(b.SliceAxis(rows, 2, from, from+y.d), ir.F32)
 }
 
-// visit is a step of the convolution: the rows of a block from the first of the visit on, and before them what visits before it gave.
-func (x *passing) visit(b *ir.Builder, blocks, carried []*ir.Value) (ys, next []*ir.Value) {
+// segment is a step of the convolution: the rows of a block from the first of the visit on, and before them what visits before it gave.
+func (x *passing) segment(b *ir.Builder, blocks, carried []*ir.Value) (ys, next []*ir.Value) {
 	b = b.Stage("convolution")
 	n := 2 * len(x.arrays)
-	v := &passVisit{passing: x, Body: tile.New(b, x.v, x.c), blocks: blocks[:n], cache: blocks[n]}
-	v.Visits = &visits.Marks{Builder: b, Tiles: []*ir.Value{b.Reshape(blocks[n+1], visits.Rows, x.c)}}
+	v := &passSegment{passing: x, Body: tile.New(b, x.v, x.c), blocks: blocks[:n], cache: blocks[n]}
+	v.Segments = &segments.Marks{Builder: b, Tiles: []*ir.Value{b.Reshape(blocks[n+1], segments.Rows, x.c)}}
 	operands := blocks[n+2:]
 	take := func() *ir.Value {
 		y := b.Scale(b.Convert(operands[0], ir.F32), .5)
@@ -161,8 +161,8 @@ func (x *passing) visit(b *ir.Builder, blocks, carried []*ir.Value) (ys, next []
 	return ys, next
 }
 
-// passVisit is a visit, with halves of the taps [heads, W, D] and of the biases [heads, D] of q, k or v.
-type passVisit struct {
+// passSegment is a visit, with halves of the taps [heads, W, D] and of the biases [heads, D] of q, k or v.
+type passSegment struct {
 	*passing
 	*tile.Body
 	blocks     []*ir.Value // of each array the block, and the tile before it
@@ -172,16 +172,16 @@ type passVisit struct {
 
 // head convolves the rows of a head, strip by strip, so that what a strip needs stays in registers: [1, C, D] in float32, with rows that are held
 // in front.
-func (v *passVisit) head(y *passed, head int, held *ir.Value) *ir.Value {
+func (v *passSegment) head(y *passed, head int, held *ir.Value) *ir.Value {
 	b, s, r := v.B, v.s, v.s.CacheRows()
-	mark := func(which, rows int) *ir.Value { return v.Visits.At(0, which, rows, y.d) }
+	mark := func(which, rows int) *ir.Value { return v.Segments.At(0, which, rows, y.d) }
 	row := func(x *ir.Value, rows int) *ir.Value { // one row [1, D] for all
 		return b.Broadcast(x, []int{1, rows, y.d}, 0, 2)
 	}
 	before := y.head(b, v.blocks[2*y.array+1], y.lane, head)
-	rows := b.Concat(1, b.SliceAxis(before, 1, visits.PassRows-visits.PassReach, visits.PassRows), y.head(b, v.blocks[2*y.array], y.lane, head))
+	rows := b.Concat(1, b.SliceAxis(before, 1, segments.PassRows-segments.PassReach, segments.PassRows), y.head(b, v.blocks[2*y.array], y.lane, head))
 	cache := y.head(b, v.cache, y.channel, head)
-	fresh := mark(visits.PassFresh, r)
+	fresh := mark(segments.PassFresh, r)
 	cache = b.Select(v.Over(1, b.Compare(ir.GT, fresh, b.Like(fresh, 0))), b.Like(cache, 0), cache)
 	taps := b.SliceAxis(v.taps, 0, head, head+1)
 	terms := s.Conv
@@ -192,42 +192,42 @@ func (v *passVisit) head(y *passed, head int, held *ir.Value) *ir.Value {
 	for from := 0; from < v.c; from += strip {
 		to := min(from+strip, v.c)
 		n := to - from
-		pos := b.Sub(v.Plus(v.Iota(n, y.d, 0), from+visits.PassReach), mark(visits.PassBegin, n)) // of each row, from the first of its sequence on
+		pos := b.Sub(v.Plus(v.Iota(n, y.d, 0), from+segments.PassReach), mark(segments.PassBegin, n)) // of each row, from the first of its sequence on
 		z := siluOfTaps(b, terms, func(j int) *ir.Value {
 			if j == s.Conv {
 				return row(b.SliceAxis(v.bias, 0, head, head+1), n)
 			}
 			back := s.Conv - 1 - j
-			z := b.SliceAxis(rows, 1, visits.PassReach-back+from, visits.PassReach-back+to)
+			z := b.SliceAxis(rows, 1, segments.PassReach-back+from, segments.PassReach-back+to)
 			for i := range back { // rows of the cache before the i-th token
 				own := b.Reshape(b.SliceAxis(cache, 1, r-back+i, r-back+i+1), 1, y.d)
 				z = b.Select(v.Over(1, b.Compare(ir.EQ, pos, b.Like(pos, float64(i)))), row(own, n), z)
 			}
 			return b.Mul(z, row(b.Reshape(b.SliceAxis(taps, 1, j, j+1), 1, y.d), n))
 		})
-		kept := b.Compare(ir.LT, v.Plus(v.Iota(n, y.d, 0), from), mark(visits.PassFirst, n))
+		kept := b.Compare(ir.LT, v.Plus(v.Iota(n, y.d, 0), from), mark(segments.PassFirst, n))
 		strips = append(strips, b.Select(v.Over(1, kept), b.SliceAxis(held, 1, from, to), z))
 	}
 	return b.Concat(1, strips...)
 }
 
-// left makes the kernel that puts the caches that sequences leave into the pool, a step for each.
+// nextCache makes the kernel that puts the caches that sequences leave into the pool, a step for each.
 //
 // The last inputs of a sequence are among the last two tiles that it is in, and where it is shorter than a cache, rows of the one that it starts from
 // come before them. Marks say which rows of the three, one behind another, the cache has:
 //
 //	tiles of 16, a sequence from token 30 to 34, rows 4     tile 0..15   tile 16..31   cache      rows 14, 15 of the first and 16, 17
 //	                                  tokens 16 to 47       0..15        16..31        32..35
-func (x *passing) left() *ir.Value {
+func (x *passing) nextCache() *ir.Value {
 	b, s, r := x.b, x.s, x.s.CacheRows()
-	n, tiles := s.Seqs, visits.PassRows
+	n, tiles := s.Seqs, segments.PassRows
 	begin, end := x.sequences()
 	at := func(y *ir.Value) *ir.Value { // its tile
 		y = b.Max(b.Add(y, b.Like(y, -1)), b.Like(y, 0))
 		return b.Div(y, b.Like(y, float64(tiles)))
 	}
 	last := b.Min(at(end), b.Like(end, float64(x.padded()/tiles-1)))
-	table := []int{n, visits.Rows}
+	table := []int{n, segments.Rows}
 	of := func(y *ir.Value) *ir.Value { return b.Broadcast(y, table, 0) }
 	token := b.Add(of(b.Sub(end, b.Like(end, float64(r)))), b.Iota(ir.T(ir.I32, table...), 1))
 	own := b.Add(b.Sub(token, of(b.Scale(last, float64(tiles)))), b.Const(token.Type, float64(tiles)))
@@ -236,7 +236,7 @@ func (x *passing) left() *ir.Value {
 		earlier = b.Select(of(x.slots.Fresh), b.Like(earlier, -1), earlier)
 	}
 	row := b.Select(b.Compare(ir.GE, token, of(begin)), own, earlier)
-	marks := b.Broadcast(row, []int{n, visits.Rows, lanesOfMarks}, 0, 1)
+	marks := b.Broadcast(row, []int{n, segments.Rows, lanesOfMarks}, 0, 1)
 
 	// Sequences at the end that leave nothing are not taken.
 	square := []int{n, n}
@@ -249,7 +249,7 @@ func (x *passing) left() *ir.Value {
 	}
 	zero := ir.IndexConst(0)
 	grid := &ir.Grid{Name: "caches", Dims: []ir.GridDim{{Name: "c", Size: n, Seq: true}}, Tables: 1, Main: true, Live: 1, Inside: true, Into: []int{0}}
-	*x.carriers = append(*x.carriers, schedule.Carrier{Grid: grid.Name, Heads: 1, Apart: true})
+	*x.carriers = append(*x.carriers, schedule.Carrier{Grid: grid.Name, Heads: 1, Stateless: true})
 	args := []*ir.Value{b.Concat(0, live, x.slots.To, b.Max(x.slots.From, b.Like(begin, 0)), b.Max(b.Add(last, b.Like(last, -1)), b.Like(last, 0)), last)}
 	in := func(y *ir.Value, block []int, index ...ir.Index) {
 		grid.In, args = append(grid.In, ir.Window{Block: block, Index: index}), append(args, y)
@@ -259,7 +259,7 @@ func (x *passing) left() *ir.Value {
 			in(y, []int{1, tiles, y.Type.Shape[2]}, zero, entry(3+i), zero)
 		}
 	}
-	in(marks, []int{1, visits.Rows, lanesOfMarks}, ir.IndexAxis(0), zero, zero)
+	in(marks, []int{1, segments.Rows, lanesOfMarks}, ir.IndexAxis(0), zero, zero)
 	pool := x.args["initial_conv"]
 	block := []int{1, r, s.ConvChannels()}
 	grid.Alias = [][2]int{{0, len(grid.In)}}
@@ -269,7 +269,7 @@ func (x *passing) left() *ir.Value {
 		b = b.Stage("convolution")
 		e := tile.New(b, x.v, x.c)
 		m := 2 * len(x.arrays)
-		which := &visits.Marks{Builder: b, Tiles: []*ir.Value{b.Reshape(blocks[m], visits.Rows, lanesOfMarks)}}
+		which := &segments.Marks{Builder: b, Tiles: []*ir.Value{b.Reshape(blocks[m], segments.Rows, lanesOfMarks)}}
 		var channels []*ir.Value
 		for _, y := range x.parts {
 			for h := range y.heads {

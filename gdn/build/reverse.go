@@ -65,7 +65,7 @@ func (e *reverse) channels() []blockOut {
 	e.state = e.step.State
 	var apart []blockOut
 	if g.Reads != nil {
-		apart = e.apartGradients(c, &g)
+		apart = e.splitGateGradients(c, &g)
 	}
 	g.Q, g.K = e.step.PerKey(g.Q), e.step.PerKey(g.K)
 	return append(e.channelGradients(c, q, k, g), apart...)

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/gdn/build/internal/visits"
+	"github.com/gdngen/gdngen/gdn/build/internal/segments"
 	"github.com/gdngen/gdngen/gdn/schedule"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/passes"
@@ -39,7 +39,7 @@ func BaseOf(s gdn.Spec, v gdn.Variant) (Base, error) {
 // what a grid is made for: arrays that stay in main memory, and one operand for blocks that are copied.
 func baseOf(s gdn.Spec, v gdn.Variant) Base {
 	b := Base{spec: s, variant: v, chunks: chunksOf(v.Packing(s.Prompts()), v), ordered: schedule.Ordered(v)}
-	if s.Seqs > 0 && v.Mapping.Pack == gdn.PackVisits {
+	if s.Seqs > 0 && v.Mapping.Pack == gdn.PackSegments {
 		b.reversed = s.Direction == gdn.Forward || schedule.Reversed(v)
 	}
 	for _, a := range gdn.Axes {
@@ -56,8 +56,8 @@ func chunksOf(s gdn.Spec, v gdn.Variant) int {
 	switch {
 	case s.Seqs > 0 && v.Mapping.Pack == gdn.PackAligned:
 		return blocksOf(s, v)
-	case s.Seqs > 0 && v.Mapping.Pack == gdn.PackVisits:
-		return visits.Bound(s.Seqs, blocksOf(s, v), v.Mapping.Chunks)
+	case s.Seqs > 0 && v.Mapping.Pack == gdn.PackSegments:
+		return segments.Bound(s.Seqs, blocksOf(s, v), v.Mapping.Chunks)
 	case s.Seqs > 0:
 		return (s.Tokens/v.Chunk + s.Seqs + v.Mapping.Chunks - 1) / v.Mapping.Chunks * v.Mapping.Chunks
 	}

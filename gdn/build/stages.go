@@ -39,11 +39,11 @@ type tiles struct {
 
 	// Of packed sequences by visits: the blocks of an operand where a step has several visits, the state before a later one of them, and what
 	// visits of a block have joined. visit and before are of tiles of one visit (ofOne): which it is, and what the one before it joined.
-	slots  map[*operand][]*ir.Value
-	enters func(visit int, state *ir.Value) *ir.Value
-	held   []*ir.Value
-	visit  int
-	before *ir.Value
+	slots   map[*operand][]*ir.Value
+	enters  func(visit int, state *ir.Value) *ir.Value
+	held    []*ir.Value
+	segment int
+	before  *ir.Value
 }
 
 // newTiles begins a body. Blocks and state are put in by whoever makes the grid; a loop of plain ops, which has no windows, puts slices in their place.
@@ -54,7 +54,7 @@ func newTiles(p *plan, b *ir.Builder, in *operands) *tiles {
 // rule is the rule of the spec, in this body.
 func (e *tiles) rule() *chunkwise.Rule { return &chunkwise.Rule{Body: e.Body, Spec: e.s, Group: e.gb} }
 
-// gated loads what the rule takes of the chunks in flight: keys and queries (keys.go), gates (gates.go, channel.go) and values (apart.go). It is apart from tiles
+// gated loads what the rule takes of the chunks in flight: keys and queries (keys.go), gates (gates.go, channel.go) and values (split_gates.go). It is apart from tiles
 // since it knows the rule: what a gate is, and whether a row is to have length 1.
 type gated struct{ *tiles }
 
@@ -166,9 +166,9 @@ func (e *tiles) loadGate(o *operand) *ir.Value {
 // its rows by masked sums (gate.OfRows), spread over the lanes of a state, which they weigh.
 func (e *tiles) ofStep(x *ir.Value) *ir.Value {
 	b, n := e.b, e.v.Mapping.Batch
-	r := gate.Rows{First: b.ProgramID(e.step), Count: n, Apart: e.s.Batch / n}
+	r := gate.Rows{First: b.ProgramID(e.step), Count: n, Stride: e.s.Batch / n}
 	if !e.pooled() {
-		r.First, r.Apart = b.Mul(r.First, b.Const(ir.T(ir.I32), float64(n))), 1
+		r.First, r.Stride = b.Mul(r.First, b.Const(ir.T(ir.I32), float64(n))), 1
 	}
 	if x.Type.Rank() == 2 {
 		return gate.OfFew(b, x, r, e.state.Type.Shape[2])
@@ -216,7 +216,7 @@ func (e *tiles) outputs(chunks []*ir.Value) []blockOut {
 	if placesOf(e.plan) == 1 {
 		return []blockOut{e.output(chunks)}
 	}
-	return e.ofVisits(chunks)
+	return e.ofSegments(chunks)
 }
 
 // output describes the outputs [batch x heads, C, V] of the chunks in flight as one output of tokens.

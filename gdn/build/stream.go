@@ -63,7 +63,7 @@ func (p streaming) module() []*ir.Value {
 	if s.L2Norm {
 		q, k = gate.NormRows(b, q), gate.NormRows(b, k)
 	}
-	g, beta := p.glueGates()
+	g, beta := p.xlaGates()
 	all := p.streams()
 	w := p.gatesOf(all, g, beta)
 	arrays := []*ir.Value{q, k, p.args["v"]}
@@ -267,7 +267,7 @@ func (k *streamStep) through(p *plan, arrays []*ir.Value, w chunkwise.Gates, o *
 	at := b.Mul(b.Add(k.chunk(0), b.Const(ir.T(ir.I32), float64(k.First))), b.Const(ir.T(ir.I32), float64(s.HeadsV)))
 	e.ready = w.Each(func(x *ir.Value) *ir.Value { return b.Keep(b.RowsAt(x, at, m*s.HeadsV)) })
 	e.rule.ValueFirst = s.State == gdn.StateVK
-	e.rule.Enter, e.rule.Leave = enter, leave
+	e.rule.Enter, e.rule.Exit = enter, leave
 	// Outputs go back where the slice came from; rows that are not the chunk's get what stands there, and that is written again.
 	made := b.Keep(b.Reshape(e.fused()[0].block, m, c, s.HeadsV, s.V))
 	for i := range m {

@@ -44,7 +44,7 @@ func derived(precision string, c truth.Class, tokens int) bool {
 const draws = 3
 
 // derivation is a sheet of one class in draws of it, with bf16 inputs and float32 outputs.
-func derivation(t *testing.T, c truth.Class, doubled, bounded bool, tokens int, seed uint64) *Sheet {
+func derivation(t *testing.T, c truth.Class, doubled, bounded bool, tokens int, seed uint64) *Case {
 	s, err := gdn.Parse(fmt.Sprintf("t=%d,hk=%d,k=%d,dtype=bf16,out=f32", tokens, draws, derivedWidth))
 	require.NoError(t, err)
 	if c.OfChannels() {
@@ -64,7 +64,7 @@ func derivation(t *testing.T, c truth.Class, doubled, bounded bool, tokens int, 
 }
 
 // compute runs the arithmetic of a class of precision on all heads of a sheet.
-func compute(t *testing.T, x *Sheet, precision string) map[string]*array.Array {
+func compute(t *testing.T, x *Case, precision string) map[string]*array.Array {
 	return arith.Outputs(x.Spec, x.Inputs, func(h arith.Head) (o, state arith.Matrix) {
 		o, state, err := arith.Run(h, precision)
 		require.NoError(t, err)

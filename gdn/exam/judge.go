@@ -74,7 +74,7 @@ func Worst[K comparable](marks []Mark, group func(Mark) K) []Mark {
 }
 
 // Judge marks the outputs of a run that computes at a precision.
-func (x *Sheet) Judge(precision string, got map[string]*array.Array) ([]Mark, error) {
+func (x *Case) Judge(precision string, got map[string]*array.Array) ([]Mark, error) {
 	for _, p := range x.Spec.Outputs() {
 		a := got[p.Name]
 		if a == nil {
@@ -104,7 +104,7 @@ func (x *Sheet) Judge(precision string, got map[string]*array.Array) ([]Mark, er
 }
 
 // judgeWhole marks the outputs of a training step by the limits of their class: gradients by rms, o and the state by their largest error.
-func (x *Sheet) judgeWhole(precision string, got map[string]*array.Array) ([]Mark, error) {
+func (x *Case) judgeWhole(precision string, got map[string]*array.Array) ([]Mark, error) {
 	var marks []Mark
 	c := x.Classes[0]
 	for _, p := range x.Spec.Outputs() {
@@ -127,7 +127,7 @@ type output struct {
 }
 
 // judgeOutput marks what of an output belongs to each value head of each batch row.
-func (x *Sheet) judgeOutput(precision string, p gdn.Param, got *array.Array) ([]Mark, error) {
+func (x *Case) judgeOutput(precision string, p gdn.Param, got *array.Array) ([]Mark, error) {
 	s := x.Spec
 	o := output{got: got.Float64s(), want: x.Want[p.Name].Float64s(), carried: x.shares.Carried[p.Name].Float64s(), decay: x.shares.Decay[p.Name].Float64s()}
 	longest := x.longestTokens()
@@ -157,7 +157,7 @@ func (x *Sheet) judgeOutput(precision string, p gdn.Param, got *array.Array) ([]
 }
 
 // spans lists the parts of an output, begin and end, that belong to one value head of one batch row.
-func (x *Sheet) spans(p gdn.Param, row, h int) [][2]int {
+func (x *Case) spans(p gdn.Param, row, h int) [][2]int {
 	s := x.Spec
 	var l [][2]int
 	if p.Name == "o" {
@@ -183,7 +183,7 @@ func (x *Sheet) spans(p gdn.Param, row, h int) [][2]int {
 
 // statesOf lists the states that are judged with a batch row: its own, or all where sequences are packed. States of a pool that no
 // sequence has go with the first row.
-func (x *Sheet) statesOf(row int) []int {
+func (x *Case) statesOf(row int) []int {
 	s := x.Spec
 	var l []int
 	if s.Pool == 0 {

@@ -14,8 +14,8 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// sheet is a small one, of several classes.
-func sheet(t *testing.T, text string) *Sheet {
+// drawCase is a small one, of several classes.
+func drawCase(t *testing.T, text string) *Case {
 	s, err := gdn.Parse(text)
 	require.NoError(t, err)
 	deals := Deal(s, Supported(s))
@@ -25,7 +25,7 @@ func sheet(t *testing.T, text string) *Sheet {
 }
 
 // answers are the right ones, after a change of one output.
-func (x *Sheet) answers(output string, change func(v []float64)) map[string]*array.Array {
+func (x *Case) answers(output string, change func(v []float64)) map[string]*array.Array {
 	got := map[string]*array.Array{}
 	for _, p := range x.Spec.Outputs() {
 		v := x.Want[p.Name].Float64s()
@@ -38,7 +38,7 @@ func (x *Sheet) answers(output string, change func(v []float64)) map[string]*arr
 }
 
 // worstOf is the worst mark, or none where all pass.
-func worstOf(t *testing.T, x *Sheet, got map[string]*array.Array) Mark {
+func worstOf(t *testing.T, x *Case, got map[string]*array.Array) Mark {
 	marks, err := x.Judge("bf16x1", got)
 	require.NoError(t, err)
 	for _, m := range Worst(marks, func(Mark) bool { return true }) {
@@ -51,7 +51,7 @@ func worstOf(t *testing.T, x *Sheet, got map[string]*array.Array) Mark {
 
 // Right answers pass; a scale that is off by less than rounding is bias; one element is a largest error; what is not finite never passes.
 func TestJudge(t *testing.T) {
-	x := sheet(t, "b=2,t=150,hk=2,hv=4,k=64,v=64,dtype=bf16,init")
+	x := drawCase(t, "b=2,t=150,hk=2,hv=4,k=64,v=64,dtype=bf16,init")
 	require.Zero(t, worstOf(t, x, x.answers("", nil)))
 
 	m := worstOf(t, x, x.answers("o", func(v []float64) {
@@ -113,7 +113,7 @@ func TestOneToken(t *testing.T) {
 // A state of a pool is judged with the batch row or sequence that has it, and every state once.
 func TestSpans(t *testing.T) {
 	for _, text := range []string{"b=3,t=4,hk=1,hv=2,k=4,init", "b=3,t=1,hk=1,hv=2,k=4,init,pool=7", "t=40,hk=1,hv=2,k=4,init,seqs=5", "t=40,hk=1,hv=2,k=4,init,seqs=5,pool=4"} {
-		x := sheet(t, text)
+		x := drawCase(t, text)
 		for _, p := range x.Spec.Outputs() {
 			seen := map[int]int{}
 			for row := range x.Spec.Batch {
@@ -136,7 +136,7 @@ func TestSpans(t *testing.T) {
 // Packed sequences are held to the limits of the longest of them: with the tokens of all, one key of 2000 tokens in ten sequences would be held to
 // the limits of 2000.
 func TestLongest(t *testing.T) {
-	x := sheet(t, "t=2000,hk=1,k=128,dtype=bf16,out=f32,seqs=10")
+	x := drawCase(t, "t=2000,hk=1,k=128,dtype=bf16,out=f32,seqs=10")
 	cu := []int64{0, 1, 1, 100, 399, 700, 900, 1100, 1400, 1700, 2000}
 	x.Inputs["cu_seqlens"] = array.FromInt64s(ir.I64, []int{11}, cu)
 	require.Equal(t, 301, x.longestTokens())
@@ -168,7 +168,7 @@ func TestCache(t *testing.T) {
 	s, err := gdn.Parse("t=20,hk=1,k=4")
 	require.NoError(t, err)
 	var c Cache
-	draw := func(class int, seed uint64) *Sheet {
+	draw := func(class int, seed uint64) *Case {
 		x, err := c.Draw(s, truth.Classes[class:class+1], seed)
 		require.NoError(t, err)
 		return x

@@ -42,7 +42,7 @@ type answers struct {
 }
 
 // draw is Draw with the answers of the folder. What goes wrong with the folder costs time alone.
-func (c *Cache) draw(s gdn.Spec, classes []truth.Class, seed uint64) (*Sheet, error) {
+func (c *Cache) draw(s gdn.Spec, classes []truth.Class, seed uint64) (*Case, error) {
 	if c.Dir == "" {
 		return Draw(s, classes, seed)
 	}
@@ -76,7 +76,7 @@ func (c *Cache) draw(s gdn.Spec, classes []truth.Class, seed uint64) (*Sheet, er
 }
 
 // name is the file of a sheet's answers.
-func (c *Cache) name(x *Sheet) string {
+func (c *Cache) name(x *Case) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\n%s\n%d\n", c.Build, x.Spec, boundary(x.Spec.Tokens))
 	for _, name := range slices.Sorted(maps.Keys(x.Inputs)) {
@@ -88,7 +88,7 @@ func (c *Cache) name(x *Sheet) string {
 }
 
 // recall reads the answers, if they are there and whole.
-func (x *Sheet) recall(path string) bool {
+func (x *Case) recall(path string) bool {
 	text, err := os.ReadFile(path)
 	if err != nil || len(text) < crc32.Size {
 		return false
@@ -105,7 +105,7 @@ func (x *Sheet) recall(path string) bool {
 }
 
 // keep writes the answers; the file gets its name once it is whole.
-func (x *Sheet) keep(path string) error {
+func (x *Case) keep(path string) error {
 	var body bytes.Buffer
 	if err := gob.NewEncoder(&body).Encode(answers{x.Want, x.shares}); err != nil {
 		return err

@@ -22,7 +22,7 @@ func TestKept(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "exams")
 	defer func(d time.Duration) { keepAfter = d }(keepAfter)
 	keepAfter = 0
-	draw := func(build string) *Sheet {
+	draw := func(build string) *Case {
 		x, err := (&Cache{Dir: dir, Build: build}).Draw(s, classes, 3)
 		require.NoError(t, err)
 		require.Equal(t, want, x)

@@ -23,7 +23,7 @@ const (
 // Spread says what the longest of the packed sequences of a sheet changes of the others where it is poisoned: NaN in some elements of each of
 // its inputs, or keys eleven times as long. It is empty where every other output is equal to the bit. Gradients of parameters, which are sums
 // over all sequences, and states within them are left out, and so are specs whose states lie in a pool.
-func (x *Sheet) Spread(program Program) (string, error) {
+func (x *Case) Spread(program Program) (string, error) {
 	if x.Spec.Seqs < 2 || x.Spec.Pool > 0 {
 		return "", nil
 	}
@@ -45,7 +45,7 @@ func (x *Sheet) Spread(program Program) (string, error) {
 }
 
 // poisoned are the inputs, those of one sequence poisoned.
-func (x *Sheet) poisoned(kind string, victim int) map[string]*array.Array {
+func (x *Case) poisoned(kind string, victim int) map[string]*array.Array {
 	inputs := map[string]*array.Array{}
 	for _, p := range x.Spec.Inputs() {
 		in := x.Inputs[p.Name]
@@ -79,7 +79,7 @@ func (x *Sheet) poisoned(kind string, victim int) map[string]*array.Array {
 }
 
 // differs says where outputs of other sequences than one first differ in a bit; empty where they do not.
-func (x *Sheet) differs(want, got map[string]*array.Array, victim int) string {
+func (x *Case) differs(want, got map[string]*array.Array, victim int) string {
 	for _, p := range x.Spec.Outputs() {
 		of := x.sequence(p)
 		if of == nil {
@@ -96,7 +96,7 @@ func (x *Sheet) differs(want, got map[string]*array.Array, victim int) string {
 }
 
 // sequence says which packed sequence an element of a tensor belongs to; it is nil for one that belongs to all.
-func (x *Sheet) sequence(p gdn.Param) func(i int) int {
+func (x *Case) sequence(p gdn.Param) func(i int) int {
 	name := p.Name
 	if name != "dt_bias" { // whose d is no gradient's
 		name = strings.TrimPrefix(name, "d")

@@ -18,11 +18,11 @@ func TestSpread(t *testing.T) {
 		{packed, "tpu-packed", ""},
 		{packed, "tpu-packed,mask=select", "NaN in sequence"},
 		{packed + ",gates=fused,l2norm", "tpu-packed,mask=select", "NaN in sequence"},
-		{packed, "tpu,pack=visits,chunk=64,mask=select", ""},
-		{packed + ",gates=fused,direction=train", "tpu-train,pack=visits,chunk=64", ""},
+		{packed, "tpu,pack=segments,chunk=64,mask=select", ""},
+		{packed + ",gates=fused,direction=train", "tpu-train,pack=segments,chunk=64", ""},
 		{"b=2,t=30,hk=1,hv=1,k=16,v=16,dtype=bf16", "default", ""},
 	} {
-		x := sheet(t, row.spec)
+		x := drawCase(t, row.spec)
 		v, err := gdn.ParseVariant(row.variant)
 		require.NoError(t, err)
 		m, err := build.Module(x.Spec, v)
@@ -38,7 +38,7 @@ func TestSpread(t *testing.T) {
 		}
 	}
 	// Long keys alone are seen too, where an output takes another sequence's.
-	x := sheet(t, packed)
+	x := drawCase(t, packed)
 	got, err := x.Spread(func(in map[string]*array.Array) (map[string]*array.Array, error) {
 		largest := 0.
 		for _, k := range in["k"].Float64s() {

@@ -17,7 +17,7 @@ type Program func(inputs map[string]*array.Array) (map[string]*array.Array, erro
 // long ones. Tokens that change nothing, with keys and values of zero, beta of zero and no decay, stand behind those of the sheet: of packed
 // sequences behind those of the longest, so that none that is empty gets a token. What the program gives for them is left out. Example: two
 // tokens a, b in a program of four are a, b, 0, 0.
-func (x *Sheet) Within(s gdn.Spec, program Program) (map[string]*array.Array, error) {
+func (x *Case) Within(s gdn.Spec, program Program) (map[string]*array.Array, error) {
 	if s == x.Spec {
 		return program(x.Inputs)
 	}
@@ -68,7 +68,7 @@ func (x *Sheet) Within(s gdn.Spec, program Program) (map[string]*array.Array, er
 }
 
 // longestTokens is the tokens of the longest sequence.
-func (x *Sheet) longestTokens() int {
+func (x *Case) longestTokens() int {
 	if x.Spec.Seqs == 0 {
 		return x.Spec.Tokens
 	}
@@ -77,7 +77,7 @@ func (x *Sheet) longestTokens() int {
 }
 
 // longest is the packed sequence with the most tokens.
-func (x *Sheet) longest() (n int) {
+func (x *Case) longest() (n int) {
 	cu := x.Inputs["cu_seqlens"].Int64s()
 	for i := range len(cu) - 1 {
 		if cu[i+1]-cu[i] > cu[n+1]-cu[n] {

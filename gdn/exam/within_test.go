@@ -22,7 +22,7 @@ func TestWithin(t *testing.T) {
 		"t=70,hk=1,hv=2,k=16,v=16,seqs=5,init,pool=8,state=vk,dtype=f32": {"default"},
 	} {
 		for _, variant := range variants {
-			x := sheet(t, text)
+			x := drawCase(t, text)
 			v, err := gdn.ParseVariant(variant)
 			require.NoError(t, err)
 			s := x.Spec

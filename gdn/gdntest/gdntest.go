@@ -81,7 +81,7 @@ func RandomVariant(r *rand.Rand) gdn.Variant {
 		values := a.Values
 		switch a.Name { // without moving the draws of others, as undrawn: visits are drawn where sequences are packed, the others below
 		case "pack":
-			values = values[:gdn.PackVisits]
+			values = values[:gdn.PackSegments]
 		case "form":
 			values = values[:gdn.FormMap]
 		case "chunks":

@@ -128,8 +128,8 @@ func (c Config) qwen() []stored {
 	}
 }
 
-// apart are queries, keys and values each by itself, with their convolutions.
-func (c Config) apart() []stored {
+// separate are queries, keys and values each by itself, with their convolutions.
+func (c Config) separate() []stored {
 	var list []stored
 	for i, name := range []string{"q", "k", "v"} {
 		first, width := i*c.KeyWidth(), c.KeyWidth()
@@ -142,7 +142,7 @@ func (c Config) apart() []stored {
 }
 
 func (c Config) olmoHybrid() []stored {
-	return append(c.apart(),
+	return append(c.separate(),
 		whole("g_proj.weight", VarZ, 0, c.ValueWidth(), c.Hidden),
 		whole("b_proj.weight", VarB, 0, c.HeadsV, c.Hidden),
 		whole("a_proj.weight", VarA, 0, c.HeadsV, c.Hidden),
@@ -154,7 +154,7 @@ func (c Config) olmoHybrid() []stored {
 }
 
 func (c Config) kimiLinear() []stored {
-	list := c.apart()
+	list := c.separate()
 	for _, g := range []struct {
 		name, down, variable string
 		rank, width          int

@@ -17,13 +17,13 @@ import (
 
 // Carrier is a grid that carries a state, so that its steps can overlap.
 type Carrier struct {
-	Grid    string // its name
-	Heads   int    // in lockstep, those of all batch rows and chunks of a step
-	Reverse bool   // it takes the chunks from the last to the first
-	With    string // a stage that stands in the phase of the state, though it needs none
-	Enter   []int  // windows of the states that sequences start from
-	Apart   bool   // it carries no state: its steps follow one another, as many as run
-	Decodes bool   // it takes the first sequences of a mixed batch, by a variant of their own
+	Grid      string // its name
+	Heads     int    // in lockstep, those of all batch rows and chunks of a step
+	Reverse   bool   // it takes the chunks from the last to the first
+	With      string // a stage that stands in the phase of the state, though it needs none
+	Enter     []int  // windows of the states that sequences start from
+	Stateless bool   // it carries no state: its steps follow one another, as many as run
+	Decodes   bool   // it takes the first sequences of a mixed batch, by a variant of their own
 }
 
 // Of gives the schedules of grids by their names; those that keep their order have none.
@@ -31,7 +31,7 @@ func Of(carriers []Carrier, v gdn.Variant) map[string]*ir.Sched {
 	scheds := map[string]*ir.Sched{}
 	for _, c := range carriers {
 		s := forward(v, c.Heads)
-		if c.Apart {
+		if c.Stateless {
 			s = &ir.Sched{Steps: 1, Lags: []int{0}, Lock: c.Heads, Fetch: true}
 		}
 		if c.Decodes {
@@ -94,7 +94,7 @@ func forward(v gdn.Variant, heads int) *ir.Sched {
 	}
 	// In the first 400 of 3500 cycles of a step the vector unit was at 27 %, since products come first; operands wait for nothing but the gates.
 	if v.Forward.Interleave {
-		s.Beside = []string{"operands"}
+		s.Side = []string{"operands"}
 	}
 	if v.Forward.PhasesBefore == 2 {
 		s.Phases = []ir.StagePhase{{Stage: "solve", Phase: 1}}

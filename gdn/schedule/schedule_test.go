@@ -14,7 +14,7 @@ func TestOf(t *testing.T) {
 	for text, want := range map[string]map[string]*ir.Sched{
 		"default,head_group=0": {},
 		"default,head_group=2": {"fused": {Steps: 1, Lags: []int{0}, Lock: 2, Enter: []int{3}}},
-		"default,phases_before=2,steps=2,state_delay=6,interleave=yes": {"fused": {Steps: 2, Lags: []int{0, 1, 2}, Lock: 8, Late: 6, Enter: []int{3}, Beside: []string{"operands"},
+		"default,phases_before=2,steps=2,state_delay=6,interleave=yes": {"fused": {Steps: 2, Lags: []int{0, 1, 2}, Lock: 8, Late: 6, Enter: []int{3}, Side: []string{"operands"},
 			Phases: []ir.StagePhase{{Stage: "solve", Phase: 1}}}},
 		"default,phases_before=1,grain=60":        {"fused": {Steps: 1, Lags: []int{0, 1}, Lock: 8, Grain: 60, Enter: []int{3}}},
 		"default,phases_before=1,state_whole=yes": {"fused": {Steps: 1, Lags: []int{0, 1}, Lock: 8, With: []string{"state"}, Enter: []int{3}}},

@@ -34,9 +34,9 @@ func (c Class) Generate(s gdn.Spec, seed uint64) (map[string]*array.Array, error
 		values["g"], values["beta"] = d.gates()
 	}
 	d.convolution(values)
-	if s.Rule.Apart() {
+	if s.Rule.SplitGates() {
 		values["erase"], values["write"] = d.erases(), d.writes()
-		d.apartRaw(values)
+		d.rawSplitGates(values)
 	}
 	project(s, values)
 	out := map[string]*array.Array{}

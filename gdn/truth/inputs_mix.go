@@ -76,7 +76,7 @@ func GenerateMix(s gdn.Spec, classes []Class, seed uint64) (map[string]*array.Ar
 		common.invertGates(m.values, m.values["g"], m.values["beta"])
 	}
 	common.convolution(m.values)
-	common.apartRaw(m.values)
+	common.rawSplitGates(m.values)
 	m.values["initial_state"] = m.states(common)
 	project(s, m.values)
 	out := map[string]*array.Array{}
@@ -112,7 +112,7 @@ func (m mix) head(row, h int) {
 	m.put("v", row, h, s.HeadsV, d.values())
 	m.put("g", row, h, s.HeadsV, g)
 	m.put("beta", row, h, s.HeadsV, beta)
-	if s.Rule.Apart() {
+	if s.Rule.SplitGates() {
 		m.put("erase", row, h, s.HeadsV, d.erases())
 		m.put("write", row, h, s.HeadsV, d.writes())
 	}

@@ -65,7 +65,7 @@ func (c Class) Error(s gdn.Spec, precision string, p gdn.Param, got, want map[st
 	}
 	limit, err = c.GradientLimit(s, precision, p)
 	if partner, ok := map[string]string{"dg": "dbeta", "da": "db", "ddt_bias": "db", "dA_log": "db"}[p.Name]; ok {
-		if s.Rule.Apart() { // its size does not depend on what the state holds
+		if s.Rule.SplitGates() { // its size does not depend on what the state holds
 			partner = map[string]string{"dbeta": "dwrite", "db": "dw"}[partner]
 		}
 		own := want[p.Name].Float64s()

@@ -25,7 +25,7 @@ func Reference(s gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Ar
 	if err := CheckInputs(s, inputs); err != nil {
 		return nil, err
 	}
-	apart := Apart(s, inputs)
+	apart := SplitQKV(s, inputs)
 	r := newRecurrence(s, apart)
 	r.run()
 	results := r.results()
@@ -206,7 +206,7 @@ type recurrence struct {
 	v, o []float64 // [tokens, Hv, V]
 	g    []float64 // log decay, [tokens, Hv], or [tokens, Hv, K] where each channel has one
 	beta []float64 // [tokens, Hv]
-	apart
+	splitGates
 	initial []float64 // as the spec lays it out; nil means zeros
 	states  []float64 // final states, as the spec lays them out
 	ends    []float64 // states after every so many tokens, as the spec lays them out
@@ -228,7 +228,7 @@ func newRecurrence(s gdn.Spec, inputs map[string]*array.Array) *recurrence {
 		normaliseRows(r.q, s.K)
 		normaliseRows(r.k, s.K)
 	}
-	r.apartGates(inputs)
+	r.weighBySplitGates(inputs)
 	scale := s.EffectiveScale()
 	for i := range r.q {
 		r.q[i] *= scale
@@ -284,7 +284,7 @@ func (r *recurrence) find(inputs map[string]*array.Array) {
 }
 
 // gateValues are log decay, [tokens, Hv] or [tokens, Hv, K], and beta [tokens, Hv]: zeros and ones where the rule has none. Gates of
-// a rule that erases and writes apart are apartGates.
+// a rule that erases and writes apart are weighBySplitGates.
 func gateValues(s gdn.Spec, inputs map[string]*array.Array) (g, beta []float64) {
 	values := map[string][]float64{}
 	for _, p := range s.GateParams() {
@@ -293,7 +293,7 @@ func gateValues(s gdn.Spec, inputs map[string]*array.Array) (g, beta []float64) 
 	g, beta = values["g"], values["beta"]
 	if s.Gates == gdn.GatesFused {
 		b := values["b"]
-		if s.Rule.Apart() {
+		if s.Rule.SplitGates() {
 			b = nil
 		}
 		g, beta = FusedGates(s, values["A_log"], values["a"], values["dt_bias"], b)
@@ -302,7 +302,7 @@ func gateValues(s gdn.Spec, inputs map[string]*array.Array) (g, beta []float64) 
 	if !s.Rule.Decays() {
 		g = make([]float64, n)
 	}
-	if !s.Rule.Writes() || s.Rule.Apart() {
+	if !s.Rule.Writes() || s.Rule.SplitGates() {
 		beta = slices.Repeat([]float64{1}, n)
 	}
 	return g, beta
@@ -400,7 +400,7 @@ func (r *recurrence) results() map[string][]float64 {
 func (r *recurrence) passed(n, h, i int, state []float64) {
 	switch s := r.s; {
 	case r.windowed(n):
-		r.leave(r.slots[n]+i, h, state)
+		r.store(r.slots[n]+i, h, state)
 	case s.Every > 0 && (i+1)%s.Every == 0:
 		r.put(r.ends, n*(s.Tokens/s.Every)+i/s.Every, h, state)
 	}
@@ -409,15 +409,15 @@ func (r *recurrence) passed(n, h, i int, state []float64) {
 // ended leaves the state after the last token.
 func (r *recurrence) ended(n, h int, state []float64) {
 	if !r.windowed(n) {
-		r.leave(r.slots[n], h, state)
+		r.store(r.slots[n], h, state)
 	}
 	for i := r.bounds[n+1] - r.bounds[n]; r.s.Mixed > 0 && r.windowed(n) && i < r.s.Mixed; i++ { // filled up with tokens that change nothing
-		r.leave(r.slots[n]+i, h, state)
+		r.store(r.slots[n]+i, h, state)
 	}
 }
 
-// leave puts a state [K, V] of a value head into a slot.
-func (r *recurrence) leave(slot, h int, state []float64) { r.put(r.states, slot, h, state) }
+// store puts a state [K, V] of a value head into a slot.
+func (r *recurrence) store(slot, h int, state []float64) { r.put(r.states, slot, h, state) }
 
 // put is leave into other states.
 func (r *recurrence) put(states []float64, slot, h int, state []float64) {
@@ -457,7 +457,7 @@ func step(r gdn.Rule, state, k, read, q, v, g []float64, beta float64, o, u []fl
 	vector.DecayedSum(u, state, read, decay)
 	for j := range u {
 		switch r.Update {
-		case gdn.UpdateDelta, gdn.UpdateApart:
+		case gdn.UpdateDelta, gdn.UpdateSplit:
 			u[j] = beta * (v[j] - u[j])
 		case gdn.UpdateAdditive:
 			u[j] = v[j]

@@ -39,7 +39,7 @@ func gradient(r *recurrence, inputs map[string]*array.Array) map[string][]float6
 		return newReverse(t).head
 	})
 	out := map[string][]float64{"dv": t.dv, "dinitial_state": t.initial}
-	t.apartGradients(out)
+	t.splitGateGradients(out)
 	dq, dk := t.keyHeads(t.dq), t.keyHeads(t.dk)
 	for i := range dq {
 		dq[i] *= s.EffectiveScale()
@@ -92,7 +92,7 @@ func (t *tangent) rawGates(out map[string][]float64, inputs map[string]*array.Ar
 	if s.Rule.Decays() {
 		t.rawDecay(out, inputs)
 	}
-	if !s.Rule.Writes() || s.Rule.Apart() {
+	if !s.Rule.Writes() || s.Rule.SplitGates() {
 		return
 	}
 	out["db"] = rawSigmoid(t.beta, t.db, s.Top())

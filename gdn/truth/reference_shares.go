@@ -35,7 +35,7 @@ func ReferenceShares(s gdn.Spec, inputs map[string]*array.Array, every int) (map
 	if err := CheckInputs(s, inputs); err != nil {
 		return nil, Shares{}, err
 	}
-	r := newRecurrence(s, Apart(s, inputs))
+	r := newRecurrence(s, SplitQKV(s, inputs))
 	carried, decay := r.shadow(), r.shadow()
 	copy(carried.states, r.states) // of a pool, what no sequence has
 	var expected []float64

@@ -7,8 +7,8 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// Apart are the inputs with q, k and v apart, as s.ByHeads wants them, in whatever rows the spec has them.
-func Apart(s gdn.Spec, inputs map[string]*array.Array) map[string]*array.Array {
+// SplitQKV are the inputs with q, k and v apart, as s.ByHeads wants them, in whatever rows the spec has them.
+func SplitQKV(s gdn.Spec, inputs map[string]*array.Array) map[string]*array.Array {
 	if s.Rows == gdn.RowsHeads {
 		return inputs
 	}

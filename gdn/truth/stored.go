@@ -18,7 +18,7 @@ func Stored(s gdn.Spec, inputs map[string]*array.Array, store func() func(state 
 	if err := CheckInputs(s, inputs); err != nil {
 		return nil, err
 	}
-	r := newRecurrence(s, Apart(s, inputs))
+	r := newRecurrence(s, SplitQKV(s, inputs))
 	r.each(func() func(n, h int) {
 		state, u := make([]float64, s.K*s.V), make([]float64, s.V)
 		return func(n, h int) {

@@ -226,7 +226,7 @@ func CloneGrid(g *ir.Grid) *ir.Grid {
 	if g.Sched != nil {
 		s := *g.Sched
 		s.Lags, s.Phases = slices.Clone(s.Lags), slices.Clone(s.Phases)
-		s.Ends, s.Beside = slices.Clone(s.Ends), slices.Clone(s.Beside)
+		s.Ends, s.Side = slices.Clone(s.Ends), slices.Clone(s.Side)
 		s.With, s.Waves, s.Enter = slices.Clone(s.With), slices.Clone(s.Waves), slices.Clone(s.Enter)
 		n.Sched = &s
 	}

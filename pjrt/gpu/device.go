@@ -85,8 +85,8 @@ type jobArgument struct {
 	Value  float64 `json:"value,omitempty"`
 }
 
-// said is what became of a job.
-type said struct {
+// reply is what became of a job.
+type reply struct {
 	Name  string    `json:"name"`
 	Error string    `json:"error"`
 	Times []float64 `json:"us"` // of one run, by round
@@ -139,7 +139,7 @@ func (j *job) add(dir string, l Launch) error {
 }
 
 // device runs jobs in a child, which alone touches the driver. Outputs are in the folder then.
-func (t *Toolkit) device(ctx context.Context, dir string, jobs ...*job) (Info, []said, error) {
+func (t *Toolkit) device(ctx context.Context, dir string, jobs ...*job) (Info, []reply, error) {
 	text, err := json.Marshal(map[string]any{"programs": append([]*job{}, jobs...)})
 	if err != nil {
 		return Info{}, nil, err
@@ -157,9 +157,9 @@ func (t *Toolkit) device(ctx context.Context, dir string, jobs ...*job) (Info, [
 		return Info{}, nil, err
 	}
 	var answer struct {
-		Device   Info   `json:"device"`
-		Error    string `json:"error"`
-		Programs []said `json:"programs"`
+		Device   Info    `json:"device"`
+		Error    string  `json:"error"`
+		Programs []reply `json:"programs"`
 	}
 	if err := json.Unmarshal(text, &answer); err != nil {
 		return Info{}, nil, err

@@ -197,9 +197,9 @@ var steering = regexp.MustCompile(`^(TRITON_|MLIR_|LLVM_|PYTHON)`)
 const limitEnv = "GDNGEN_CHILD_SECONDS"
 
 // ChildError says that the child failed, by what it said last.
-type ChildError struct{ Said string }
+type ChildError struct{ Output string }
 
-func (e *ChildError) Error() string { return "Triton's child process: " + e.Said }
+func (e *ChildError) Error() string { return "Triton's child process: " + e.Output }
 
 // LateError says that the child took more processor time than it may.
 type LateError struct{ Limit time.Duration }

@@ -109,18 +109,18 @@ func (c *channel) yield(now, cycles, busy int64) {
 		for i := range list {
 			t := &list[i]
 			if left := t.done - now; t.granules >= 0 && t.passes > 0 && left > 0 {
-				t.done = now + c.beside(left, cycles, busy)
+				t.done = now + c.during(left, cycles, busy)
 			}
 		}
 		c.flags[flag] = list
 	}
 	if left := c.free - now; left > 0 {
-		c.free = now + c.beside(left, cycles, busy)
+		c.free = now + c.during(left, cycles, busy)
 	}
 }
 
-// beside is how long work of main memory takes next to an op.
-func (c *channel) beside(left, cycles, busy int64) int64 {
+// during is how long work of main memory takes next to an op.
+func (c *channel) during(left, cycles, busy int64) int64 {
 	if idle := cycles - busy; left > idle {
 		return left + busy
 	} else if idle > 0 {

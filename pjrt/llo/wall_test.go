@@ -229,7 +229,7 @@ func TestSynchronousCopy(t *testing.T) {
 }
 
 // Transfers that are under way when an op starts take what of main memory it leaves.
-func TestCopyBesideOp(t *testing.T) {
+func TestCopyDuringOp(t *testing.T) {
 	k := walk(t, "%3 = vdelay 1")
 	flag := number(1)
 	begin := func() *channel {

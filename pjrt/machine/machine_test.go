@@ -48,8 +48,8 @@ func other(t *testing.T, dir string, use Use) *exec.Cmd {
 	return cmd
 }
 
-// soon is a context that gives up waiting.
-func soon(t *testing.T) context.Context {
+// eventually is a context that gives up waiting.
+func eventually(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*pollEvery)
 	t.Cleanup(cancel)
 	return ctx
@@ -63,7 +63,7 @@ func TestShares(t *testing.T) {
 	_, two, err := l.Compute(t.Context())
 	require.NoError(t, err, "those who compute share it")
 	require.Len(t, l.Holders(), 2)
-	_, _, err = l.Measure(soon(t))
+	_, _, err = l.Measure(eventually(t))
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	one()
 	one() // twice is once
@@ -71,7 +71,7 @@ func TestShares(t *testing.T) {
 	_, alone, err := l.Measure(t.Context())
 	require.NoError(t, err)
 	for _, take := range []func(context.Context) (context.Context, func(), error){l.Compute, l.Measure} {
-		_, _, err = take(soon(t))
+		_, _, err = take(eventually(t))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	}
 	alone()

@@ -15,7 +15,7 @@ import (
 var kinds = []struct {
 	name, doc string
 	obtain    func(context.Context, Options) (Plugin, error)
-	apart     bool // obtained only where it is named
+	onDemand  bool // obtained only where it is named
 }{
 	{"cpu", "runs programs on this machine", CPU, false},
 	{"tpu", "compiles for TPUs", TPU, false},
@@ -58,7 +58,7 @@ func Obtain(ctx context.Context, only string, paths map[string]string, o Options
 		if !slices.Contains(names, k.name) {
 			names = append(names, k.name)
 		}
-		if only != "" && only != k.name || only == "" && k.apart {
+		if only != "" && only != k.name || only == "" && k.onDemand {
 			continue
 		}
 		o.Path = paths[k.name]

@@ -34,15 +34,15 @@ type Plugin struct {
 
 // Release names the plugin with its release: the pinned one, or that of the wheel which a library of the user's choice lies in.
 func (p Plugin) Release() string {
-	if v := cmp.Or(p.Version, p.beside()); v != "" {
+	if v := cmp.Or(p.Version, p.releaseOf()); v != "" {
 		return p.Name + " " + v
 	}
 	return p.Name + " of unknown version at " + p.Path
 }
 
-// beside is the release of the wheel of a library: by its dist-info, or by the name of the folder that it was unpacked or installed to, such as
+// releaseOf is the release of the wheel of a library: by its dist-info, or by the name of the folder that it was unpacked or installed to, such as
 // libtpu-0.0.46-py3-none-any.
-func (p Plugin) beside() string {
+func (p Plugin) releaseOf() string {
 	library, err := filepath.EvalSymlinks(p.Path)
 	if err != nil {
 		library = p.Path
@@ -71,7 +71,7 @@ func (p Plugin) Identity() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return strings.TrimSpace(p.beside() + " sha256:" + sum[:16]), nil
+	return strings.TrimSpace(p.releaseOf() + " sha256:" + sum[:16]), nil
 }
 
 // Pinned says whether the checksum of the library is known, so that Damaged can tell.

@@ -27,8 +27,8 @@ func sum(t *testing.T, name string, q Query) *Summary {
 	return s
 }
 
-// said reads what XProf's command line said of a fixture; testdata/make.py has the commands.
-func said(t *testing.T, name string, rows any) {
+// errorText reads what XProf's command line said of a fixture; testdata/make.py has the commands.
+func errorText(t *testing.T, name string, rows any) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", name+".xprof.json"))
 	require.NoError(t, err)
@@ -46,7 +46,7 @@ func TestAsXProfSaysTPU(t *testing.T) {
 			Total       float64 `json:"total_time_us"`
 			Self        float64 `json:"total_self_time_us"`
 		}
-		said(t, name, &want)
+		errorText(t, name, &want)
 		s := sum(t, name+".xplane.pb", Query{Warmup: -1})
 		require.Len(t, s.Rows, len(want))
 		rows := byName(s.Rows)
@@ -69,7 +69,7 @@ func TestAsXProfSaysCPU(t *testing.T) {
 		Count int
 		Total float64 `json:"total_duration_ps"`
 	}
-	said(t, "cpu", &want)
+	errorText(t, "cpu", &want)
 	totals := map[string]float64{}
 	counts := map[string]int{}
 	for _, w := range want {

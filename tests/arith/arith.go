@@ -96,7 +96,7 @@ func (c class) chunk(h Head) (o, state Matrix) {
 		x.rest.scaleRow(i, left, c)
 	}
 	for range h.K.Cols {
-		x.grown = append(x.grown, float32(math.Exp(float64(sum[n-1]))))
+		x.expG = append(x.expG, float32(math.Exp(float64(sum[n-1]))))
 	}
 	return c.through(h, x)
 }
@@ -105,7 +105,7 @@ func (c class) chunk(h Head) (o, state Matrix) {
 // left of each row of the state.
 type chunkParts struct {
 	a, p, keys, queries, rest Matrix
-	grown                     []float32
+	expG                      []float32
 }
 
 // through takes a state through a chunk.
@@ -120,7 +120,7 @@ func (c class) through(h Head, x chunkParts) (o, state Matrix) {
 	}
 	state = h.Initial.clone()
 	for i := range state.X {
-		state.X[i] *= x.grown[i/state.Cols]
+		state.X[i] *= x.expG[i/state.Cols]
 	}
 	state.add(c.product(x.rest.turned(), u), 1)
 	return o, state

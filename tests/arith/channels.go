@@ -93,7 +93,7 @@ func (c class) ownPairs(x, rows, k, g Matrix, first, end int, middle float64) {
 func (c class) channelChunk(h Head) (o, state Matrix) {
 	n, g := h.K.Rows, h.Channels
 	kk, qk := c.pairs(h.K, h.K, g, h.Bound), c.pairs(h.Q, h.K, g, h.Bound)
-	p := chunkParts{keys: h.K.clone(), queries: h.Q.clone(), rest: h.K.clone(), a: New(n, n), p: New(n, n), grown: c.decays(g, 0, n)}
+	p := chunkParts{keys: h.K.clone(), queries: h.Q.clone(), rest: h.K.clone(), a: New(n, n), p: New(n, n), expG: c.decays(g, 0, n)}
 	for i := range n {
 		for j := range i + 1 {
 			beta := float32(h.Beta[j])

@@ -10,7 +10,7 @@ import (
 // Outputs runs an arithmetic on the value heads of a forward spec of one batch row with given gates, and gives its outputs by name.
 func Outputs(s gdn.Spec, inputs map[string]*array.Array, run func(Head) (o, state Matrix)) map[string]*array.Array {
 	all := map[string][]float64{}
-	for name, x := range truth.Apart(s, inputs) {
+	for name, x := range truth.SplitQKV(s, inputs) {
 		all[name] = x.Float64s()
 	}
 	o, states := make([]float32, s.Tokens*s.HeadsV*s.V), make([]float32, s.HeadsV*s.K*s.V)

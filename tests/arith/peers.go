@@ -45,10 +45,10 @@ func (p Peer) Run(h Head) (o, state Matrix) {
 // tile is one chunk of one head: what all peers have in common.
 type tile struct {
 	Head
-	d           Matrix    // decay between tokens, 1 on the diagonal, 0 above it
-	beta        []float32 // of each token
-	grown, left []float32 // exp(G) and exp(G_C - G)
-	all         float32   // exp(G_C)
+	d          Matrix    // decay between tokens, 1 on the diagonal, 0 above it
+	beta       []float32 // of each token
+	expG, tail []float32 // exp(G) and exp(G_C - G)
+	all        float32   // exp(G_C)
 }
 
 func newTile(h Head) tile {
@@ -65,7 +65,7 @@ func newTile(h Head) tile {
 		for j := range i + 1 {
 			t.d.X[i*n+j] = exp(sum[i] - sum[j])
 		}
-		t.grown, t.left = append(t.grown, exp(sum[i])), append(t.left, exp(at-sum[i]))
+		t.expG, t.tail = append(t.expG, exp(sum[i])), append(t.tail, exp(at-sum[i]))
 	}
 	t.all = exp(at)
 	return t
@@ -167,11 +167,11 @@ func onePass(t tile) (o, state Matrix) {
 	one := rounding(bf16s)
 	q, kb := t.Q.scaled(float32(t.Scale)), t.K.byRows(t.beta)
 	x := one.substituted(t.d.elements(one.product(kb, t.K.turned())).strict())
-	u, w := one.product(x, t.V.byRows(t.beta)), one.product(x, kb.byRows(t.grown))
+	u, w := one.product(x, t.V.byRows(t.beta)), one.product(x, kb.byRows(t.expG))
 	v := u.plus(one.product(w, t.Initial), -1)
-	o = one.product(q.byRows(t.grown), t.Initial)
+	o = one.product(q.byRows(t.expG), t.Initial)
 	o.add(one.product(one.product(q, t.K.turned()).elements(t.d), v), 1)
-	return o, t.Initial.scaled(t.all).plus(one.product(t.K.byRows(t.left).turned(), v), 1)
+	return o, t.Initial.scaled(t.all).plus(one.product(t.K.byRows(t.tail).turned(), v), 1)
 }
 
 // f32Inside has the inverse, what it meets and P V' in float32, and one bf16 pass for what meets keys or the state: the arithmetic of
@@ -180,11 +180,11 @@ func f32Inside(t tile) (o, state Matrix) {
 	one, full := rounding(bf16s), rounding(asIs)
 	q, kb := t.Q.scaled(float32(t.Scale)), t.K.byRows(t.beta)
 	x := full.substituted(t.d.elements(one.product(kb, t.K.turned())).strict())
-	u, w := x.times(t.V.byRows(t.beta)), x.times(kb.byRows(t.grown))
+	u, w := x.times(t.V.byRows(t.beta)), x.times(kb.byRows(t.expG))
 	v := u.plus(one.product(w, t.Initial), -1)
-	o = one.product(q.byRows(t.grown), t.Initial)
+	o = one.product(q.byRows(t.expG), t.Initial)
 	o.add(one.product(q, t.K.turned()).elements(t.d).times(v), 1)
-	return o, t.Initial.scaled(t.all).plus(one.product(t.K.byRows(t.left).turned(), v), 1)
+	return o, t.Initial.scaled(t.all).plus(one.product(t.K.byRows(t.tail).turned(), v), 1)
 }
 
 // maxText has tensors in bf16 between ops: beta, keys times beta, A as it is kept, U and W; and the inverse of what A then is.
@@ -196,11 +196,11 @@ func (t tile) maxText(kept rounding) (o, state Matrix) {
 	}
 	q, kb := bf16s(t.Q.scaled(array.RoundBF16(float32(t.Scale)))), bf16s(t.K.byRows(beta))
 	x := rounding(asIs).substituted(kept(kb.times(t.K.turned())).elements(t.d).strict())
-	u, w := bf16s(x.times(bf16s(t.V.byRows(beta)))), bf16s(x.times(kb.byRows(t.grown)))
+	u, w := bf16s(x.times(bf16s(t.V.byRows(beta)))), bf16s(x.times(kb.byRows(t.expG)))
 	v := u.plus(one.product(w, t.Initial), -1)
-	o = one.product(q.byRows(t.grown), t.Initial)
+	o = one.product(q.byRows(t.expG), t.Initial)
 	o.add(one.product(one.product(q, t.K.turned()).elements(t.d), v), 1)
-	return o, t.Initial.scaled(t.all).plus(one.product(t.K.byRows(t.left).turned(), v), 1)
+	return o, t.Initial.scaled(t.all).plus(one.product(t.K.byRows(t.tail).turned(), v), 1)
 }
 
 // flashLinearAttention has the merges of the inverse in tf32, and X, U, W and V' in bf16; decay and scale meet what products give.
@@ -208,9 +208,9 @@ func flashLinearAttention(t tile) (o, state Matrix) {
 	one := rounding(bf16s)
 	a := t.d.elements(one.product(t.K, t.K.turned())).byRows(t.beta).strict()
 	x := bf16s(rounding(tf32s).substituted(a))
-	u, w := bf16s(one.product(x, t.V.byRows(t.beta))), bf16s(one.product(x, t.K.byRows(t.beta).byRows(t.grown)))
+	u, w := bf16s(one.product(x, t.V.byRows(t.beta))), bf16s(one.product(x, t.K.byRows(t.beta).byRows(t.expG)))
 	v := u.plus(one.product(w, t.Initial), -1)
-	o = one.product(t.Q, t.Initial).byRows(t.grown)
+	o = one.product(t.Q, t.Initial).byRows(t.expG)
 	o.add(one.product(one.product(t.Q, t.K.turned()).elements(t.d), bf16s(v)), 1)
-	return o.scaled(float32(t.Scale)), t.Initial.scaled(t.all).plus(one.product(t.K.turned(), v.byRows(t.left)), 1)
+	return o.scaled(float32(t.Scale)), t.Initial.scaled(t.all).plus(one.product(t.K.turned(), v.byRows(t.tail)), 1)
 }

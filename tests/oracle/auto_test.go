@@ -56,11 +56,11 @@ func TestAutoAgainstOracle(t *testing.T) {
 			require.NoError(t, err)
 			form, err := route.Resolve(work, r.accuracy.Text(), on, nil)
 			require.NoError(t, err)
-			v, limit := form.Variant, bf16Apart
+			v, limit := form.Variant, bf16Tolerance
 			s, err := gdn.Parse(c.small)
 			require.NoError(t, err)
 			if v.Precision().String() != "bf16x1" {
-				limit, s.Out = x3Apart, ir.F32 // as tpu-x3 above
+				limit, s.Out = x3Tolerance, ir.F32 // as tpu-x3 above
 			}
 			if c.chunk > 0 {
 				v.Chunk = c.chunk

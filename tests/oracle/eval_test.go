@@ -18,8 +18,8 @@ import (
 
 // rms limits between the evaluators: they sum in different orders, so here and there a number rounds the other way to bf16.
 const (
-	bf16Apart = 3e-4
-	x3Apart   = 5e-5
+	bf16Tolerance = 3e-4
+	x3Tolerance   = 5e-5
 )
 
 // champions are what the README's figures are about, at small sizes, on each target. tpu-x3 gives its output in f32: a few numbers that round
@@ -28,11 +28,11 @@ var champions = []struct {
 	name, spec, variant, class string
 	limit                      float64
 }{
-	{"tpu", "t=100,hk=1,hv=2,k=128,v=128,dtype=bf16", "tpu,chunk=64", "cos.9", bf16Apart},
-	{"tpu-x3", "t=100,hk=1,hv=2,k=128,v=128,dtype=bf16,out=f32", "tpu-x3,chunk=64,steps=2", "cos.99", x3Apart},
-	{"packed", "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,seqs=4,init,state=vk,empty=zero,inplace,packed", "tpu-packed,chunk=32,mergepairs=0,chunks=2", "reset.cos.9", bf16Apart},
-	{"decode", "b=4,t=1,hk=1,hv=4,k=128,v=128,dtype=bf16,gates=fused,init,state=vk,pool=6,inplace", "decode", "random", bf16Apart},
-	{"train", "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,init,direction=train", "tpu-train,chunk=32,mergepairs=0", "random", bf16Apart},
+	{"tpu", "t=100,hk=1,hv=2,k=128,v=128,dtype=bf16", "tpu,chunk=64", "cos.9", bf16Tolerance},
+	{"tpu-x3", "t=100,hk=1,hv=2,k=128,v=128,dtype=bf16,out=f32", "tpu-x3,chunk=64,steps=2", "cos.99", x3Tolerance},
+	{"packed", "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,seqs=4,init,state=vk,empty=zero,inplace,packed", "tpu-packed,chunk=32,mergepairs=0,chunks=2", "reset.cos.9", bf16Tolerance},
+	{"decode", "b=4,t=1,hk=1,hv=4,k=128,v=128,dtype=bf16,gates=fused,init,state=vk,pool=6,inplace", "decode", "random", bf16Tolerance},
+	{"train", "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,init,direction=train", "tpu-train,chunk=32,mergepairs=0", "random", bf16Tolerance},
 }
 
 // Our evaluator and the oracle agree on the champions.
@@ -86,13 +86,13 @@ func arguments(s gdn.Spec, inputs map[string]*array.Array) []*array.Array {
 
 // What a program does before its first kernel only moves, selects and counts: schedules of packed sequences, places in a pool, padding. The
 // operands of that kernel are the same to the bit.
-func TestGlueAgainstOracle(t *testing.T) {
+func TestXLAOpsAgainstOracle(t *testing.T) {
 	py := python(t)
 	for _, row := range []struct{ name, spec, variant string }{
 		{"packed", "t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,seqs=9,init,state=vk,empty=zero,inplace,packed", "tpu-packed"},
 		{"gathered", "t=70,hk=1,hv=2,k=64,v=128,gates=fused,seqs=4,init,state=vk,empty=keep,packed", "chunk=16,leaf=4,fuse=kernel,phases_before=1,steps=2"},
 		{"masked", "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=3,init,empty=zero,packed", "tpu-long,chunk=32,mergepairs=0,phases_before=0,pack=masked,batch=4"},
-		{"visits", "t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=5,init,state=vk,empty=zero,packed", "tpu-x3,chunk=64,pack=visits,fetch=copies"},
+		{"visits", "t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=5,init,state=vk,empty=zero,packed", "tpu-x3,chunk=64,pack=segments,fetch=copies"},
 		{"pool", "b=5,t=1,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,init,state=vk,pool=7,inplace", "decode-f32"},
 	} {
 		for _, target := range []string{"v5e", "v6e", "tpu7x"} {

@@ -108,7 +108,7 @@ func TestSpecsAgainstReference(t *testing.T) {
 		{"masked", "v5e", "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,seqs=3,init,state=vk,empty=zero,packed", "tpu-long,chunk=32,mergepairs=0,phases_before=0,pack=masked,batch=4"},
 		{"packed-one", "v6e", "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,seqs=1,init,state=vk,empty=zero,packed", "tpu-long,chunk=32,mergepairs=0"},
 		{"decode-pool", "v6e", "b=5,t=1,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,init,state=vk,pool=7,inplace", "decode-f32"},
-		{"visits", "v6e", "t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=5,init,state=vk,empty=zero,packed", "tpu-x3,chunk=64,pack=visits,fetch=copies"},
+		{"visits", "v6e", "t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=5,init,state=vk,empty=zero,packed", "tpu-x3,chunk=64,pack=segments,fetch=copies"},
 		{"odd", "v5e", "b=2,t=50,hk=2,hv=4,k=48,v=60,l2norm,init,final=false", "chunk=16,leaf=8,layout=bthd,kq=joined,fuse=kernel"},
 		{"parted", "v6e", "t=70,hk=4,hv=8,k=128,v=128,dtype=bf16,init", "tpu,chunk=32,heads=4"},
 		{"narrow", "v5e", "t=140,hk=1,hv=2,k=64,v=32,dtype=bf16", "tpu,layout=bhdt"},
@@ -154,8 +154,8 @@ func TestGradientsAgainstReference(t *testing.T) {
 		{"train", "v6e", "t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,init,direction=train", "tpu-train,chunk=64", "random"},
 		{"train-x3", "v5e", "t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,direction=train", "tpu-train-x3,chunk=64,chunks=2", "cos.9"},
 		{"packed", "v6e", "t=20,hk=1,k=16,gates=fused,seqs=3,init,state=vk,l2norm,direction=backward", "chunk=8,solve=ladder,leaf=1,fuse=kernel,save=inverse", "reset.cos.9"},
-		{"visits", "v6e", "t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=5,init,direction=train", "tpu-train,chunk=64,pack=visits,fetch=copies", "random"},
-		{"visits-lockstep", "v6e", "t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=5,init,direction=train", "tpu-train-long,chunk=64,chunks=2,pack=visits,fetch=copies", "random"},
+		{"visits", "v6e", "t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=5,init,direction=train", "tpu-train,chunk=64,pack=segments,fetch=copies", "random"},
+		{"visits-lockstep", "v6e", "t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=5,init,direction=train", "tpu-train-long,chunk=64,chunks=2,pack=segments,fetch=copies", "random"},
 		{"odd", "v5e", "t=20,hk=1,hv=2,k=48,v=60,init,final=false,direction=train", "chunk=16,leaf=16,merge=packed,layout=bthd,kq=joined,save=none", "slow"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

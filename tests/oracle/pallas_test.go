@@ -72,9 +72,9 @@ var pallasRows = []struct {
 	{name: "simple-gla", spec: "t=40,hk=1,hv=2,k=16,v=24,dtype=f32,rule=simple-gla,init", variant: "chunk=16"},
 	{name: "linear", spec: "t=50,hk=1,hv=2,k=16,v=16,dtype=bf16,seqs=3,rule=linear,init", variant: "chunk=16", plain: true},
 	{name: "deltanet", spec: "b=2,t=40,hk=1,hv=2,k=16,v=24,dtype=f32,gates=fused,rule=deltanet", variant: "chunk=16", plain: true},
-	{name: "visits", spec: "t=70,hk=1,hv=2,k=16,v=16,dtype=f32,seqs=4,init,empty=zero,packed,rule=kda", variant: "chunk=16,pack=visits"},
-	{name: "visits-train", spec: "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=3,init,direction=train", variant: "tpu-train,chunk=32,pack=visits,fetch=copies"},
-	{name: "visits-lockstep", spec: "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=3,init,direction=train", variant: "tpu-train-long,chunk=32,chunks=2,pack=visits,fetch=copies"},
+	{name: "visits", spec: "t=70,hk=1,hv=2,k=16,v=16,dtype=f32,seqs=4,init,empty=zero,packed,rule=kda", variant: "chunk=16,pack=segments"},
+	{name: "visits-train", spec: "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=3,init,direction=train", variant: "tpu-train,chunk=32,pack=segments,fetch=copies"},
+	{name: "visits-lockstep", spec: "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=3,init,direction=train", variant: "tpu-train-long,chunk=32,chunks=2,pack=segments,fetch=copies"},
 	{name: "tpu-packed-copies", spec: "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=3,init,packed", variant: "tpu-packed,chunk=32,mergepairs=0,fetch=copies"},
 }
 

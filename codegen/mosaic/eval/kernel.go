@@ -361,7 +361,7 @@ func (l *launch) turn() error {
 	}
 	for _, v := range l.views {
 		if v != nil {
-			if err := v.leave(); err != nil {
+			if err := v.writeBack(); err != nil {
 				return err
 			}
 		}

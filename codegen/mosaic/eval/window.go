@@ -83,7 +83,7 @@ func (v *view) show(args []value, program string) error {
 	if v.at != nil && slices.Equal(at, v.at) {
 		return nil
 	}
-	if err := v.leave(); err != nil {
+	if err := v.writeBack(); err != nil {
 		return err
 	}
 	if v.buf, err = newMemory(v.name, v.array.elem, tensor.Size(v.block)); err != nil {
@@ -130,8 +130,8 @@ func (v *view) fetch() error {
 	return err
 }
 
-// leave writes an output's block back; what is unknown of it is unknown there.
-func (v *view) leave() error {
+// writeBack writes an output's block back; what is unknown of it is unknown there.
+func (v *view) writeBack() error {
 	if !v.out || v.at == nil {
 		v.at = nil
 		return nil

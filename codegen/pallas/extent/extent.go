@@ -13,7 +13,7 @@ import (
 type Extent struct {
 	Rows     int // rows of a group; of packed sequences 1
 	Unit     int // tokens of a step, or with Visits of a visit
-	Visits   int // visits of a step, where blocks of packed sequences are taken as they lie: there is one a block and one a sequence; 0 otherwise
+	Segments int // visits of a step, where blocks of packed sequences are taken as they lie: there is one a block and one a sequence; 0 otherwise
 	MinSteps int // phases of successive steps overlap, so that there must be as many
 }
 
@@ -21,8 +21,8 @@ type Extent struct {
 func Of(s gdn.Spec, v gdn.Variant) Extent {
 	e := Extent{Rows: max(1, v.Mapping.Batch), Unit: v.Chunk * v.Mapping.Chunks * v.Forward.Steps, MinSteps: 1}
 	switch {
-	case s.Seqs > 0 && (v.Mapping.Pack == gdn.PackAligned || v.Mapping.Pack == gdn.PackVisits && v.Mapping.Chunks > 1):
-		e.Unit, e.Visits = v.Chunk, v.Mapping.Chunks
+	case s.Seqs > 0 && (v.Mapping.Pack == gdn.PackAligned || v.Mapping.Pack == gdn.PackSegments && v.Mapping.Chunks > 1):
+		e.Unit, e.Segments = v.Chunk, v.Mapping.Chunks
 	case s.Seqs > 0:
 		e.Unit = v.Chunk
 	case s.Direction != gdn.Forward:
@@ -35,18 +35,18 @@ func Of(s gdn.Spec, v gdn.Variant) Extent {
 }
 
 // Visiting is how a variant that is fitted visits blocks; nil where it does not.
-func (e Extent) Visiting(s gdn.Spec, v gdn.Variant) *loops.Visits {
-	if e.Visits == 0 || v.Fit(s).Mapping.Pack != gdn.PackAligned {
+func (e Extent) Visiting(s gdn.Spec, v gdn.Variant) *loops.Segments {
+	if e.Segments == 0 || v.Fit(s).Mapping.Pack != gdn.PackAligned {
 		return nil
 	}
-	return &loops.Visits{Blocks: s.Tokens / e.Unit, Chunk: e.Unit, Places: e.Visits, Drop: s.Empty == gdn.EmptyZero}
+	return &loops.Segments{Blocks: s.Tokens / e.Unit, Chunk: e.Unit, Places: e.Segments, Drop: s.Empty == gdn.EmptyZero}
 }
 
 // Spec is s of another size.
 func (e Extent) Spec(s gdn.Spec, z sizes.Size) gdn.Spec {
 	tokens := e.Unit * z.Steps
-	if e.Visits > 0 {
-		tokens = e.Unit * (e.Visits*z.Steps - z.Rows)
+	if e.Segments > 0 {
+		tokens = e.Unit * (e.Segments*z.Steps - z.Rows)
 	}
 	s.Tokens = tokens
 	if s.Seqs > 0 {

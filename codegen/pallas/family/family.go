@@ -80,7 +80,7 @@ func Axes(s gdn.Spec, name string) string {
 	case "g", "a":
 		own = decay
 	case "b":
-		if own = "H"; s.Rule.Apart() {
+		if own = "H"; s.Rule.SplitGates() {
 			own = "HK"
 		}
 	}
@@ -89,7 +89,7 @@ func Axes(s gdn.Spec, name string) string {
 
 // Doc says what an argument is.
 func Doc(s gdn.Spec, name string) string {
-	bounded, apart, bound := s.Bound != 0, s.Rule.Apart(), strconv.FormatFloat(s.Bound, 'g', -1, 64)
+	bounded, apart, bound := s.Bound != 0, s.Rule.SplitGates(), strconv.FormatFloat(s.Bound, 'g', -1, 64)
 	switch {
 	case name == "A_log" && bounded:
 		return "g = " + bound + " sigmoid(exp(A_log) (a + dt_bias))"

@@ -102,13 +102,13 @@ func (m *module) call(s *scope, n *node) {
 	if head == nil {
 		return
 	}
-	for _, text := range suits(head, args, partial) {
+	for _, text := range mismatches(head, args, partial) {
 		m.fail(n.line, "%s is called %s", by.name, text)
 	}
 }
 
-// suits says what is wrong with the arguments for some parameters. Those of a list or of a dict may be any; a partial call may lack some.
-func suits(head *node, args []*node, partial bool) (wrong []string) {
+// mismatches says what is wrong with the arguments for some parameters. Those of a list or of a dict may be any; a partial call may lack some.
+func mismatches(head *node, args []*node, partial bool) (wrong []string) {
 	var places []*node
 	byName := map[string]*node{}
 	rest, more, named := false, false, false

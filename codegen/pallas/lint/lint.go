@@ -147,7 +147,7 @@ func (s *scope) only(name string) *node {
 
 func (m *module) check(all map[string]*module) {
 	m.all = all
-	m.visit(m.top, m.tree)
+	m.checkNode(m.top, m.tree)
 	for _, name := range m.exports() {
 		if m.top.find(name) == nil {
 			m.fail(1, "__all__ has %s, which nothing sets", name)
@@ -155,8 +155,8 @@ func (m *module) check(all map[string]*module) {
 	}
 }
 
-// visit checks what a part reads, in the order of its text.
-func (m *module) visit(s *scope, n *node) {
+// checkNode checks what a part reads, in the order of its text.
+func (m *module) checkNode(s *scope, n *node) {
 	if n == nil {
 		return
 	}
@@ -178,10 +178,10 @@ func (m *module) visit(s *scope, n *node) {
 		m.each(s, n.kids[:1])
 		inner := newScope(s, n.kids[1])
 		inner.of = class
-		m.visit(inner, n.kids[1])
+		m.checkNode(inner, n.kids[1])
 		s.set[n.name] = true
 	case comprehension:
-		m.visit(s, n.kids[0])
+		m.checkNode(s, n.kids[0])
 		inner := newScope(s, n.kids...)
 		inner.loops = s.loops
 		m.each(inner, n.kids[1:])
@@ -198,7 +198,7 @@ func (m *module) visit(s *scope, n *node) {
 
 func (m *module) each(s *scope, kids []*node) {
 	for _, k := range kids {
-		m.visit(s, k)
+		m.checkNode(s, k)
 	}
 }
 
@@ -235,7 +235,7 @@ func (m *module) function(s *scope, n *node) {
 	if n.what == function {
 		s.set[n.name] = true
 	}
-	m.visit(inner, body)
+	m.checkNode(inner, body)
 }
 
 // imported checks that a module of these files has what is imported of it.

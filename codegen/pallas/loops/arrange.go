@@ -39,7 +39,7 @@ func Arrange(nodes []*Node, inputs map[*Item]bool) []*Node {
 
 // operands calls f with each node that makes an operand of n.
 func (a *arranger) operands(n *Node, f func(int)) {
-	Visit(n, func(r *Ref) {
+	EachRef(n, func(r *Ref) {
 		if j, ok := a.maker[r.Item]; ok {
 			f(j)
 		}
@@ -174,21 +174,21 @@ func (a *arranger) sharedFirst(level []*Node) []*Node {
 	serves := map[*Item]bool{} // what a head reads, itself or by others
 	for _, n := range slices.Backward(level) {
 		if n.Head.C >= 0 || slices.ContainsFunc(n.Defs, func(d *Item) bool { return serves[d] }) {
-			Visit(n, func(r *Ref) { serves[r.Item] = true })
+			EachRef(n, func(r *Ref) { serves[r.Item] = true })
 		}
 	}
 	var early, first, rest []*Node
 	index := map[*Item]bool{} // made of the numbers of rows and columns alone
 	for i, n := range level {
 		of := n.At <= level[0].At+atOnce && len(n.Defs) == 1 && n.In.Op.Pure() && n.In.Body == nil
-		Visit(n, func(r *Ref) { of = of && index[r.Item] })
+		EachRef(n, func(r *Ref) { of = of && index[r.Item] })
 		if of {
 			index[n.Defs[0]] = true
 			early = append(early, n)
 			continue
 		}
 		free := i < last && n.Head.C < 0 && slices.ContainsFunc(n.Defs, func(d *Item) bool { return serves[d] }) && n.In.Body == nil && (n.In.Op != ir.OpLoad || a.inputs[n.Args[0].Item])
-		Visit(n, func(r *Ref) { free = free && !mine[r.Item] })
+		EachRef(n, func(r *Ref) { free = free && !mine[r.Item] })
 		if free {
 			first = append(first, n)
 			continue

@@ -30,7 +30,7 @@ func (a *arranger) chunks() {
 
 // byChunk is the order of a stage by chunks; nil where there is none.
 func byChunk(nodes []*Node) []*Node {
-	if !apart(nodes) {
+	if !independent(nodes) {
 		return nil
 	}
 	maker, of, last := map[*Item]*Node{}, map[*Node]int{}, 0
@@ -45,7 +45,7 @@ func byChunk(nodes []*Node) []*Node {
 		return nil
 	}
 	for _, n := range slices.Backward(nodes) { // what belongs to none comes with the first that reads it
-		Visit(n, func(r *Ref) {
+		EachRef(n, func(r *Ref) {
 			if m := maker[r.Item]; m != nil && m.In.Task.Chunk < 0 && (of[m] < 0 || of[n] < of[m]) {
 				of[m] = of[n]
 			}
@@ -72,7 +72,7 @@ func byChunk(nodes []*Node) []*Node {
 	done := map[*Node]bool{}
 	for _, n := range out {
 		ok := true
-		Visit(n, func(r *Ref) { ok = ok && (maker[r.Item] == nil || done[maker[r.Item]]) })
+		EachRef(n, func(r *Ref) { ok = ok && (maker[r.Item] == nil || done[maker[r.Item]]) })
 		if !ok {
 			return nil
 		}
@@ -81,8 +81,8 @@ func byChunk(nodes []*Node) []*Node {
 	return out
 }
 
-// apart says whether no node of a stage reads what another stores, and no two store to the same place.
-func apart(nodes []*Node) bool {
+// independent says whether no node of a stage reads what another stores, and no two store to the same place.
+func independent(nodes []*Node) bool {
 	stores, loaded := map[*Item][]*Node{}, map[*Item]bool{}
 	for _, n := range nodes {
 		switch {
@@ -153,7 +153,7 @@ func like(part, other []*Node, maker map[*Item]*Node) (front, ordered []*Node) {
 	inside, read := map[*Node]bool{}, map[*Node]bool{}
 	for _, n := range other {
 		inside[n] = true
-		Visit(n, func(r *Ref) { read[maker[r.Item]] = true })
+		EachRef(n, func(r *Ref) { read[maker[r.Item]] = true })
 	}
 	twin, used := map[*Node]*Node{}, map[*Node]bool{} // of the other's nodes
 	var same func(n, m *Node) bool
@@ -217,7 +217,7 @@ func once(front, users []*Node) (out []*Node) {
 		out = append(out, n)
 	}
 	for _, n := range users {
-		Visit(n, func(r *Ref) {
+		EachRef(n, func(r *Ref) {
 			if x := same[r.Item]; x != nil {
 				r.Item = x
 			}

@@ -243,7 +243,7 @@ func (c *copier) replace(nodes []*Node, all []*moves) []*Node {
 		if len(b.Defs) == 1 && param[b.Defs[0]] != nil {
 			continue
 		}
-		Visit(b, func(r *Ref) {
+		EachRef(b, func(r *Ref) {
 			if x := param[r.Item]; x != nil {
 				r.Item = x
 			}

@@ -25,7 +25,7 @@ func Fuse(nodes []*Node) []*Node {
 	for i, n := range nodes {
 		f.place[n] = i
 		if !f.gone[n] {
-			Visit(n, func(r *Ref) { f.uses[r.Item]++ })
+			EachRef(n, func(r *Ref) { f.uses[r.Item]++ })
 		}
 		for _, d := range n.Defs {
 			f.maker[d] = n
@@ -36,11 +36,11 @@ func Fuse(nodes []*Node) []*Node {
 	}
 	f.substitution()
 	f.merge()
-	return f.left()
+	return f.remaining()
 }
 
-// left are the nodes that are left, without what nothing reads.
-func (f *fuser) left() []*Node {
+// remaining are the nodes that are left, without what nothing reads.
+func (f *fuser) remaining() []*Node {
 	var out []*Node
 	clear(f.uses)
 	keep := func(n *Node) {
@@ -49,7 +49,7 @@ func (f *fuser) left() []*Node {
 			used = used || f.uses[d] > 0
 		}
 		if !f.gone[n] && used {
-			Visit(n, func(r *Ref) {
+			EachRef(n, func(r *Ref) {
 				for x := r.Item; x != nil; x = x.In {
 					f.uses[x]++
 				}
@@ -68,7 +68,7 @@ func (f *fuser) left() []*Node {
 func (f *fuser) unwrap() {
 	halves, same := map[*Item]*Item{}, map[*Item]*Item{}
 	for _, n := range f.nodes {
-		Visit(n, func(r *Ref) {
+		EachRef(n, func(r *Ref) {
 			if x := same[r.Item]; x != nil {
 				r.Item = x
 			}

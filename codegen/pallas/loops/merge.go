@@ -25,7 +25,7 @@ type merging struct {
 func (f *fuser) merge() {
 	readers := map[*Item][]*Node{}
 	for _, n := range f.nodes {
-		Visit(n, func(r *Ref) {
+		EachRef(n, func(r *Ref) {
 			if !f.gone[n] {
 				readers[r.Item] = append(readers[r.Item], n)
 			}
@@ -108,7 +108,7 @@ func (f *fuser) with(others []*Node, x *Item, stage string) (out []*Node) {
 func (f *fuser) put(nodes []*Node) {
 	at := 0
 	for _, n := range nodes {
-		Visit(n, func(r *Ref) {
+		EachRef(n, func(r *Ref) {
 			if m := f.maker[r.Item]; m != nil && !slices.Contains(nodes, m) {
 				at = max(at, f.place[m])
 			}

@@ -182,8 +182,8 @@ func size(nodes []*Node) int {
 	return n
 }
 
-// Visit calls f with every operand of a node.
-func Visit(n *Node, f func(*Ref)) {
+// EachRef calls f with every operand of a node.
+func EachRef(n *Node, f func(*Ref)) {
 	for i := range n.Args {
 		f(&n.Args[i])
 	}
@@ -194,14 +194,14 @@ func Visit(n *Node, f func(*Ref)) {
 		f(&n.Yield[i])
 	}
 	for _, b := range n.Body {
-		Visit(b, f)
+		EachRef(b, f)
 	}
 	if n.Loop != nil {
 		for _, c := range n.Loop.Carries {
 			f(&c.Init)
 		}
 		for _, b := range n.Loop.Body {
-			Visit(b, f)
+			EachRef(b, f)
 		}
 	}
 }

@@ -172,7 +172,7 @@ func (r *roller) rounds(s, p, k int) *match {
 func (r *roller) parted(s, p int) bool {
 	views := map[*Item]bool{}
 	for _, n := range flatten(slices.Clone(r.nodes[s : s+p])) {
-		Visit(n, func(x *Ref) { delete(views, x.Item) })
+		EachRef(n, func(x *Ref) { delete(views, x.Item) })
 		if n.In != nil && n.In.Op == ir.OpRefCast {
 			views[n.Defs[0]] = true
 		}

@@ -73,7 +73,7 @@ func (f *fuser) gather(args []Ref, x []*Item, up bool, parts []*Node) {
 	n.In = &ir.Instr{Op: ir.OpOr, Results: parts[0].In.Results, Task: parts[0].In.Task}
 	for _, m := range f.nodes[:at] { // no reader before
 		early := false
-		Visit(m, func(r *Ref) { early = early || slices.Contains(x[1:], r.Item) })
+		EachRef(m, func(r *Ref) { early = early || slices.Contains(x[1:], r.Item) })
 		if early && !slices.Contains(parts, m) {
 			return
 		}

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gdngen/gdngen/codegen/pallas/chains"
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
 	"github.com/gdngen/gdngen/codegen/pallas/pytext"
-	"github.com/gdngen/gdngen/codegen/pallas/strands"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -181,7 +181,7 @@ func FormOf(in *ir.Instr) string {
 	return ""
 }
 
-// Names of a value's other forms end in the form, and those of the second of two heads in strands.Odd. A cast is left out where a move is named.
+// Names of a value's other forms end in the form, and those of the second of two heads in chains.Odd. A cast is left out where a move is named.
 var casts, moves = []string{"bf", "exact", "words", "halves", "finite", "scaled"}, []string{"part", "wide", "rows", "flat"}
 
 // Unnumbered is a name without the number that tells it from others.
@@ -192,11 +192,11 @@ func Unnumbered(name string) string { return strings.TrimRight(name, "_012345678
 //	growth_wide_odd -> growth
 func Plain(name string) string {
 	for _, f := range slices.Concat(casts, moves) {
-		if base, ok := strings.CutSuffix(strings.TrimSuffix(name, strands.Odd), "_"+f); ok {
+		if base, ok := strings.CutSuffix(strings.TrimSuffix(name, chains.Odd), "_"+f); ok {
 			return Plain(base)
 		}
 	}
-	return strings.TrimSuffix(name, strands.Odd)
+	return strings.TrimSuffix(name, chains.Odd)
 }
 
 // Both joins one or two names; there is none for more, or where one is empty.
@@ -219,12 +219,12 @@ func Both(names []string) string {
 //
 //	growth, wide -> growth_wide    growth_part, wide -> growth_wide    growth_wide, halves -> growth_wide
 func Form(name, form string) string {
-	name, odd := strings.CutSuffix(name, strands.Odd)
+	name, odd := strings.CutSuffix(name, chains.Odd)
 	if base := Plain(name); base == name || slices.Contains(moves, form) {
 		name = base + "_" + form
 	}
 	if odd {
-		name += strands.Odd
+		name += chains.Odd
 	}
 	return name
 }

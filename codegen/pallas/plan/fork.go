@@ -13,7 +13,7 @@ type lines [4][]*loops.Node
 const (
 	LineFirst = iota
 	LineMain
-	LineBeside
+	LineSide
 	LineAfter
 )
 
@@ -57,7 +57,7 @@ func (k *Plan) fork(nodes []*loops.Node, stages []string) (out lines) {
 				n.Stage, n.At = "load", nodes[0].At
 			}
 		case beside(n):
-			line[n] = LineBeside
+			line[n] = LineSide
 		case after[n.Stage] || slices.ContainsFunc(needs[n], func(d *loops.Node) bool { return line[d] == LineAfter }):
 			line[n] = LineAfter
 		default:
@@ -84,7 +84,7 @@ func (k *Plan) needs(nodes []*loops.Node) map[*loops.Node][]*loops.Node {
 	out := map[*loops.Node][]*loops.Node{}
 	for _, n := range nodes {
 		touched, stores := []*loops.Item{}, n.In.Op == ir.OpStore || n.In.Op == ir.OpDMAStart || n.In.Op == ir.OpDMAWait || n.In.Body != nil
-		loops.Visit(n, func(r *loops.Ref) {
+		loops.EachRef(n, func(r *loops.Ref) {
 			for x := r.Item; x != nil; x = x.In { // made itself, or with a list
 				if m := maker[x]; m != nil {
 					out[n] = append(out[n], m)

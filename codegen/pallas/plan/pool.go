@@ -16,7 +16,7 @@ func (k *Plan) pool() {
 	for i, ph := range k.Phases {
 		for _, n := range ph.Nodes {
 			at := fmt.Sprintf("%d %s %s %d", i, n.Stage, n.In.Op, len(n.Args))
-			loops.Visit(n, func(r *loops.Ref) {
+			loops.EachRef(n, func(r *loops.Ref) {
 				if use[r.Item] == nil {
 					use[r.Item], order[r.Item] = map[string]bool{}, len(order)
 				}
@@ -26,7 +26,7 @@ func (k *Plan) pool() {
 	}
 	for _, s := range k.Steps {
 		for _, n := range s.Start {
-			loops.Visit(n, func(r *loops.Ref) { apart[r.Item] = true })
+			loops.EachRef(n, func(r *loops.Ref) { apart[r.Item] = true })
 		}
 		for _, w := range s.Slots {
 			for _, x := range w.Refs {
@@ -35,7 +35,7 @@ func (k *Plan) pool() {
 		}
 	}
 	for _, n := range k.Prologue {
-		loops.Visit(n, func(r *loops.Ref) { apart[r.Item] = true })
+		loops.EachRef(n, func(r *loops.Ref) { apart[r.Item] = true })
 	}
 	alike := map[string][]*loops.Item{}
 	for _, x := range k.Params {

@@ -30,7 +30,7 @@ func Segments(l lines) []*Segment {
 	made := map[*loops.Item]*Segment{}
 	for _, s := range out {
 		for _, n := range s.Nodes {
-			loops.Visit(n, func(r *loops.Ref) {
+			loops.EachRef(n, func(r *loops.Ref) {
 				x := r.Item
 				for made[x] == nil && x.In != nil { // made with a list
 					x = x.In
@@ -65,7 +65,7 @@ func (k *Plan) Outside() []*loops.Item {
 	var out []*loops.Item
 	for _, ph := range k.Phases {
 		for _, n := range ph.Nodes {
-			loops.Visit(n, func(r *loops.Ref) {
+			loops.EachRef(n, func(r *loops.Ref) {
 				if x := r.Item; x.Param == 0 && x.Maker != nil && slices.Contains(k.Prologue, x.Maker) && !slices.Contains(out, x) {
 					out = append(out, x)
 				}

@@ -33,9 +33,9 @@ type term struct {
 	of   func(Size) int
 }
 
-// grown are the sizes that an integer may grow with, the simplest first. Of packed sequences a kernel visits each block, and one more
+// growth are the sizes that an integer may grow with, the simplest first. Of packed sequences a kernel visits each block, and one more
 // for each sequence: rows + steps.
-var grown = []term{
+var growth = []term{
 	{"rows", func(s Size) int { return s.Rows }},
 	{"steps", func(s Size) int { return s.Steps }},
 	{"rows * steps", func(s Size) int { return s.Rows * s.Steps }},
@@ -43,7 +43,7 @@ var grown = []term{
 }
 
 // terms are sizes, and where in a ring in scratch a step or a visit is.
-var terms = slices.Concat(grown, rings(grown[1]), rings(grown[3]))
+var terms = slices.Concat(growth, rings(growth[1]), rings(growth[3]))
 
 // LongestRing is the longest whose places the probes tell apart: a ring of eight would be taken for one of four.
 const LongestRing = 4

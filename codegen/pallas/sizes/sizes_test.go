@@ -79,7 +79,7 @@ func TestSums(t *testing.T) {
 }
 
 // The place in a ring of visits is that of rows and steps together, and of neither alone.
-func TestRingOfVisits(t *testing.T) {
+func TestRingOfSegments(t *testing.T) {
 	for _, probes := range [][]Size{Probes, Small} {
 		require.Equal(t, "(rows + steps + 3) % 4", found(t, probes, func(s Size) int { return (s.Rows + s.Steps + 3) % 4 }))
 	}

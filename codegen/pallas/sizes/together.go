@@ -6,8 +6,8 @@ import (
 )
 
 var (
-	// apart is the head of a function that takes arrays, and sizes by keyword.
-	apart = regexp.MustCompile(`def \w+(\(\*args: jax\.Array, interpret: bool(?:, (?:rows|steps): int)*\))`)
+	// functionHead is the head of a function that takes arrays, and sizes by keyword.
+	functionHead = regexp.MustCompile(`def \w+(\(\*args: jax\.Array, interpret: bool(?:, (?:rows|steps): int)*\))`)
 	// byKeyword are sizes at the end of a call.
 	byKeyword = regexp.MustCompile(`(?:, (?:interpret=interpret|rows=rows|steps=steps))+$`)
 	static    = regexp.MustCompile(`static_argnames=\([^()]*\)|static_argnames="interpret"`)
@@ -18,13 +18,13 @@ var (
 func Together(funcs []string) []string {
 	out := make([]string, len(funcs))
 	for i, text := range funcs {
-		head := apart.FindStringSubmatchIndex(text)
+		head := functionHead.FindStringSubmatchIndex(text)
 		if head == nil {
 			out[i] = text
 			continue
 		}
 		for _, f := range funcs {
-			if apart.MatchString(f) && name(f) != name(text) {
+			if functionHead.MatchString(f) && name(f) != name(text) {
 				text = first(text, regexp.MustCompile(`\b`+name(f)+`\(`))
 			}
 		}

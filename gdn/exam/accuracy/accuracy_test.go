@@ -166,7 +166,7 @@ func TestClaims(t *testing.T) {
 			require.LessOrEqual(t, e.Worst(limit), 1., "%s on %s", a, c.Name)
 			require.Greater(t, Error{10, 10, 10}.Worst(limit), 1., "%s on %s", a, c.Name)
 		}
-		common, own := apart(a)
+		common, own := partition(a)
 		require.Len(t, own, len(claims[a].beyond))
 		parts := map[float64][]Column{claims[a].most: common}
 		for _, c := range own {

@@ -27,7 +27,7 @@ func (c Column) Limit(a gdn.Accuracy) (Error, error) {
 	if !ok {
 		return Error{}, fmt.Errorf("accuracy class %q claims no errors", a)
 	}
-	than, ok := c.beside(x.than)
+	than, ok := c.against(x.than)
 	if !ok {
 		return Error{}, fmt.Errorf("no errors of %s on %s are known", x.than, c.Name)
 	}
@@ -35,8 +35,8 @@ func (c Column) Limit(a gdn.Accuracy) (Error, error) {
 	return Error{most * than.O, most * than.Last, most * than.State}, nil
 }
 
-// beside is the error of a public kernel on a column, or a thousandth of the reference where none is named.
-func (c Column) beside(kernel string) (Error, bool) {
+// against is the error of a public kernel on a column, or a thousandth of the reference where none is named.
+func (c Column) against(kernel string) (Error, bool) {
 	if kernel != "" {
 		return Of(kernel, c.Name)
 	}
@@ -51,15 +51,15 @@ func (c Column) beside(kernel string) (Error, bool) {
 func worst(a gdn.Accuracy, columns []Column) (c Column, times float64) {
 	for _, at := range columns {
 		e, _ := Of("gdngen, "+a.String(), at.Name)
-		if than, ok := at.beside(claims[a].than); ok && e.Worst(than) > times {
+		if than, ok := at.against(claims[a].than); ok && e.Worst(than) > times {
 			c, times = at, e.Worst(than)
 		}
 	}
 	return c, times
 }
 
-// apart parts the columns into those of the common claim of a class and those with one of their own.
-func apart(a gdn.Accuracy) (common, own []Column) {
+// partition parts the columns into those of the common claim of a class and those with one of their own.
+func partition(a gdn.Accuracy) (common, own []Column) {
 	for _, c := range Columns {
 		if _, ok := claims[a].beyond[c.Name]; ok {
 			own = append(own, c)

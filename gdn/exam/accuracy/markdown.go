@@ -63,7 +63,7 @@ func Claimed() string {
 		if unit == "" {
 			unit = "a thousandth of the reference"
 		}
-		common, own := apart(a)
+		common, own := partition(a)
 		c, times := worst(a, common)
 		fmt.Fprintf(&b, "| `%s` | %s | %g (%.2f on %s) |", a, unit, claims[a].most, times, c.Name)
 		var cells []string

@@ -151,8 +151,8 @@ func following(here, header string) (string, error) {
 	return to.String(), nil
 }
 
-// said is what a server answers in place of what was asked for.
-func said(a *http.Response) error {
+// responseError is what a server answers in place of what was asked for.
+func responseError(a *http.Response) error {
 	switch a.StatusCode {
 	case http.StatusOK:
 		return nil

@@ -70,7 +70,7 @@ func (w *website) list(ctx context.Context) ([]File, error) {
 	size := a.ContentLength
 	if a.StatusCode == http.StatusMethodNotAllowed {
 		size = -1 // known when it comes
-	} else if err := said(a); err != nil {
+	} else if err := responseError(a); err != nil {
 		return nil, err
 	}
 	return []File{{Name: path.Base(q.URL.Path), Size: size}}, nil
@@ -98,7 +98,7 @@ func do(q *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, &remote.UnreachableError{Host: q.URL.Host, Err: err}
 	}
-	if err := said(a); err != nil {
+	if err := responseError(a); err != nil {
 		a.Body.Close()
 		return nil, err
 	}

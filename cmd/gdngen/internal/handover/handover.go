@@ -163,8 +163,8 @@ func bound(k *journal.Cost, t string) string {
 		if k.Stall > 0 {
 			text += fmt.Sprintf("; %d cycles wait for a matrix unit", k.Stall)
 		}
-		if k.Glue > 0 {
-			text += fmt.Sprintf("; %d cycles (%.0f %%) lie outside of kernels", k.Glue, 100*float64(k.Glue)/float64(max(1, took)))
+		if k.XLA > 0 {
+			text += fmt.Sprintf("; %d cycles (%.0f %%) lie outside of kernels", k.XLA, 100*float64(k.XLA)/float64(max(1, took)))
 		}
 		return text + fmt.Sprintf("; main memory needs %d of %d cycles", k.HBM, took)
 	}

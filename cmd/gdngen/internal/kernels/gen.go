@@ -93,7 +93,7 @@ set of that: solutions in Triton of the definition, or of the contest's two, wit
 			if g.backend == "stablehlo" && !cmd.Flags().Changed("backend") {
 				a.Note("no --target: this is StableHLO for a CPU or GPU; --target %s gives the kernel of a TPU", app.DefaultTarget)
 			}
-			return a.deliver(f, g.backend, g.target, g.file, text)
+			return a.emit(f, g.backend, g.target, g.file, text)
 		},
 	}
 	app.SpecFlag(c, &g.spec, "")
@@ -136,13 +136,13 @@ type generated struct {
 	Text    string `json:"text,omitempty"`
 }
 
-// deliver writes the text of a program to a file, or to standard output, or as data.
-func (a CLI) deliver(f *route.Form, backend, target, file, text string) error {
-	return a.deliverText(generated{Spec: f.Spec.String(), Variant: f.Variant.String(), Why: f.Why(), Unsafe: f.Variant.Unsafe(f.Spec), Backend: backend, Target: target}, file, text)
+// emit writes the text of a program to a file, or to standard output, or as data.
+func (a CLI) emit(f *route.Form, backend, target, file, text string) error {
+	return a.emitText(generated{Spec: f.Spec.String(), Variant: f.Variant.String(), Why: f.Why(), Unsafe: f.Variant.Unsafe(f.Spec), Backend: backend, Target: target}, file, text)
 }
 
-// deliverText is deliver for any program; g is all but its text.
-func (a CLI) deliverText(g generated, file, text string) error {
+// emitText is deliver for any program; g is all but its text.
+func (a CLI) emitText(g generated, file, text string) error {
 	if a.Output == "text" {
 		return a.writeText(file, text)
 	}

@@ -36,7 +36,7 @@ func pallasForm(s gdn.Spec, variant, target string) (file, chosen *route.Form, e
 // These were counted in files whose text ordered their phases.
 var fileOrders = []struct {
 	target, changes string
-	suits           func(gdn.Spec, gdn.Variant) bool
+	applies         func(gdn.Spec, gdn.Variant) bool
 }{
 	{"tpu7x", "bwd.state_delay=20,bwd.head_skew=0", trainsInPhases},
 	{"v5e", "decay_bf16=rows,bwd.state_delay=10", trainsByGiven},
@@ -80,7 +80,7 @@ func resolveFile(s gdn.Spec, variant, target string) (*route.Form, error) {
 			axis, _, _ := strings.Cut(change, "=")
 			return strings.Contains(variant, axis)
 		})
-		if o.target == target && !named && o.suits(s, f.Variant) {
+		if o.target == target && !named && o.applies(s, f.Variant) {
 			return resolveFor(s, variant+","+o.changes, target)
 		}
 	}
@@ -142,7 +142,7 @@ func (a CLI) genPallas(s gdn.Spec, variant, targets, file, pack string) error {
 	if err != nil {
 		return app.Failed(app.ExitRejected, "%w", err)
 	}
-	return a.deliver(f, "pallas", auto, file, text)
+	return a.emit(f, "pallas", auto, file, text)
 }
 
 // genPackage writes a package of kernels for training and inference, in the orders of some targets, the first of which have no other name. A

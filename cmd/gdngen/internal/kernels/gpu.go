@@ -63,7 +63,7 @@ func (a CLI) genTriton(s gdn.Spec, variant, targets, file string) error {
 	if err != nil {
 		return err
 	}
-	return a.deliverText(generated{Spec: s.String(), Variant: p.variant.Text(s), Backend: triton.Name, Target: targets}, file, p.source)
+	return a.emitText(generated{Spec: s.String(), Variant: p.variant.Text(s), Backend: triton.Name, Target: targets}, file, p.source)
 }
 
 // toolkit obtains Triton.

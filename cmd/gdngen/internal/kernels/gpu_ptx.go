@@ -87,5 +87,5 @@ func (a CLI) genPTX(s gdn.Spec, variant, targets, file string) error {
 	if err != nil {
 		return err
 	}
-	return a.deliverText(generated{Spec: s.String(), Variant: p.variant, Backend: p.backend, Target: gpus[0].Name}, file, p.text)
+	return a.emitText(generated{Spec: s.String(), Variant: p.variant, Backend: p.backend, Target: gpus[0].Name}, file, p.text)
 }

@@ -48,11 +48,11 @@ func Try(ctx context.Context, agent string, env []string, limit time.Duration) (
 	if o.left > 0 {
 		said += fmt.Sprintf("; it left %d processes, which were ended", o.left)
 	}
-	return said, strays(dir)
+	return said, unexpectedFile(dir)
 }
 
-// strays names a file beside the agent's folders, its home and the log. Agents keep settings in their homes.
-func strays(dir string) error {
+// unexpectedFile names a file beside the agent's folders, its home and the log. Agents keep settings in their homes.
+func unexpectedFile(dir string) error {
 	return filepath.WalkDir(dir, func(at string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			if err == nil && e.Name() == "home" {

@@ -69,7 +69,7 @@ func writeAblation(w io.Writer, b *autotune.Ablation) {
 		t.Add(m.Move, fmt.Sprintf("%.1f %%", 100*float64(m.Expected)), cyclesOf(&m.Alone), report.Clip(m.Alone.Reason, 60), cyclesOf(m.After), report.Clip(m.After.Reason, 60), saved(m.Pays))
 	}
 	t.Write(w)
-	fmt.Fprintf(w, "together %s; each alone, multiplied: %s\n", saved(b.Whole.Pays), saved(b.Apart))
+	fmt.Fprintf(w, "together %s; each alone, multiplied: %s\n", saved(b.Whole.Pays), saved(b.Separate))
 	fmt.Fprintf(w, "judged in %s: gdngen run show %[1]s\n", b.Run)
 }
 

@@ -111,12 +111,12 @@ func (a CLI) searchFigure(dir, flags, tool string) (float64, error) {
 	}
 	if tool == "" {
 		tool = filepath.Join(dir, "change")
-		if err := a.apart("go", "build", "-o", tool, "./cmd/gdngen"); err != nil {
+		if err := a.runContained("go", "build", "-o", tool, "./cmd/gdngen"); err != nil {
 			return 0, fmt.Errorf("the gdngen of this folder can not be built: %w", err)
 		}
 	}
 	found := filepath.Join(dir, "found")
-	if err := a.apart(append(append([]string{tool, "search", "run"}, words...), "--run", found, "--plain")...); err != nil {
+	if err := a.runContained(append(append([]string{tool, "search", "run"}, words...), "--run", found, "--plain")...); err != nil {
 		return 0, fmt.Errorf("its search: %w", err)
 	}
 	if c.Lab, err = a.options(&labFlags{memory: "6GiB"}); err != nil {
@@ -137,7 +137,7 @@ func (a CLI) searchFigure(dir, flags, tool string) (float64, error) {
 	return float64(best.Cost(c.Targets[0]).Score), nil
 }
 
-// apart runs a program whose output goes to standard error, and ends what it leaves behind.
-func (a CLI) apart(words ...string) error {
-	return loop.Apart(a.Ctx, func(line string) { fmt.Fprintln(a.Stderr, line) }, words...)
+// runContained runs a program whose output goes to standard error, and ends what it leaves behind.
+func (a CLI) runContained(words ...string) error {
+	return loop.RunContained(a.Ctx, func(line string) { fmt.Fprintln(a.Stderr, line) }, words...)
 }

@@ -50,12 +50,12 @@ type Result struct {
 	Rows   []*Row       `json:"rows"`
 }
 
-// Suit chooses the form of a spec for a target.
-type Suit func(gdn.Spec, *codegen.Target) (*route.Form, error)
+// Resolve chooses the form of a spec for a target.
+type Resolve func(gdn.Spec, *codegen.Target) (*route.Form, error)
 
 // New chooses the variants of a model's works on some targets, and makes their programs. Nothing is compiled yet.
 
-func New(c model.Config, works []*Work, z Sizes, targets []*codegen.Target, suit Suit) (*Result, error) {
+func New(c model.Config, works []*Work, z Sizes, targets []*codegen.Target, suit Resolve) (*Result, error) {
 	r := &Result{Model: c, Layers: c.RuleLayers(), Note: measure.StaticNote}
 	if r.Layers == 0 {
 		return nil, errors.New("model: no layer mixes by the gated delta rule")
@@ -87,7 +87,7 @@ func (r *Result) Known(stored Stored) bool {
 }
 
 // make chooses the form of the row and emits its program.
-func (row *Row) make(s gdn.Spec, suit Suit) error {
+func (row *Row) make(s gdn.Spec, suit Resolve) error {
 	f, err := suit(s, row.to)
 	if err != nil {
 		return err

@@ -28,7 +28,7 @@ type ahead struct {
 	behind int            // steps behind the last chunk, of those whose bodies are written, where live says which that is
 	before int            // the instruction by which a chunk awaits what the one before has sent, -1 where none does so in the step after the next
 	sems   []int          // parameters: its semaphores
-	left   [][2]*ir.Value // those in their places, of even and odd chunks
+	blocks [][2]*ir.Value // those in their places, of even and odd chunks
 }
 
 // newAhead finds what a chunk sends by instructions of its own. Where another phase than the last sends it, a chunk awaits what the one before has sent where it did.
@@ -60,9 +60,9 @@ func (a *ahead) later(i int) bool { return a != nil && a.before == i && a.behind
 // sends says whether a parameter is the semaphore of what a chunk sends by itself, which has those of even and odd chunks in its place.
 func (a *ahead) sends(param int) bool { return a != nil && slices.Contains(a.sems, param) }
 
-// ago is whose semaphore an instruction has for what it sends or awaits: that of so many chunks before its own. It is 1 for what the chunk before has sent, and
+// lag is whose semaphore an instruction has for what it sends or awaits: that of so many chunks before its own. It is 1 for what the chunk before has sent, and
 // for what the last chunk sends, so that the wait for the former makes the compiler start the latter. The same semaphore is awaited once more at the end.
-func (a *ahead) ago(i int) int {
+func (a *ahead) lag(i int) int {
 	if a != nil && (a.before == i || a.ending()) {
 		return 1
 	}
@@ -72,13 +72,13 @@ func (a *ahead) ago(i int) int {
 // sentBy is the semaphore by which a chunk sends something, in place of a parameter. All have their own: copies of one start in their order, and the state of a
 // visit is there long before its output.
 func (a *ahead) sentBy(param, chunk int) *ir.Value {
-	return a.left[slices.Index(a.sems, param)][chunk&1]
+	return a.blocks[slices.Index(a.sems, param)][chunk&1]
 }
 
 // makeSemaphores makes those of even and odd chunks.
 func (a *ahead) makeSemaphores(b *ir.Builder) {
 	for range a.sems {
-		a.left = append(a.left, [2]*ir.Value{a.scratch(b, ir.Ref(ir.VMEM, ir.Sem)), a.scratch(b, ir.Ref(ir.VMEM, ir.Sem))})
+		a.blocks = append(a.blocks, [2]*ir.Value{a.scratch(b, ir.Ref(ir.VMEM, ir.Sem)), a.scratch(b, ir.Ref(ir.VMEM, ir.Sem))})
 	}
 }
 
@@ -184,7 +184,7 @@ func (a *ahead) await(b *ir.Builder, c *ir.Value, r run, slots []slot) error {
 			}
 		}
 	}
-	a.awaitDelivered(b, c, r)
+	a.awaitWritten(b, c, r)
 	return a.awaitSent(b, c, r, slots)
 }
 
@@ -226,16 +226,16 @@ func (a *ahead) end(b *ir.Builder, c *ir.Value, r run) {
 	a.start(b, c, r, 2)
 	if r.lo >= a.last && r.hi < a.steps+a.last-1 {
 		b.Stage("copy")
-		for _, x := range a.delivered {
+		for _, x := range a.outputs {
 			x.copyBlock(b, ir.OpDMAStart, c, 0, r.turn&1)
 		}
 	}
 }
 
-// awaitDelivered waits for the blocks that the step two steps before has sent, the first of which is step last.
-func (a *ahead) awaitDelivered(b *ir.Builder, c *ir.Value, r run) {
+// awaitWritten waits for the blocks that the step two steps before has sent, the first of which is step last.
+func (a *ahead) awaitWritten(b *ir.Builder, c *ir.Value, r run) {
 	first := a.last + 2
-	if len(a.delivered) == 0 || r.hi < first {
+	if len(a.outputs) == 0 || r.hi < first {
 		return
 	}
 	var conditions []*ir.Value
@@ -243,7 +243,7 @@ func (a *ahead) awaitDelivered(b *ir.Builder, c *ir.Value, r run) {
 		conditions = append(conditions, b.Compare(ir.GE, c, number(b, first)))
 	}
 	when(b, conditions, func(b *ir.Builder) {
-		for _, x := range a.delivered {
+		for _, x := range a.outputs {
 			x.copyBlock(b, ir.OpDMAWait, c, 2, r.turn&1)
 		}
 	})
@@ -309,7 +309,7 @@ const fewSteps = 5
 // what they read and write. A file has one function for the copies of all steps (places).
 func (l *pipeline) few() bool {
 	early := slices.ContainsFunc(l.fetched, func(f *fetch) bool { return f.seen.delay == 0 })
-	return l.places == nil && l.g.Live == 0 && early && len(l.delivered) > 0 && l.steps > 1 && l.steps+l.last <= fewSteps
+	return l.places == nil && l.g.Live == 0 && early && len(l.outputs) > 0 && l.steps > 1 && l.steps+l.last <= fewSteps
 }
 
 // semaphore makes one for a copy, or gives that of the others which are awaited with it: of the blocks of a step, and of the parts of the last block. When all of

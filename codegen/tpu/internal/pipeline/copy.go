@@ -26,7 +26,7 @@ type copier struct {
 	step  *ir.Value // id of the step
 	env   map[*ir.Value]*ir.Value
 	task  ir.Task
-	ago   int         // how many chunks before the slot's own the semaphores are of (ahead)
+	lag   int         // how many chunks before the slot's own the semaphores are of (ahead)
 	loads []*ir.Value // values read from rings, or lazy, for the current task
 }
 
@@ -77,7 +77,7 @@ func (k *copier) value(old *ir.Value) (*ir.Value, error) {
 	}
 	if p, ok := k.param[old]; ok {
 		if k.ahead.sends(p) {
-			return k.ahead.sentBy(p, k.run.turn-k.slot.delay-k.ago), nil
+			return k.ahead.sentBy(p, k.run.turn-k.slot.delay-k.lag), nil
 		}
 		v := k.params[seen{p, k.slot.delay}]
 		if v == nil {
@@ -231,7 +231,7 @@ func (k *copier) shift(a *ir.Attrs, ref *ir.Value) {
 		return
 	}
 	if slices.ContainsFunc(k.fetched, func(f *fetch) bool { return f.seen == seen{p, k.slot.delay} }) ||
-		slices.ContainsFunc(k.delivered, func(x *delivery) bool { return x.param == p && x.axis >= 0 }) {
+		slices.ContainsFunc(k.outputs, func(x *delivery) bool { return x.param == p && x.axis >= 0 }) {
 		turn := k.run.turn
 		if k.places != nil && p-k.g.Tables < len(k.g.In) {
 			turn -= k.slot.delay // in a file a half is chosen by the step that its block is of (copyBlocks)

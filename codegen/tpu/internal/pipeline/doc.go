@@ -58,7 +58,7 @@
 //
 // One file has one subject: phase.go finds the phase of each instruction; window.go gives phases
 // windows of their delays; copy.go writes the instructions of a slot; fetch.go and
-// deliver.go have the copies that a kernel makes by itself, ahead.go when they start, leave.go when
+// writeback.go have the copies that a kernel makes by itself, ahead.go when they start, drain.go when
 // those of a last step do, and parts.go those at the two ends;
 // pieces.go cuts those of a kernel that has one point alone.
 package pipeline

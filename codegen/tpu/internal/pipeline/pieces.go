@@ -258,7 +258,7 @@ func (p *piecer) touched(in *ir.Instr) *lump {
 
 // write lists what needs no piece, with the starts of all that comes, then the slots, then the waits for all that leaves, in the order in which it does.
 func (p *piecer) write() {
-	old, leaves, last := p.body.Instrs, p.leaves(), p.pieces-1
+	old, leaves, last := p.body.Instrs, p.drains(), p.pieces-1
 	p.body.Instrs = nil
 	for i, in := range old {
 		last = max(last, p.slots[i])
@@ -329,8 +329,8 @@ type stored struct {
 	loadedIn int
 }
 
-// leaves are the slots after which the pieces of each output are made, none before the same piece has come.
-func (p *piecer) leaves() map[*lump][]int {
+// drains are the slots after which the pieces of each output are made, none before the same piece has come.
+func (p *piecer) drains() map[*lump][]int {
 	after := map[*lump][]int{}
 	for _, l := range p.lumps {
 		for i := range l.pieces {

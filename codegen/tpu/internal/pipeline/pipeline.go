@@ -109,9 +109,9 @@ type pipeline struct {
 	rings     map[*ir.Value]*ring
 	fetched   []*fetch
 	awaited   []firstPart // what the first step has not yet waited for
-	delivered []*delivery
+	outputs   []*delivery
 	ahead     *ahead              // where the kernel copies, or a table says how many steps run; not in a file, which has one function for the copies of all steps
-	apart     map[int][]float64   // when the waits of an instruction stand that awaits several copies, in the last step
+	waitTimes map[int][]float64   // when the waits of an instruction stand that awaits several copies, in the last step
 	unrolled  bool                // each step has a body of its own
 	places    map[*ir.Instr]Place // where the instructions of steps stand, where a caller asks
 
@@ -231,8 +231,8 @@ func (l *pipeline) bodies(b *ir.Builder) error {
 		}
 		l.fetch(b, c, chunks)
 	}
-	if len(l.delivered) > 0 && l.ahead == nil {
-		l.deliver(b, c)
+	if len(l.outputs) > 0 && l.ahead == nil {
+		l.writeBack(b, c)
 	}
 	var err error
 	if l.rows.every > 0 { // in front of all bodies, whose straight lines no condition cuts so
@@ -272,7 +272,7 @@ func (l *pipeline) bodies(b *ir.Builder) error {
 // alone says whether a step shares its body with no other: the first, which awaits what it reads,
 // and the last, which delivers what it writes.
 func (l *pipeline) alone(step int) bool {
-	return step == 0 && len(l.awaited) > 0 || step == l.steps+l.last-1 && len(l.delivered) > 0
+	return step == 0 && len(l.awaited) > 0 || step == l.steps+l.last-1 && len(l.outputs) > 0
 }
 
 // bodiesUntil emits the bodies of a file where live tells how many chunks must run: each has its whole condition. Elsewhere ahead writes them.
@@ -334,7 +334,7 @@ func (l *pipeline) runs(lo, hi int) []run {
 // turns are how many steps pass until the places of all rings repeat.
 func (l *pipeline) turns() int {
 	turns := 1
-	if len(l.fetched)+len(l.delivered) > 0 {
+	if len(l.fetched)+len(l.outputs) > 0 {
 		turns = 2 // the halves of the buffers
 	}
 	for _, r := range l.rings {

@@ -174,7 +174,7 @@ func TestEnter(t *testing.T) {
 // Kernels of few steps have a body for each: where they copy blocks both ways, from the first step on, and no table says how many steps run.
 func TestFew(t *testing.T) {
 	of := func(steps int, change func(l *pipeline)) bool {
-		l := &pipeline{g: &ir.Grid{}, steps: steps, last: 1, fetched: []*fetch{{seen: seen{0, 1}}, {seen: seen{1, 0}}}, delivered: []*delivery{{}}}
+		l := &pipeline{g: &ir.Grid{}, steps: steps, last: 1, fetched: []*fetch{{seen: seen{0, 1}}, {seen: seen{1, 0}}}, outputs: []*delivery{{}}}
 		change(l)
 		return l.few()
 	}
@@ -186,5 +186,5 @@ func TestFew(t *testing.T) {
 	require.False(t, of(2, func(l *pipeline) { l.g.Live = 1 }))
 	require.False(t, of(2, func(l *pipeline) { l.places = map[*ir.Instr]Place{} }))
 	require.False(t, of(2, func(l *pipeline) { l.fetched = l.fetched[:1] }))
-	require.False(t, of(2, func(l *pipeline) { l.delivered = nil }))
+	require.False(t, of(2, func(l *pipeline) { l.outputs = nil }))
 }

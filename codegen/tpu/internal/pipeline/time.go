@@ -31,10 +31,10 @@ func (l *pipeline) step(b *ir.Builder, c *ir.Value, r run, slots []slot) error {
 			return err
 		}
 	}
-	l.apart = map[int][]float64{}
+	l.waitTimes = map[int][]float64{}
 	var events []event
 	var soon []bool
-	end := r.hi == l.steps+l.last-1 && len(l.delivered) > 0
+	end := r.hi == l.steps+l.last-1 && len(l.outputs) > 0
 	if end {
 		soon = l.results()
 	}
@@ -44,8 +44,8 @@ func (l *pipeline) step(b *ir.Builder, c *ir.Value, r run, slots []slot) error {
 		for i, at := range l.timeline(s.phase, soon) {
 			switch {
 			case at < 0 || l.never(s, l.body.Instrs[i]) || l.ahead.later(i):
-			case len(l.apart[i]) > 0:
-				for j, at := range l.apart[i] {
+			case len(l.waitTimes[i]) > 0:
+				for j, at := range l.waitTimes[i] {
 					events = append(events, event{float64(s.time) + at, k, i, j + 1})
 				}
 			default:
@@ -71,7 +71,7 @@ func (l *pipeline) step(b *ir.Builder, c *ir.Value, r run, slots []slot) error {
 		if e.wait > 0 {
 			in = awaitOne(in, e.wait-1)
 		}
-		copiers[e.slot].ago = l.ahead.ago(e.instr)
+		copiers[e.slot].lag = l.ahead.lag(e.instr)
 		if err := copiers[e.slot].place(in); err != nil {
 			return err
 		}
@@ -94,7 +94,7 @@ func (l *pipeline) step(b *ir.Builder, c *ir.Value, r run, slots []slot) error {
 		l.ahead.end(b, c, r)
 	}
 	if end {
-		l.deliverRest(b, sends)
+		l.drain(b, sends)
 	}
 	return b.Err()
 }
@@ -120,7 +120,7 @@ func (l *pipeline) timeline(phase int, soon []bool) []float64 {
 	}
 	n := len(l.body.Instrs)
 	line := func(i int) int {
-		if slices.Contains(l.opt.Beside, l.body.Instrs[i].Task.Stage) {
+		if slices.Contains(l.opt.Side, l.body.Instrs[i].Task.Stage) {
 			return 1
 		}
 		return 0
@@ -157,7 +157,7 @@ func (l *pipeline) timeline(phase int, soon []bool) []float64 {
 		done[k] += w
 	}
 	if l.ahead.ending() {
-		l.leave(at)
+		l.drainEarly(at)
 	}
 	if l.opt.Grain > 0 && l.places == nil { // else a file, which orders its phases itself
 		together(at, float64(l.opt.Grain)/10000)

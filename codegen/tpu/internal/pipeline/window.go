@@ -61,7 +61,7 @@ func (l *pipeline) windows(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error)
 		}
 		l.ng.Alias = append(l.ng.Alias, [2]int{a[0], j})
 	}
-	if l.places == nil && (g.Live > 0 || len(l.fetched)+len(l.delivered) > 0) {
+	if l.places == nil && (g.Live > 0 || len(l.fetched)+len(l.outputs) > 0) {
 		l.ahead = newAhead(l)
 	}
 	l.ng.Scratch = nil
@@ -226,10 +226,10 @@ func (w *windowing) output(i int) error {
 		return err
 	}
 	aliased := slices.ContainsFunc(w.g.Alias, func(a [2]int) bool { return a[0] == i })
-	if axis, ok := w.delivers(window, w.kernel.Results[i], delay); ok && !aliased {
+	if axis, ok := w.writesBack(window, w.kernel.Results[i], delay); ok && !aliased {
 		w.ng.Out = append(w.ng.Out, ir.Window{})
 		to := w.b.Param("", ir.Ref(ir.HBM, w.g.Outs[i].DType, w.g.Outs[i].Shape...))
-		w.delivered = append(w.delivered, &delivery{window: nw, axis: axis, param: old, to: to})
+		w.outputs = append(w.outputs, &delivery{window: nw, axis: axis, param: old, to: to})
 		return nil
 	}
 	w.ng.Out = append(w.ng.Out, nw)

@@ -38,8 +38,8 @@ type Tools struct {
 	Store func(x *ir.Value) *ir.Value                                 // what is kept between stages
 	Split func(x *ir.Value, n int) []*ir.Value                        // x as n bf16 parts
 	Iota  func(rows, lanes, axis int) *ir.Value
-	// Beside joins values along an axis, and what is kept with them; Moved is what f makes of a value by taking elements of it, and of its parts.
-	Beside func(axis int, xs ...*ir.Value) *ir.Value
+	// Concat joins values along an axis, and what is kept with them; Moved is what f makes of a value by taking elements of it, and of its parts.
+	Concat func(axis int, xs ...*ir.Value) *ir.Value
 	Moved  func(x *ir.Value, f func(*ir.Value) *ir.Value) *ir.Value
 	// Masked clears x [N, rows, lanes] where keep, of the i32 indices of a tile's rows and lanes, does not hold, and stores it.
 	Masked func(x *ir.Value, keep func(row, lane *ir.Value) *ir.Value) *ir.Value

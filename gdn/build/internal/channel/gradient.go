@@ -99,9 +99,9 @@ func (d *Decay) ofPairs(l level, q, k, reads *ir.Value, p Pairs) made {
 		y, turnedY := d.Masked(h.second(b, p.Y), l.lower(b, 1)), d.Masked(h.first(b, p.TurnedY), l.upper(b, 1))
 		n := x.Type.Shape[1]
 		if d.Variant.KQ == gdn.JointJoined {
-			both := d.Dot(d.Beside(1, x, y), columns, false, false, prec)
+			both := d.Dot(d.Concat(1, x, y), columns, false, false, prec)
 			m.q, m.k = b.SliceAxis(both, 1, 0, n), b.SliceAxis(both, 1, n, 2*n)
-			m.column = d.Dot(d.Beside(2, turned, turnedY), d.Beside(1, all(rowsQ), all(rowsK)), false, false, prec)
+			m.column = d.Dot(d.Concat(2, turned, turnedY), d.Concat(1, all(rowsQ), all(rowsK)), false, false, prec)
 		} else {
 			m.q, m.k = d.Dot(x, columns, false, false, prec), d.Dot(y, columns, false, false, prec)
 			m.column = b.Add(d.Dot(turned, all(rowsQ), false, false, prec), d.Dot(turnedY, all(rowsK), false, false, prec))

@@ -25,7 +25,7 @@ type Chunks struct {
 
 	ValueFirst bool                             // states are [V, K]
 	Enter      func(chunk int) *ir.Value        // where not nil, the state before a chunk in flight
-	Leave      func(chunk int, state *ir.Value) // and what takes the state after it
+	Exit       func(chunk int, state *ir.Value) // and what takes the state after it
 
 	// Of the chunks in flight, as they are taken through the state, for what a training step keeps: the state before each, and U; and T of all.
 	Before, Values []*ir.Value
@@ -69,12 +69,12 @@ func (e *Chunks) Operands(w *Work) {
 
 // meeting makes what meets the state, of all chunks in flight, in the stage at hand.
 func (e *Chunks) meeting(w *Work) *meeting {
-	m := &meeting{grown: e.Exp(w.Sum).Called("growth"), k: w.K, q: w.Q, shared: e.SharesState()}
+	m := &meeting{expG: e.Exp(w.Sum).Called("growth"), k: w.K, q: w.Q, shared: e.SharesState()}
 	if !m.shared {
 		m.restK, m.k = e.rest(w), cmp.Or(w.reads, e.PerValue(w.K))
 	}
 	if e.V.Fold {
-		m.k = e.folded(w, m.k, m.grown)
+		m.k = e.folded(w, m.k, m.expG)
 	}
 	if w.Q == nil {
 		return m
@@ -83,7 +83,7 @@ func (e *Chunks) meeting(w *Work) *meeting {
 		m.q = e.PerValue(w.Q)
 	}
 	if e.V.Fold {
-		m.q = e.foldedQuery(w, m.q, m.grown)
+		m.q = e.foldedQuery(w, m.q, m.expG)
 	}
 	return m
 }
@@ -97,18 +97,18 @@ func (e *Chunks) folded(w *Work, x, grown *ir.Value) *ir.Value {
 	if w.Channels != nil {
 		return w.Channels.Times(x, w.Channels.Risen)
 	}
-	return e.byGrown(w, x, grown, func(x *ir.Value) *ir.Value { return x }, "k_grown")
+	return e.byExpSums(w, x, grown, func(x *ir.Value) *ir.Value { return x }, "k_grown")
 }
 
 func (e *Chunks) foldedQuery(w *Work, x, grown *ir.Value) *ir.Value {
 	if w.Channels != nil {
 		return w.Channels.Times(x, e.scaled(w.Channels.Risen))
 	}
-	return e.byGrown(w, x, grown, e.scaled, "q_grown")
+	return e.byExpSums(w, x, grown, e.scaled, "q_grown")
 }
 
-// byGrown weighs the rows of x by exp(G), times a scale. Where weights come from transposes, that of G is there already: Between has it.
-func (e *Chunks) byGrown(w *Work, x, grown *ir.Value, scaled func(*ir.Value) *ir.Value, name string) *ir.Value {
+// byExpSums weighs the rows of x by exp(G), times a scale. Where weights come from transposes, that of G is there already: Between has it.
+func (e *Chunks) byExpSums(w *Work, x, grown *ir.Value, scaled func(*ir.Value) *ir.Value, name string) *ir.Value {
 	switch {
 	case grown == nil:
 		return e.Store(e.ByRows(x, scaled(grown)))
@@ -218,7 +218,7 @@ func (e *Chunks) Through(w *Work, writes func() *ir.Value) []*ir.Value {
 
 // meeting holds the operands of the state's products, made before the state is there.
 type meeting struct {
-	grown  *ir.Value // [N, C], the decay from the state to each token; nil where there is none, or each channel has one
+	expG   *ir.Value // [N, C], the decay from the state to each token; nil where there is none, or each channel has one
 	k, q   *ir.Value // as they meet the state; of key heads where those share it
 	restK  *ir.Value // K with the decay that is left, of the update K^T V'
 	shared bool      // value heads of a key head meet the states in one product
@@ -228,7 +228,7 @@ type meeting struct {
 type flight struct {
 	*Work
 	*meeting
-	turnedK, left *ir.Value // for an update in which K is as it is: K^T, and what V' takes of the decay in its place
+	turnedK, tail *ir.Value // for an update in which K is as it is: K^T, and what V' takes of the decay in its place
 	unit, length  *ir.Value // norms, nil of none
 	share         *ir.Value
 	writes        *ir.Value // the write gate, of a rule that has one
@@ -250,9 +250,9 @@ func (e *Chunks) flight(w *Work) *flight {
 	}
 	switch {
 	case e.V.UpdatePrecision() != e.V.Numerics.PrecState:
-		f.turnedK, f.left = e.PerValue(e.Turned(w.K)), e.remains(w)
+		f.turnedK, f.tail = e.PerValue(e.Turned(w.K)), e.remains(w)
 	case e.V.TailDecay == gdn.TailDecayV:
-		f.left = e.remains(w)
+		f.tail = e.remains(w)
 	}
 	f.unit, f.length, f.share = e.normColumns(w)
 	return f
@@ -269,15 +269,15 @@ func (e *Chunks) step(f *flight, at func(*ir.Value) *ir.Value, c int) *ir.Value 
 	}
 	o, added := take(f, at)
 	state := e.State
-	if up := at(f.grown); f.Channels != nil {
+	if up := at(f.expG); f.Channels != nil {
 		state = e.B.Mul(state, e.stateChannels(at(f.Channels.Total), state)).Called("decayed")
 	} else if up != nil {
 		state = e.B.Mul(state, e.stateDecay(up, state)).Called("decayed")
 	}
 	e.State = e.B.Add(state, added).Called("next_state") // e^GC S + (e^(GC-G) K)^T V'
 	e.After = append(e.After, e.State)
-	if e.Leave != nil {
-		e.Leave(c, e.State)
+	if e.Exit != nil {
+		e.Exit(c, e.State)
 	}
 	return o
 }
@@ -296,7 +296,7 @@ func (e *Chunks) step(f *flight, at func(*ir.Value) *ir.Value, c int) *ir.Value 
 // on to later rows what rounding left of earlier ones. V of an additive rule in bf16 is exact as it comes, and has nothing to hand on.
 func (e *Chunks) solved(f *flight, at func(*ir.Value) *ir.Value) (o, added *ir.Value) {
 	state := e.State
-	up := at(f.grown)
+	up := at(f.expG)
 	kS, qS := e.stateProducts(at(f.k), at(f.q), state) // all that waits for the chunk before, with what follows
 	exact := e.written(f, at, kS, up)                  // V', or U where beta is in the columns
 	u := exact
@@ -315,11 +315,11 @@ func (e *Chunks) solved(f *flight, at func(*ir.Value) *ir.Value) (o, added *ir.V
 	e.Before, e.Inverted, e.Values = append(e.Before, state), f.T, append(e.Values, kept)
 	weighed := u // V' as it meets restK
 	switch {
-	case f.left == nil: // K takes the rest, or there is none
+	case f.tail == nil: // K takes the rest, or there is none
 	case e.V.TailDecay == gdn.TailDecayV && e.V.Numerics.ErrorFeedback > 1: // all are weighed to the end of the chunk: what rounding leaves needs no decay
-		weighed = e.StoreValues(e.B.Mul(exact, e.weight(at(f.left))).Called("u_left"), at(f.unit), at(f.length), at(f.writes))
+		weighed = e.StoreValues(e.B.Mul(exact, e.weight(at(f.tail))).Called("u_left"), at(f.unit), at(f.length), at(f.writes))
 	case e.V.TailDecay == gdn.TailDecayV:
-		weighed = e.Store(e.B.Mul(e.By(exact, at(f.unit)), e.weight(at(f.left))).Called("u_left"))
+		weighed = e.Store(e.B.Mul(e.By(exact, at(f.unit)), e.weight(at(f.tail))).Called("u_left"))
 	}
 	o, added = e.outputOf(f, at, u, qS, up)
 	return o, e.update(f, at, u, weighed, added)
@@ -406,7 +406,7 @@ func (e *Chunks) update(f *flight, at func(*ir.Value) *ir.Value, u, weighed, add
 	case added != nil:
 		return added
 	case e.V.UpdatePrecision() != e.V.Numerics.PrecState: // K is exact, V' is in parts: the rest of the decay goes to V'
-		return e.Dot(at(f.turnedK), e.Store(e.ByRows(u, at(f.left))), false, false, e.V.UpdatePrecision()).Called("k_u")
+		return e.Dot(at(f.turnedK), e.Store(e.ByRows(u, at(f.tail))), false, false, e.V.UpdatePrecision()).Called("k_u")
 	}
 	return e.Dot(at(f.restK), weighed, e.V.TransposeK == gdn.TransposeValue, false, e.V.Numerics.PrecState).Called("k_u")
 }
@@ -474,7 +474,7 @@ func (e *Chunks) rest(w *Work) *ir.Value {
 
 // remains [N, C] is the decay that is left after each token, times beta where that is not in V' yet; nil for ones.
 func (e *Chunks) remains(w *Work) *ir.Value {
-	left := e.Exp(w.Left).Called("left") // e^(GC-G)
+	left := e.Exp(w.Tail).Called("left") // e^(GC-G)
 	if e.V.Beta != gdn.BetaLeft {
 		left = e.Weighed(left, w.Beta).Called("left")
 	}
@@ -515,7 +515,7 @@ func (e *Chunks) meet(rows, state *ir.Value) *ir.Value {
 	return e.Dot(rows, state, false, e.ValueFirst, e.V.Numerics.PrecState)
 }
 
-func (e *Chunks) apart(x *ir.Value) *ir.Value {
+func (e *Chunks) byValueHead(x *ir.Value) *ir.Value {
 	if !e.SharesState() {
 		return x
 	}
@@ -533,12 +533,12 @@ func (e *Chunks) stateProducts(k, q, state *ir.Value) (kS, qS *ir.Value) {
 	case !needK && !needQ:
 		return nil, nil
 	case !needK:
-		return nil, e.apart(e.meet(q, state).Called("q_state"))
+		return nil, e.byValueHead(e.meet(q, state).Called("q_state"))
 	case !needQ:
-		return e.apart(e.meet(k, state).Called("k_state")), nil
+		return e.byValueHead(e.meet(k, state).Called("k_state")), nil
 	case e.V.KQ == gdn.JointJoined:
 		both := e.meet(e.Concat(1, k, q).Called("kq"), state).Called("kq_state")
-		return e.apart(b.SliceAxis(both, 1, 0, e.C).Called("k_state")), e.apart(b.SliceAxis(both, 1, e.C, 2*e.C).Called("q_state"))
+		return e.byValueHead(b.SliceAxis(both, 1, 0, e.C).Called("k_state")), e.byValueHead(b.SliceAxis(both, 1, e.C, 2*e.C).Called("q_state"))
 	}
-	return e.apart(e.meet(k, state).Called("k_state")), e.apart(e.meet(q, state).Called("q_state"))
+	return e.byValueHead(e.meet(k, state).Called("k_state")), e.byValueHead(e.meet(q, state).Called("q_state"))
 }

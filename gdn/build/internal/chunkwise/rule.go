@@ -85,7 +85,7 @@ type Gates struct {
 
 // Each is what f makes of each of them. A stream of chunks makes the gates of all chunks before its loop, and takes those of a step by it.
 func (w Gates) Each(f func(*ir.Value) *ir.Value) *Gates {
-	to := Gates{G: f(w.G), Beta: f(w.Beta), Sums: tile.Sums{Sum: f(w.Sum), Left: f(w.Left)}}
+	to := Gates{G: f(w.G), Beta: f(w.Beta), Sums: tile.Sums{Sum: f(w.Sum), Tail: f(w.Tail)}}
 	for _, x := range w.Parts {
 		to.Parts = append(to.Parts, f(x))
 	}

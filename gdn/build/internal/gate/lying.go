@@ -7,8 +7,8 @@ import "github.com/gdngen/gdngen/ir"
 
 // Rows are the batch rows of a step: Count of them, Apart from one another, from First on.
 type Rows struct {
-	First        *ir.Value
-	Count, Apart int
+	First         *ir.Value
+	Count, Stride int
 }
 
 // OfRows takes the gates of a step's batch rows to [C, rows x H, lanes], each spread over all lanes. Those of other rows pass into none,
@@ -17,8 +17,8 @@ func OfRows(b *ir.Builder, x *ir.Value, r Rows, lanes int) *ir.Value {
 	c, h, all, rows := x.Type.Shape[0], x.Type.Shape[1], x.Type.Shape[2], r.Count
 	shape := []int{rows, h, all}
 	row := b.Iota(ir.T(ir.I32, shape...), 0)
-	if r.Apart > 1 {
-		row = b.Mul(row, b.Like(row, float64(r.Apart)))
+	if r.Stride > 1 {
+		row = b.Mul(row, b.Like(row, float64(r.Stride)))
 	}
 	own := b.Compare(ir.EQ, b.Iota(ir.T(ir.I32, shape...), 2), b.Add(row, b.Broadcast(r.First, shape)))
 	tokens := make([]*ir.Value, c)
@@ -47,7 +47,7 @@ func OfFew(b *ir.Builder, x *ir.Value, r Rows, lanes int) *ir.Value {
 		if r.Count == all {
 			y = b.SliceAxis(x, 0, j, j+1)
 		} else {
-			at := b.Add(r.First, b.Const(ir.T(ir.I32), float64(j*r.Apart)))
+			at := b.Add(r.First, b.Const(ir.T(ir.I32), float64(j*r.Stride)))
 			own := b.Compare(ir.EQ, b.Iota(ir.T(ir.I32, all, h), 0), b.Broadcast(at, []int{all, h}))
 			y = b.Reshape(b.Sum(b.Select(own, x, b.Like(x, 0)), 0), 1, h)
 		}

@@ -39,25 +39,25 @@ type HeadChunk struct {
 
 // turned are what a chunk has without its state, of value heads, with matrices of tokens x tokens held transposed.
 type turned struct {
-	grown, left *ir.Value // e^G and beta e^(GC-G) [N, C]
-	kq, kk      *ir.Value // (Q K^T)^T, scaled, and K K^T, which is its own transpose
-	f           *ir.Value // E^T
-	pt, kd      *ir.Value // P^T and Kd
+	expG, tail *ir.Value // e^G and beta e^(GC-G) [N, C]
+	kq, kk     *ir.Value // (Q K^T)^T, scaled, and K K^T, which is its own transpose
+	f          *ir.Value // E^T
+	pt, kd     *ir.Value // P^T and Kd
 }
 
 // turn makes what needs no state.
 func (e *Step) turn(c *HeadChunk) (t turned) {
 	e.Sums(&c.Gates)
 	b := e.B.Stage("gates")
-	t.grown = e.Exp(c.Sum).Called("growth")
-	t.left = b.Mul(e.Exp(c.Left), c.Beta).Called("left")
+	t.expG = e.Exp(c.Sum).Called("growth")
+	t.tail = b.Mul(e.Exp(c.Tail), c.Beta).Called("left")
 
 	b.Stage("products")
 	t.kq, t.kk = e.turnedProducts(c.Q, c.K)
 	t.f = e.turnedDecay(c.Gates)
 	b.Stage("decay")
 	t.pt = e.Store(e.Times(t.kq, t.f).Called("p_t"))
-	t.kd = e.Store(e.ByRows(e.PerValue(c.K), t.left).Called("kd"))
+	t.kd = e.Store(e.ByRows(e.PerValue(c.K), t.tail).Called("kd"))
 	return t
 }
 
@@ -66,7 +66,7 @@ func (e *Step) turn(c *HeadChunk) (t turned) {
 func (e *Step) HeadState(c HeadChunk) {
 	t := e.turn(&c)
 	tt, _ := e.bothInverses(t.kk, c.Gates)
-	e.stateBackward(c.Q, c.K, e.Store(c.Do), t.pt, t.kd, tt, t.grown, t.left)
+	e.stateBackward(c.Q, c.K, e.Store(c.Do), t.pt, t.kd, tt, t.expG, t.tail)
 }
 
 // Heads takes a chunk backwards. Its gradients of Q and K are of key heads, of Q and K as they are given here, at length 1 where they are normalized.
@@ -76,7 +76,7 @@ func (e *Step) HeadState(c HeadChunk) {
 func (e *Step) Heads(c HeadChunk) Gradients {
 	b, scale := e.B, e.Spec.EffectiveScale()
 	t := e.turn(&c)
-	q, k, kq, kk, f, grown, left := c.Q, c.K, t.kq, t.kk, t.f, t.grown, t.left
+	q, k, kq, kk, f, grown, left := c.Q, c.K, t.kq, t.kk, t.f, t.expG, t.tail
 	state := e.Loads.State()
 	tt, u := e.inverseAndValues(k, kk, c.Gates, grown, state)
 	do := e.Store(c.Do)
@@ -112,7 +112,7 @@ func (e *Step) Heads(c HeadChunk) Gradients {
 	}
 
 	// What K has from the state after it is y, too, once it is multiplied by K and summed.
-	dk, fromState := e.keyGradient(keyParts{q: q, k: k, u: u, x: x, xt: xt, yf: yf, ds: ds, left: left, into: intoK})
+	dk, fromState := e.keyGradient(keyParts{q: q, k: k, u: u, x: x, xt: xt, yf: yf, ds: ds, tail: left, into: intoK})
 	var along *ir.Value // what is summed to y
 	if e.V.Training.DecayBy == gdn.DecayByTokens {
 		along = e.alongKeys(fromState, k, nil, nil)
@@ -139,7 +139,7 @@ type keyParts struct {
 	x, xt   *ir.Value // X and X^T
 	yf      *ir.Value // Y, of value heads
 	ds      *ir.Value
-	left    *ir.Value // exp of the decay that is left, times beta
+	tail    *ir.Value // exp of the decay that is left, times beta
 	into    *ir.Value // what K has from the state before
 }
 
@@ -152,7 +152,7 @@ type keyParts struct {
 func (e *Step) keyGradient(p keyParts) (dk, fromState *ir.Value) {
 	b := e.B.Stage("dk")
 	y := e.Mirrored(e.PerKey(p.yf))
-	ud := e.Store(e.ByRows(e.Operand(p.u, e.V.Numerics.PrecState), p.left).Called("ud"))
+	ud := e.Store(e.ByRows(e.Operand(p.u, e.V.Numerics.PrecState), p.tail).Called("ud"))
 	var own [2][2]*ir.Value // X^T Q and (Y + Y^T) K
 	if e.V.Training.Grads == gdn.GradsInLanes {
 		fromState = e.Dot(p.ds, ud, false, true, e.V.Numerics.PrecState).Called("from_state")

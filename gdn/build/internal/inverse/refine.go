@@ -22,12 +22,12 @@ func (e *Solver) refined(x, neg *ir.Value) *ir.Value {
 	low := b.Convert(b.Sub(neg, b.Convert(high, ir.F32)), ir.BF16)
 	before := func(row, lane *ir.Value) *ir.Value { return b.Compare(ir.LT, lane, row) }
 	below := e.Over(x.Type.Shape[0], e.WordsWhere(e.C, e.C, before))
-	if e.Visits != nil {
+	if e.Segments != nil {
 		below = e.OwnWords(x, before)
 	}
 	strict := func(x *ir.Value) *ir.Value {
 		words := b.And(b.Words(x), below)
-		if e.Visits != nil {
+		if e.Segments != nil {
 			words = e.Finite(words, 0)
 		}
 		return words

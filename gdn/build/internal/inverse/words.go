@@ -48,7 +48,7 @@ func (e *Solver) toRows(x *ir.Value) [][]*ir.Value {
 // ownRows is toRows of -A [N, C, C]. Where blocks have tokens of several sequences, it is zero for pairs of two, and finite: the rows of
 // a merge have the lanes of several blocks, so what is not finite would meet zeros of others. Then the mask comes with it, by rows too.
 func (e *Solver) ownRows(negA *ir.Value) (a [][]*ir.Value, own []*ir.Value) {
-	if e.Visits == nil {
+	if e.Segments == nil {
 		return e.toRows(negA), nil
 	}
 	mask := e.OwnWords(negA, nil)
@@ -307,8 +307,8 @@ func (e *Solver) pairProduct(x, y [][]*ir.Value, w, side int) [][]*ir.Value {
 // merged last meets none: of one pair, all is of two tokens of one sequence.
 func (e *Solver) contained(x *ir.Value, part, w int) *ir.Value {
 	switch {
-	case e.Visits != nil && w == e.C && !e.V.Inverse.Refine:
-	case e.Visits != nil:
+	case e.Segments != nil && w == e.C && !e.V.Inverse.Refine:
+	case e.Segments != nil:
 		return e.Vanishing(x, part)
 	case e.shares(w, x.Type.Shape[0]):
 		return e.Finite(x, 0)

@@ -4,7 +4,7 @@
 package pool
 
 import (
-	"github.com/gdngen/gdngen/gdn/build/internal/visits"
+	"github.com/gdngen/gdngen/gdn/build/internal/segments"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -66,9 +66,9 @@ func (o Of) Tables(b *ir.Builder) []*ir.Value {
 // There is such a state if the pool has no fewer states than there are sequences.
 //
 //	eight states, sequences that leave 7 -1 5 and start from 4 9 -1:   From 4 6 5   To 7 -1 5
-func (o Of) Slots(b *ir.Builder) *visits.Slots {
+func (o Of) Slots(b *ir.Builder) *segments.Slots {
 	held := o.Held(b)
-	x := &visits.Slots{To: b.Select(held, o.Written, b.Like(o.Written, -1))}
+	x := &segments.Slots{To: b.Select(held, o.Written, b.Like(o.Written, -1))}
 	x.From = x.To
 	if o.Read != nil {
 		x.Fresh = b.Or(b.Compare(ir.LT, o.Read, b.Like(o.Read, 0)), b.Compare(ir.GE, o.Read, b.Like(o.Read, float64(o.States))))

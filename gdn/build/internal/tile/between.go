@@ -56,8 +56,8 @@ func (e *Body) Between(log, beta *ir.Value, s Sums) *ir.Value {
 	}
 	// Together says anything of a lane after its row, so the triangle stays beside it.
 	seen := e.Over(n, b.Compare(ir.GE, ri, ci))
-	if e.Visits != nil {
-		seen = b.And(seen, e.OfVisits(n, func(visit int) *ir.Value { return e.Visits.Together(visit, ri, ci) }))
+	if e.Segments != nil {
+		seen = b.And(seen, e.OfSegments(n, func(visit int) *ir.Value { return e.Segments.Together(visit, ri, ci) }))
 	}
 	return e.Exp(b.Select(seen, d, b.Like(d, Masking))).Called("decay")
 }

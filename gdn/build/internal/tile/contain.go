@@ -26,7 +26,7 @@ func (e *Body) Finite(x *ir.Value, part int) *ir.Value {
 	switch {
 	case part > 0:
 		bit, places = 0x4000_4000, 1
-	case e.Visits != nil:
+	case e.Segments != nil:
 		bit, places = 0x0800_0800, 4
 	}
 	if e.V.Numerics.DecayBF16 >= gdn.DecayBF16Operands {
@@ -95,14 +95,14 @@ func AtMostOne(e *Body, x, marks *ir.Value) (factors, marked *ir.Value) {
 	return e.B.Select(e.B.Compare(ir.LT, x, one), x, one), e.B.Add(marks, e.B.Sub(x, x))
 }
 
-// OfVisits is [N, R, L] of a tile for each visit, the same for all heads; or of one tile, where chunks are of one sequence.
-func (e *Body) OfVisits(n int, tile func(visit int) *ir.Value) *ir.Value {
-	if e.Visits == nil {
+// OfSegments is [N, R, L] of a tile for each visit, the same for all heads; or of one tile, where chunks are of one sequence.
+func (e *Body) OfSegments(n int, tile func(visit int) *ir.Value) *ir.Value {
+	if e.Segments == nil {
 		return e.Over(n, tile(0))
 	}
 	var l []*ir.Value
-	for visit := range e.Visits.Tiles {
-		l = append(l, e.Over(n/len(e.Visits.Tiles), tile(visit)))
+	for visit := range e.Segments.Tiles {
+		l = append(l, e.Over(n/len(e.Segments.Tiles), tile(visit)))
 	}
 	return e.B.Concat(0, l...)
 }

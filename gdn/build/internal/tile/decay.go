@@ -36,7 +36,7 @@ type Sums struct {
 	Log   *ir.Value   // the log decay, clamped where the variant says so
 	Parts []*ir.Value // inclusive prefix sums of the parts that it is split into
 	Sum   *ir.Value   // inclusive prefix sums
-	Left  *ir.Value   // the sum after each token
+	Tail  *ir.Value   // the sum after each token
 }
 
 // SumsOf sums a log decay by products with triangles of ones; a suffix is summed by itself, so nothing cancels.
@@ -70,7 +70,7 @@ func (e *Body) SumsOf(g *ir.Value) Sums {
 		s.Parts = append(s.Parts, part)
 		s.Sum = e.added(s.Sum, part)
 	}
-	s.Left = times(g, ir.GT)
+	s.Tail = times(g, ir.GT)
 	return s
 }
 
@@ -86,7 +86,7 @@ func (e *Body) base2Sums(g *ir.Value) Sums {
 		s.Sum = e.added(s.Sum, b.MatMul(part, ones, false, false, ir.PrecBF16x1).Called("sum_"+partName(i, e.sumParts())))
 	}
 	s.Parts = []*ir.Value{s.Sum.Called("g_sum")}
-	s.Left = b.Sub(b.Broadcast(b.SliceAxis(s.Sum, 1, c-1, c), s.Sum.Type.Shape, 0, 1), s.Sum).Called("g_rest")
+	s.Tail = b.Sub(b.Broadcast(b.SliceAxis(s.Sum, 1, c-1, c), s.Sum.Type.Shape, 0, 1), s.Sum).Called("g_rest")
 	return s
 }
 

@@ -151,11 +151,11 @@ func sideBySide(e *Body, tx, ty bool, pairs ...[2]*ir.Value) *ir.Value {
 			}
 		}
 	}
-	return e.B.MatMul(beside(e, xk, left), beside(e, yk, right), tx, ty, ir.PrecBF16x1)
+	return e.B.MatMul(concat(e, xk, left), concat(e, yk, right), tx, ty, ir.PrecBF16x1)
 }
 
-// beside joins parts along an axis. One that is not cut may be in f32 where others are in bf16: the product rounds it.
-func beside(e *Body, axis int, parts []*ir.Value) *ir.Value {
+// concat joins parts along an axis. One that is not cut may be in f32 where others are in bf16: the product rounds it.
+func concat(e *Body, axis int, parts []*ir.Value) *ir.Value {
 	if slices.ContainsFunc(parts, func(p *ir.Value) bool { return p.Type.DType != parts[0].Type.DType }) {
 		for i, p := range parts {
 			if p.Type.DType != ir.F32 {

@@ -6,16 +6,16 @@ import (
 	"slices"
 
 	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/gdn/build/internal/visits"
+	"github.com/gdngen/gdngen/gdn/build/internal/segments"
 	"github.com/gdngen/gdngen/ir"
 )
 
 // Body is the body of a grid step that is being written.
 type Body struct {
-	B      *ir.Builder
-	V      gdn.Variant
-	C      int           // tokens of a chunk
-	Visits *visits.Marks // where blocks have tokens of several sequences
+	B        *ir.Builder
+	V        gdn.Variant
+	C        int             // tokens of a chunk
+	Segments *segments.Marks // where blocks have tokens of several sequences
 
 	Squared map[*ir.Value]*ir.Value // sums of squares of rows that whoever loaded them knows
 

@@ -19,10 +19,10 @@ func (e *Body) MaskedIn(x *ir.Value, keep func(visit int, row, lane *ir.Value) *
 	b, s := e.B, x.Type.Shape
 	if e.V.Inverse.Mask != gdn.MaskWords {
 		x = b.Convert(x, ir.F32)
-		holds := e.OfVisits(s[0], func(visit int) *ir.Value { return keep(visit, e.Iota(s[1], s[2], 0), e.Iota(s[1], s[2], 1)) })
+		holds := e.OfSegments(s[0], func(visit int) *ir.Value { return keep(visit, e.Iota(s[1], s[2], 0), e.Iota(s[1], s[2], 1)) })
 		return e.Store(b.Select(holds, x, b.Like(x, 0)))
 	}
-	return e.AndWords(x, e.OfVisits(s[0], func(visit int) *ir.Value {
+	return e.AndWords(x, e.OfSegments(s[0], func(visit int) *ir.Value {
 		return e.WordsWhere(s[1], s[2], func(row, lane *ir.Value) *ir.Value { return keep(visit, row, lane) })
 	}))
 }
@@ -58,7 +58,7 @@ func (e *Body) Lower(x *ir.Value) *ir.Value {
 	if TurnsPairs(e) {
 		upto = func(row, lane *ir.Value) *ir.Value { return e.B.Compare(ir.GE, lane, row) }
 	}
-	if e.Visits == nil || e.V.Inverse.Mask != gdn.MaskWords {
+	if e.Segments == nil || e.V.Inverse.Mask != gdn.MaskWords {
 		return e.Masked(x, upto)
 	}
 	return e.AndWords(x, e.OwnWords(x, upto))
@@ -70,19 +70,19 @@ func (e *Body) Lower(x *ir.Value) *ir.Value {
 // to 1024 tokens.
 func TurnsPairs(e *Body) bool {
 	v := e.V
-	return e.Visits != nil && v.Mapping.Pack == gdn.PackAligned && v.Forward.Fetch == gdn.FetchCopies && v.Beta == gdn.BetaExponent && v.Decay != gdn.DecaySegment &&
+	return e.Segments != nil && v.Mapping.Pack == gdn.PackAligned && v.Forward.Fetch == gdn.FetchCopies && v.Beta == gdn.BetaExponent && v.Decay != gdn.DecaySegment &&
 		v.RowBroadcast == gdn.BroadcastTranspose && v.KQ == gdn.JointJoined && v.Inverse.Mask == gdn.MaskWords && !v.Inverse.Refine && v.Numerics.DecayBF16 == gdn.DecayBF16All
 }
 
 // OwnWords is all ones, on words of x [N, C, C], where the token of the lane is of the sequence of the row's, and where, unless it is nil,
 // keep holds.
 func (e *Body) OwnWords(x *ir.Value, keep func(row, lane *ir.Value) *ir.Value) *ir.Value {
-	return e.OfVisits(x.Type.Shape[0], func(visit int) *ir.Value {
+	return e.OfSegments(x.Type.Shape[0], func(visit int) *ir.Value {
 		own := e.WordsWhere(e.C, e.C, func(row, lane *ir.Value) *ir.Value {
 			if TurnsPairs(e) {
 				row, lane = lane, row
 			}
-			return e.Visits.Together(visit, row, lane)
+			return e.Segments.Together(visit, row, lane)
 		})
 		if keep != nil {
 			own = e.B.And(own, e.WordsWhere(e.C, e.C, keep)).Called("mask")

@@ -1,11 +1,11 @@
-package strands_test
+package chains_test
 
 import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gdngen/gdngen/codegen/pallas/strands"
+	"github.com/gdngen/gdngen/codegen/pallas/chains"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -13,7 +13,7 @@ import (
 type row struct {
 	name, task string
 	reads      []string
-	strand     int
+	chain      int
 }
 
 func TestName(t *testing.T) {
@@ -64,9 +64,9 @@ func TestName(t *testing.T) {
 				in.Results = []*ir.Value{made[r.name]}
 				b.Instrs = append(b.Instrs, in)
 			}
-			strands.Name(b)
+			chains.Name(b)
 			for i, r := range test.rows {
-				require.Equal(t, r.strand, b.Instrs[i].Task.Head, r.name)
+				require.Equal(t, r.chain, b.Instrs[i].Task.Head, r.name)
 			}
 		})
 	}
@@ -87,6 +87,6 @@ func TestOdd(t *testing.T) {
 	x1 := add("solve.h1", u1)
 	add("solve.h0", u0, x1)
 	alone := add("decay.h1").Called("p")
-	strands.Name(b)
+	chains.Name(b)
 	require.Equal(t, []string{"u", "u_odd", "_odd", "p"}, []string{u0.Def.Called(), u1.Def.Called(), x1.Def.Called(), alone.Def.Called()})
 }

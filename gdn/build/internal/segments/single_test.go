@@ -1,4 +1,4 @@
-package visits_test
+package segments_test
 
 import (
 	"fmt"
@@ -7,19 +7,19 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gdngen/gdngen/gdn/build/internal/visits"
+	"github.com/gdngen/gdngen/gdn/build/internal/segments"
 )
 
 // single is what a schedule of visits of one sequence says of each place of the walk: block, sequence, number, first row, end, kept, and whether it
 // enters the sequence; of steps of several visits also the block that is done, and the sequence that is closed. live counts steps.
-func single(t *testing.T, s visits.Single, cu []int64) (live int64, rows [][]int64) {
+func single(t *testing.T, s segments.Single, cu []int64) (live int64, rows [][]int64) {
 	entries, marks := scheduled(t, cu, s.Make)
-	for place := range s.Visits {
+	for place := range s.Segments {
 		entry := func(column int) int64 { return entries[s.Entry(0, column, place%s.Places).Const+place/s.Places] }
-		mark := func(mark int) int64 { return marks[(place*visits.Rows+mark)*s.Chunk] }
-		row := []int64{entry(visits.OneBlock), entry(visits.OneSequence), entry(visits.OneVisit), mark(visits.OneFirst), mark(visits.OneEnd), mark(visits.OneKept), mark(visits.OneEnters)}
+		mark := func(mark int) int64 { return marks[(place*segments.Rows+mark)*s.Chunk] }
+		row := []int64{entry(segments.OneBlock), entry(segments.OneSequence), entry(segments.OneSegment), mark(segments.OneFirst), mark(segments.OneEnd), mark(segments.OneKept), mark(segments.OneEnters)}
 		if s.Places > 1 {
-			row = append(row, entry(visits.OneDone), entry(visits.OneClosed))
+			row = append(row, entry(segments.OneDone), entry(segments.OneClosed))
 		}
 		rows = append(rows, row)
 	}
@@ -29,17 +29,17 @@ func single(t *testing.T, s visits.Single, cu []int64) (live int64, rows [][]int
 // The example of Single: sequences of 5, 0 and 6 tokens in blocks of 8.
 func TestSingle(t *testing.T) {
 	cu := []int64{0, 5, 5, 11}
-	live, up := single(t, visits.Single{Sequences: 3, Blocks: 2, Chunk: 8, Visits: 4, Places: 1}, cu)
+	live, up := single(t, segments.Single{Sequences: 3, Blocks: 2, Chunk: 8, Segments: 4, Places: 1}, cu)
 	require.EqualValues(t, 4, live)
 	require.Equal(t, [][]int64{{0, 0, 0, 0, 5, 0, 1}, {0, 1, 1, 8, 0, 8, 1}, {0, 2, 2, 5, 8, 5, 1}, {1, 2, 3, 0, 3, 0, 0}}, up)
-	live, down := single(t, visits.Single{Sequences: 3, Blocks: 2, Chunk: 8, Visits: 4, Places: 1, Down: true}, cu)
+	live, down := single(t, segments.Single{Sequences: 3, Blocks: 2, Chunk: 8, Segments: 4, Places: 1, Down: true}, cu)
 	require.EqualValues(t, 4, live)
 	require.Equal(t, [][]int64{{1, 2, 3, 0, 3, 8, 1}, {0, 2, 2, 5, 8, 8, 0}, {0, 1, 1, 8, 0, 0, 1}, {0, 0, 0, 0, 5, 5, 1}}, down)
 }
 
 // Sequences of 5, 0 and 6 tokens in blocks of 8, two visits a step: block 0 is done where the next visit goes on, and each sequence is closed by its last visit.
 func TestSinglePlaces(t *testing.T) {
-	live, up := single(t, visits.Single{Sequences: 3, Blocks: 2, Chunk: 8, Visits: 4, Places: 2}, []int64{0, 5, 5, 11})
+	live, up := single(t, segments.Single{Sequences: 3, Blocks: 2, Chunk: 8, Segments: 4, Places: 2}, []int64{0, 5, 5, 11})
 	require.EqualValues(t, 2, live)
 	require.Equal(t, [][]int64{{0, 0, 0, 0, 5, 0, 1, -1, 0}, {0, 1, 1, 8, 0, 8, 1, -1, 1}, {0, 2, 2, 5, 8, 5, 1, 0, -1}, {1, 2, 3, 0, 3, 0, 0, 1, 2}}, up)
 }
@@ -57,18 +57,18 @@ func TestSingleCovers(t *testing.T) {
 			room := int64(nb*chunk) - cu[len(cu)-1]
 			cu = append(cu, cu[len(cu)-1]+min(room, int64(r.IntN(14)*r.IntN(2))))
 		}
-		for _, s := range []visits.Single{{Places: 1}, {Places: 1, Down: true}, {Places: 2}, {Places: 4}} {
-			s.Sequences, s.Blocks, s.Chunk, s.Visits = n, nb, chunk, visits.Bound(n, nb, 1+r.IntN(2)*3)
-			s.Visits = max(s.Visits, visits.Bound(n, nb, s.Places))
+		for _, s := range []segments.Single{{Places: 1}, {Places: 1, Down: true}, {Places: 2}, {Places: 4}} {
+			s.Sequences, s.Blocks, s.Chunk, s.Segments = n, nb, chunk, segments.Bound(n, nb, 1+r.IntN(2)*3)
+			s.Segments = max(s.Segments, segments.Bound(n, nb, s.Places))
 			live, rows := single(t, s, cu)
-			for _, run := range []int64{live * int64(s.Places), int64(s.Visits)} {
-				covers(t, fmt.Sprintf("%v, %+v, %d of %d visits", cu, s, run, s.Visits), s, cu, rows[:run])
+			for _, run := range []int64{live * int64(s.Places), int64(s.Segments)} {
+				covers(t, fmt.Sprintf("%v, %+v, %d of %d visits", cu, s, run, s.Segments), s, cu, rows[:run])
 			}
 		}
 	}
 }
 
-func covers(t *testing.T, name string, s visits.Single, cu []int64, rows [][]int64) {
+func covers(t *testing.T, name string, s segments.Single, cu []int64, rows [][]int64) {
 	chunk := s.Chunk
 	by := make([]int64, s.Blocks*chunk) // 0: not written, -1: without rows, else the sequence and 1
 	held := make([]int64, chunk)        // the same of the block at hand

@@ -1,4 +1,4 @@
-package visits
+package segments
 
 import "github.com/gdngen/gdngen/ir"
 
@@ -17,7 +17,7 @@ import "github.com/gdngen/gdngen/ir"
 type Single struct {
 	Sequences, Blocks int
 	Chunk             int  // tokens of a block
-	Visits            int  // as many as Bound says, or more
+	Segments          int  // as many as Bound says, or more
 	Places            int  // visits of a step, which follow one another
 	Down              bool // from the last visit to the first
 }
@@ -26,7 +26,7 @@ type Single struct {
 const (
 	OneSequence = iota // the sequence of a visit
 	OneBlock           // its block
-	OneVisit           // its number, from the first sequence on, whichever way the walk goes
+	OneSegment         // its number, from the first sequence on, whichever way the walk goes
 	OneDone            // its block, where the visits behind it are of others; of steps of several visits
 	OneClosed          // its sequence, where it is the last of that; of such steps too
 	oneColumns
@@ -49,7 +49,7 @@ func Bound(sequences, blocks, places int) int {
 // Entry is the index of an entry of the table along a sequential axis, of a visit that has a place in its step.
 func (s Single) Entry(axis, column, place int) ir.Index {
 	x := ir.IndexTable(axis, 0)
-	x.Const = 1 + column*s.Visits + place*s.Visits/s.Places
+	x.Const = 1 + column*s.Segments + place*s.Segments/s.Places
 	return x
 }
 
@@ -58,7 +58,7 @@ func (s Single) Entry(axis, column, place int) ir.Index {
 // before, and the blocks that no sequence reaches, one after another, so that all are written; where there are none left they stay at a block.
 func (s Single) Make(b *ir.Builder, cu *ir.Value) (table, marked *ir.Value) {
 	w := s.walk(b, cu)
-	visits, m := s.Visits, s.Places
+	visits, m := s.Segments, s.Places
 	live := b.Bitcast(w.plus(w.live(), m-1), ir.U32)
 	live = w.clip(b.Bitcast(b.Div(live, b.Like(live, float64(m))), ir.I32), 1, visits/m)
 	place := b.Iota(ir.T(ir.I32, visits), 0)
@@ -182,7 +182,7 @@ func (w *walk) at(place *ir.Value) (x visited) {
 		kept = w.Select(w.Compare(ir.GT, again, zero), to, w.like(to, c))
 	}
 	more := w.Select(idle, again, w.Mul(leaves, w.one(w.Compare(ir.EQ, after, here)))) // visits behind it are in the block too, or this one gives nothing
-	x.columns = [oneColumns]*ir.Value{OneSequence: of, OneBlock: block, OneVisit: w.clip(visit, 0, w.Visits-1),
+	x.columns = [oneColumns]*ir.Value{OneSequence: of, OneBlock: block, OneSegment: w.clip(visit, 0, w.Segments-1),
 		OneDone: w.Sub(w.Mul(here, w.Sub(w.like(more, 1), more)), w.like(here, 1)), OneClosed: w.plus(w.Mul(leaves, w.plus(of, 1)), -1)}
 	x.marks = [oneMarks]*ir.Value{OneFirst: from, OneEnd: to, OneKept: kept, OneEnters: enters}
 	return x

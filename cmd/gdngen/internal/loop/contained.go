@@ -7,9 +7,9 @@ import (
 	"os"
 )
 
-// Apart runs a program whose lines go to show, with what it leaves behind ended with it: where it is not trusted, nothing of it runs on beside what
+// RunContained runs a program whose lines go to show, with what it leaves behind ended with it: where it is not trusted, nothing of it runs on beside what
 // comes next.
-func Apart(ctx context.Context, show func(line string), words ...string) error {
+func RunContained(ctx context.Context, show func(line string), words ...string) error {
 	if err := supported(); err != nil {
 		return err
 	}

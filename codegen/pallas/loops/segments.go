@@ -6,8 +6,8 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Visits are those of packed sequences to blocks of tokens as they lie, whose schedule a helper makes (tests/oracle, TestPallasVisits).
-type Visits struct {
+// Segments are those of packed sequences to blocks of tokens as they lie, whose schedule a helper makes (tests/oracle, TestPallasVisits).
+type Segments struct {
 	Blocks, Chunk, Places int
 	Drop                  bool // final states of sequences without tokens are zero
 }
@@ -17,7 +17,7 @@ const markRows, tableColumns = 8, 6
 
 // Fold makes one node of those that make the schedule: the table of the kernel, and the marks among its operands, of the one parameter that says where
 // sequences begin.
-func (s *Visits) Fold(nodes []*Node) []*Node {
+func (s *Segments) Fold(nodes []*Node) []*Node {
 	at := slices.IndexFunc(nodes, func(n *Node) bool { return n.In.Op == ir.OpKernel && n.In.Attrs.Grid.Tables == 1 })
 	if s == nil || at < 0 {
 		return nodes
@@ -40,7 +40,7 @@ func (s *Visits) Fold(nodes []*Node) []*Node {
 			}
 		case !makes[x.Maker]:
 			makes[x.Maker] = true
-			Visit(x.Maker, func(r *Ref) { of(r.Item) })
+			EachRef(x.Maker, func(r *Ref) { of(r.Item) })
 		}
 	}
 	of(made.Defs[0])
@@ -63,13 +63,13 @@ func (s *Visits) Fold(nodes []*Node) []*Node {
 		if makes[n] && !read[n.Defs[0]] || n == table.Maker || n == made.Defs[1].Maker {
 			continue
 		}
-		Visit(n, func(r *Ref) { read[r.Item] = true })
+		EachRef(n, func(r *Ref) { read[r.Item] = true })
 		out = append(out, n)
 	}
 	slices.Reverse(out)
 	first := slices.IndexFunc(out, func(n *Node) bool {
 		reads := false
-		Visit(n, func(r *Ref) { reads = reads || slices.Contains(made.Defs, r.Item) })
+		EachRef(n, func(r *Ref) { reads = reads || slices.Contains(made.Defs, r.Item) })
 		return reads
 	})
 	table.Maker, made.Defs[1].Maker = made, made

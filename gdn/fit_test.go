@@ -206,7 +206,7 @@ func TestChoices(t *testing.T) {
 		{"train,gates=fused,l2norm", "auto", 256, "tpu-train-long,row_broadcast=transpose,fetch=copies,head_group=2,state_delay=6,bwd.head_skew=0"},
 		{"train,t=600", "auto", 256, "tpu-train"},
 		{"train,t=600,l2norm", "auto", 256, "tpu-train,bwd.head_skew=0"},
-		{"train,seqs=9,l2norm", "auto", 256, "tpu-train-long,row_broadcast=transpose,pack=visits,fetch=copies,head_group=2,state_delay=6,prologue_end=90,bwd.phases_before=0,bwd.head_group=4,bwd.head_skew=0"},
+		{"train,seqs=9,l2norm", "auto", 256, "tpu-train-long,row_broadcast=transpose,pack=segments,fetch=copies,head_group=2,state_delay=6,prologue_end=90,bwd.phases_before=0,bwd.head_group=4,bwd.head_skew=0"},
 		{"train,hk=8,hv=16", "auto", 256, "tpu-train"},
 		{"bench,dtype=f32", "auto", 256, "tpu-x3-long"},
 		{"bench,dtype=f32", "auto-fast", 256, "tpu-long,fetch=copies,main=yes,tail_decay=v"},
@@ -215,16 +215,16 @@ func TestChoices(t *testing.T) {
 		{"bench,t=300", "auto-fla", 256, "tpu,fold=no,out=separate,tail_decay=v,refine=yes"},
 		{"bench,seqs=9", "auto-fla", 256, "tpu-packed,fetch=copies,main=yes,decay_bf16=rows,refine=yes"},
 		{"contest-prefill,t=461,seqs=2", "auto-fla", 256, "tpu-packed,decay_bf16=rows,refine=yes"},
-		{"bench,seqs=9", "auto-f32-like", 256, "tpu-x3,pack=visits,fetch=copies"},
-		{"bench,seqs=9,rule=simple-gla", "auto", 256, "tpu-packed,pack=visits,fetch=copies,main=yes"},
-		{"train,seqs=9", "auto", 256, "tpu-train-long,row_broadcast=transpose,pack=visits,fetch=copies,head_group=2,state_delay=6,prologue_end=90,bwd.head_group=4"},
-		{"train,seqs=9", "auto", 128, "tpu-train-128,row_broadcast=transpose,pack=visits,fetch=copies,head_group=2,state_delay=6,prologue_end=90,decay_bf16=rows,bwd.phases_before=0,bwd.head_group=4"},
-		{"train,seqs=9", "auto-fla", 256, "tpu-train-x3-long,pack=visits,fetch=copies"},
-		{"train,seqs=9,k=256,v=256", "auto", 128, "tpu-train,decay_bf16=rows,bwd.decay_bf16=rows,grads=lanes,decaysums=lanes,pack=visits,fetch=copies,bwd.phases_before=0,bwd.head_group=4"},
-		{"bench,seqs=9,hk=16,hv=16,rule=simple-gla", "auto", 256, "tpu-packed,pack=visits,chunks=2,fetch=copies,main=yes"},
-		{"train,t=256,seqs=2", "auto", 256, "tpu-train,pack=visits,fetch=copies,bwd.phases_before=0,bwd.head_group=4"},
-		{"train,seqs=9,hk=16,hv=16", "auto", 256, "tpu-train,pack=visits,fetch=copies,bwd.phases_before=0,bwd.head_group=4"},
-		{"train,seqs=9,rule=kda", "auto-fla", 256, "tpu-train,out=separate,transpose_k=value,steps=1,head_group=4,bwd.steps=1,bwd.phases_after=0,bwd.head_group=1,span=32,refine=yes,precapply=bf16x3,precgrad=bf16x3,pack=visits,fetch=copies,decay_bf16=rows,bwd.decay_bf16=rows"},
+		{"bench,seqs=9", "auto-f32-like", 256, "tpu-x3,pack=segments,fetch=copies"},
+		{"bench,seqs=9,rule=simple-gla", "auto", 256, "tpu-packed,pack=segments,fetch=copies,main=yes"},
+		{"train,seqs=9", "auto", 256, "tpu-train-long,row_broadcast=transpose,pack=segments,fetch=copies,head_group=2,state_delay=6,prologue_end=90,bwd.head_group=4"},
+		{"train,seqs=9", "auto", 128, "tpu-train-128,row_broadcast=transpose,pack=segments,fetch=copies,head_group=2,state_delay=6,prologue_end=90,decay_bf16=rows,bwd.phases_before=0,bwd.head_group=4"},
+		{"train,seqs=9", "auto-fla", 256, "tpu-train-x3-long,pack=segments,fetch=copies"},
+		{"train,seqs=9,k=256,v=256", "auto", 128, "tpu-train,decay_bf16=rows,bwd.decay_bf16=rows,grads=lanes,decaysums=lanes,pack=segments,fetch=copies,bwd.phases_before=0,bwd.head_group=4"},
+		{"bench,seqs=9,hk=16,hv=16,rule=simple-gla", "auto", 256, "tpu-packed,pack=segments,chunks=2,fetch=copies,main=yes"},
+		{"train,t=256,seqs=2", "auto", 256, "tpu-train,pack=segments,fetch=copies,bwd.phases_before=0,bwd.head_group=4"},
+		{"train,seqs=9,hk=16,hv=16", "auto", 256, "tpu-train,pack=segments,fetch=copies,bwd.phases_before=0,bwd.head_group=4"},
+		{"train,seqs=9,rule=kda", "auto-fla", 256, "tpu-train,out=separate,transpose_k=value,steps=1,head_group=4,bwd.steps=1,bwd.phases_after=0,bwd.head_group=1,span=32,refine=yes,precapply=bf16x3,precgrad=bf16x3,pack=segments,fetch=copies,decay_bf16=rows,bwd.decay_bf16=rows"},
 		{"decode", "auto", 256, "decode-f32,main=yes"}, // at the cost of bf16, to the cycle
 		{"contest-decode", "auto-fast", 128, "decode-f32,main=yes"},
 		{"decode,b=2", "auto", 256, "decode,main=yes"}, // 305 cycles in float32 for 222 on v6e: few steps hide nothing
@@ -342,8 +342,8 @@ func TestShort(t *testing.T) {
 }
 
 // A step has several visits of packed sequences where one program has all heads.
-func TestFitVisits(t *testing.T) {
-	for text, want := range map[string]int{"tpu-train-long,chunk=64,chunks=2,pack=visits": 2, "tpu-train-long,chunk=64,pack=visits": 4, "tpu-train-long,chunk=64,pack=visits,heads=2": 1, "tpu-train-long,chunk=64": 1} {
+func TestFitSegments(t *testing.T) {
+	for text, want := range map[string]int{"tpu-train-long,chunk=64,chunks=2,pack=segments": 2, "tpu-train-long,chunk=64,pack=segments": 4, "tpu-train-long,chunk=64,pack=segments,heads=2": 1, "tpu-train-long,chunk=64": 1} {
 		for _, spec := range []string{"train,t=150,hk=2,hv=4,seqs=5", "bench,t=150,hk=2,hv=4,seqs=4,init,rule=simple-gla"} {
 			require.Equal(t, want, parseVariant(t, text).Fit(mustParse(t, spec)).Mapping.Chunks, "%s by %s", spec, text)
 		}

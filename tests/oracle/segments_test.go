@@ -20,7 +20,7 @@ import (
 
 // The helper by which a file schedules packed sequences gives the table and the marks that the glue of the module does: sequences of several in a block, of
 // several blocks, of none, and more than the tokens.
-func TestPallasVisits(t *testing.T) {
+func TestPallasSegments(t *testing.T) {
 	py := python(t)
 	for name, row := range map[string]struct{ spec, variant string }{
 		"four":  {"t=300,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=7,init,packed", "tpu-packed,chunk=32,mergepairs=0"},

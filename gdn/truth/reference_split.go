@@ -7,23 +7,23 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// apart are the gates of a rule that erases and writes by channels: with b in R^K and w in R^V a token does
+// splitGates are the gates of a rule that erases and writes by channels: with b in R^K and w in R^V a token does
 //
 //	S <- S + k (w v - S^T (b k))^T
 //
 // so it is the delta rule with beta 1, values w v, and another key b k to read the state by. Its gradients are those of the values, of the key and of
 // that other key, taken to b and w by the product rule. The zero value has no gates, and reads by k.
-type apart struct {
+type splitGates struct {
 	erase, write []float64 // [tokens, Hv, K] and [tokens, Hv, V]
 	read         []float64 // [tokens, Hv, K]: b k
 	v            []float64 // [tokens, Hv, V], before it is weighed
 	dread        []float64 // gradients of read
 }
 
-// apartGates weighs keys and values of a recurrence whose rule has these gates.
-func (r *recurrence) apartGates(inputs map[string]*array.Array) {
+// weighBySplitGates weighs keys and values of a recurrence whose rule has these gates.
+func (r *recurrence) weighBySplitGates(inputs map[string]*array.Array) {
 	s := r.s
-	if !s.Rule.Apart() {
+	if !s.Rule.SplitGates() {
 		return
 	}
 	if s.Gates == gdn.GatesFused {
@@ -34,7 +34,7 @@ func (r *recurrence) apartGates(inputs map[string]*array.Array) {
 	} else {
 		r.erase, r.write = inputs["erase"].Float64s(), inputs["write"].Float64s()
 	}
-	r.read, r.apart.v, r.v = slices.Clone(r.erase), r.v, slices.Clone(r.v)
+	r.read, r.splitGates.v, r.v = slices.Clone(r.erase), r.v, slices.Clone(r.v)
 	for i, b := range r.erase {
 		r.read[i] = b * r.k[r.keyAt(i)]
 	}
@@ -65,9 +65,9 @@ func (t *tangent) dreading(row int, dk []float64) []float64 {
 	return t.dread[row*t.s.K:][:t.s.K]
 }
 
-// apartGradients takes the gradients of keys that read, and of weighed values, to the gates, or their raw form, and to k and v.
-func (t *tangent) apartGradients(out map[string][]float64) {
-	if !t.s.Rule.Apart() {
+// splitGateGradients takes the gradients of keys that read, and of weighed values, to the gates, or their raw form, and to k and v.
+func (t *tangent) splitGateGradients(out map[string][]float64) {
+	if !t.s.Rule.SplitGates() {
 		return
 	}
 	derase, dwrite := make([]float64, len(t.erase)), make([]float64, len(t.write))
@@ -76,7 +76,7 @@ func (t *tangent) apartGradients(out map[string][]float64) {
 		t.dk[i] += d * t.erase[i]
 	}
 	for i := range dwrite {
-		dwrite[i] = t.dv[i] * t.apart.v[i]
+		dwrite[i] = t.dv[i] * t.splitGates.v[i]
 		t.dv[i] *= t.write[i]
 	}
 	if t.s.Gates == gdn.GatesFused {

@@ -13,7 +13,7 @@ import (
 )
 
 // Packed sequences by visits agree with the reference, outputs and gradients, for all rules.
-func TestVisitsAgree(t *testing.T) {
+func TestSegmentsAgree(t *testing.T) {
 	rules := []string{"gdn", "deltanet", "simple-gla", "kda", "gla", "gdn2"}
 	seen := map[string]int{}
 	for i := range 120 {
@@ -30,13 +30,13 @@ func TestVisitsAgree(t *testing.T) {
 		if len(s.GateParams()) == 0 {
 			s.Gates, s.GateDType = gdn.GatesGiven, ir.F32
 		}
-		v.Algo, v.Flow, v.Form, v.Mapping.Pack = gdn.AlgoChunk, gdn.FlowFused, gdn.FormVPrime, gdn.PackVisits
+		v.Algo, v.Flow, v.Form, v.Mapping.Pack = gdn.AlgoChunk, gdn.FlowFused, gdn.FormVPrime, gdn.PackSegments
 		v.Training.Saved, v.Training.Save = ir.F32, gdn.Save(r.IntN(int(gdn.SaveAll)+1))
 		v.Numerics.PrecInv, v.Numerics.PrecIntra, v.Numerics.PrecState, v.Numerics.Store = ir.PrecF32, ir.PrecF32, ir.PrecF32, ir.F32
 		v.Numerics.PrecApply, v.Training.PrecGrad, v.Training.PrecUpdate = gdn.OwnInherit, gdn.OwnInherit, gdn.OwnInherit
 		v.Decay, v.Numerics.DecayBF16 = gdn.DecaySplit, 0
 		v = v.Canon()
-		if s.Validate() != nil || v.Check(s) != nil || v.Unsafe(s) != "" || v.Fit(s).Mapping.Pack != gdn.PackVisits {
+		if s.Validate() != nil || v.Check(s) != nil || v.Unsafe(s) != "" || v.Fit(s).Mapping.Pack != gdn.PackSegments {
 			continue
 		}
 		seen[rules[i%len(rules)]+" "+s.Direction.String()]++

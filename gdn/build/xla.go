@@ -11,17 +11,17 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// glueIn brings the inputs into the order that the grids read.
+// xlaIn brings the inputs into the order that the grids read.
 //
 // Tokens are filled up to whole chunks with such as leave the state alone: q, k and v are 0, the log decay is 0 and so is beta, so that a token decays
 // nothing and writes nothing, whatever the rule. Of raw gates that is a number whose log decay, or beta, is exactly zero.
 //
 //	gates=given                 g and beta as they are, filled with 0
-//	gates=fused, fuse=glue      made here of all tokens (glueGates), then filled with 0
+//	gates=fused, fuse=xla       made here of all tokens (xlaGates), then filled with 0
 //	gates=fused, fuse=kernel    a and b as they are, filled with ClosedDecay and ClosedGate; A_log and dt_bias for each program
 //
 // Norms of q and k are of the same choice, fuse: here, or in the kernel.
-func (p *plan) glueIn() *operands {
+func (p *plan) xlaIn() *operands {
 	s, b := p.s, p.b
 	b.Stage("glue")
 	in := &operands{}
@@ -56,7 +56,7 @@ func (p *plan) glueIn() *operands {
 	}
 	p.convolve()
 	q, k, v := p.args["q"], p.args["k"], p.args["v"]
-	if s.L2Norm && p.v.Fuse == gdn.PlaceGlue {
+	if s.L2Norm && p.v.Fuse == gdn.PlaceXLA {
 		if q != nil {
 			q = gate.NormRows(b, q)
 		}
@@ -88,7 +88,7 @@ func (p *plan) glueIn() *operands {
 		if !s.Rule.Channels() {
 			a = p.rawGate("a")
 		}
-		if raw := p.args["b"]; s.Rule.Apart() {
+		if raw := p.args["b"]; s.Rule.SplitGates() {
 			in.g, in.erase, in.write = decay(a, s.ClosedDecay()), wide(raw, gdn.ClosedGate), wide(p.args["w"], gdn.ClosedGate)
 		} else {
 			raw = p.rawGate("b")
@@ -102,9 +102,9 @@ func (p *plan) glueIn() *operands {
 			}
 		}
 	default:
-		g, beta := p.glueGates()
+		g, beta := p.xlaGates()
 		in.g, in.beta = decay(g, 0), ofHead(beta, 0)
-		erase, write := p.glueApart()
+		erase, write := p.xlaSplitGates()
 		in.erase, in.write = wide(erase, 0), wide(write, 0)
 	}
 	if p.pooled() { // which sequences have a state at all: their outputs are zeros else
@@ -130,9 +130,9 @@ func (p *plan) rawGate(name string) *ir.Value {
 	return p.b.Convert(p.args[name], ir.F32)
 }
 
-// glueGates are log decay and beta of all tokens, as they are given or from their raw form; nil where the rule has none. A_log [Hv] and dt_bias [Hv], or [Hv, K]
+// xlaGates are log decay and beta of all tokens, as they are given or from their raw form; nil where the rule has none. A_log [Hv] and dt_bias [Hv], or [Hv, K]
 // with a decay a channel, are the same for all tokens; such a rule has one A_log a head still.
-func (p *plan) glueGates() (g, beta *ir.Value) {
+func (p *plan) xlaGates() (g, beta *ir.Value) {
 	s, b := p.s, p.b
 	if s.Gates == gdn.GatesGiven {
 		return p.args["g"], p.args["beta"]
@@ -145,16 +145,16 @@ func (p *plan) glueGates() (g, beta *ir.Value) {
 		aLog, bias := gate.Held(b, aLog, p.args["dt_bias"], s.Bound)
 		g = gate.Decay(b, a, b.Broadcast(aLog, a.Type.Shape, over...), b.Broadcast(bias, a.Type.Shape, over...), s.Bound)
 	}
-	if raw := p.rawGate("b"); raw != nil && !s.Rule.Apart() {
+	if raw := p.rawGate("b"); raw != nil && !s.Rule.SplitGates() {
 		beta = gate.Beta(b, raw, s.NegEigval)
 	}
 	return g, beta
 }
 
-// glueApart is glueGates of the gates that erase and write.
-func (p *plan) glueApart() (erase, write *ir.Value) {
+// xlaSplitGates is xlaGates of the gates that erase and write.
+func (p *plan) xlaSplitGates() (erase, write *ir.Value) {
 	switch {
-	case !p.s.Rule.Apart():
+	case !p.s.Rule.SplitGates():
 		return nil, nil
 	case p.s.Gates == gdn.GatesGiven:
 		return p.args["erase"], p.args["write"]
@@ -383,8 +383,8 @@ func (p *plan) stateOperand(x *ir.Value) *operand {
 	return o
 }
 
-// glueOut brings the output of the scan and its final states into the order of the spec, and the states after every so many tokens where it wants such.
-func (p *plan) glueOut(in *operands, r gridResult) []*ir.Value {
+// xlaOut brings the output of the scan and its final states into the order of the spec, and the states after every so many tokens where it wants such.
+func (p *plan) xlaOut(in *operands, r gridResult) []*ir.Value {
 	p.b.Stage("glue")
 	if r.cache != nil {
 		p.caches = append(p.caches, r.cache)

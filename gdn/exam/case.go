@@ -22,8 +22,8 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// Sheet is the inputs of one run and what they must give.
-type Sheet struct {
+// Case is the inputs of one run and what they must give.
+type Case struct {
 	Spec    gdn.Spec
 	Seed    uint64
 	Classes []truth.Class // of each value head, rows first; of a training step the one class of all
@@ -73,7 +73,7 @@ func boundary(tokens int) int {
 }
 
 // Draw makes a sheet: classes as Deal lists them.
-func Draw(s gdn.Spec, classes []truth.Class, seed uint64) (*Sheet, error) {
+func Draw(s gdn.Spec, classes []truth.Class, seed uint64) (*Case, error) {
 	x, err := blank(s, classes, seed)
 	if err == nil {
 		err = x.solve()
@@ -85,8 +85,8 @@ func Draw(s gdn.Spec, classes []truth.Class, seed uint64) (*Sheet, error) {
 }
 
 // blank is a sheet with its inputs alone.
-func blank(s gdn.Spec, classes []truth.Class, seed uint64) (*Sheet, error) {
-	x := &Sheet{Spec: s, Seed: seed, Classes: classes}
+func blank(s gdn.Spec, classes []truth.Class, seed uint64) (*Case, error) {
+	x := &Case{Spec: s, Seed: seed, Classes: classes}
 	var err error
 	if s.Direction != gdn.Forward {
 		x.Inputs, err = classes[0].Generate(s, seed)
@@ -97,7 +97,7 @@ func blank(s gdn.Spec, classes []truth.Class, seed uint64) (*Sheet, error) {
 }
 
 // solve computes what the inputs must give.
-func (x *Sheet) solve() (err error) {
+func (x *Case) solve() (err error) {
 	if x.Spec.Direction != gdn.Forward {
 		x.Want, err = truth.Reference(x.Spec, x.Inputs)
 	} else {
@@ -124,7 +124,7 @@ type Cache struct {
 	Build string // the program that makes them: another one makes its own
 
 	mu   sync.Mutex
-	kept map[key]func() (*Sheet, error)
+	kept map[key]func() (*Case, error)
 }
 
 type key struct {
@@ -133,22 +133,22 @@ type key struct {
 	seed    uint64
 }
 
-// maxSheets bounds the memory that sheets take.
-const maxSheets = 40
+// maxCases bounds the memory that sheets take.
+const maxCases = 40
 
 // Draw is as the function.
-func (c *Cache) Draw(s gdn.Spec, classes []truth.Class, seed uint64) (*Sheet, error) {
+func (c *Cache) Draw(s gdn.Spec, classes []truth.Class, seed uint64) (*Case, error) {
 	k := key{s, "", seed}
 	for _, class := range classes {
 		k.classes += class.Name + " "
 	}
 	c.mu.Lock()
-	if c.kept == nil || len(c.kept) > maxSheets {
-		c.kept = map[key]func() (*Sheet, error){}
+	if c.kept == nil || len(c.kept) > maxCases {
+		c.kept = map[key]func() (*Case, error){}
 	}
 	draw := c.kept[k]
 	if draw == nil {
-		draw = sync.OnceValues(func() (*Sheet, error) { return c.draw(s, classes, seed) })
+		draw = sync.OnceValues(func() (*Case, error) { return c.draw(s, classes, seed) })
 		c.kept[k] = draw
 	}
 	c.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 
 // Three windows are stored at .3, .7 and .9 of the last step: each is sent right behind its store, what the first two have given in the step before is
 // awaited once behind the second, and that of the third at the end.
-func TestLeave(t *testing.T) {
+func TestDrain(t *testing.T) {
 	body := &ir.Block{}
 	b := ir.NewBuilder(body)
 	x, holds := b.Const(ir.T(ir.F32, 8, 128), 1), b.Compare(ir.GT, number(b, 2), number(b, 1))
@@ -38,14 +38,14 @@ func TestLeave(t *testing.T) {
 	}
 	require.NoError(t, b.Err())
 	at = append(at, 1, 1, 1, 1)
-	l := &pipeline{body: body, deps: dependences(body), apart: map[int][]float64{}, root: map[*ir.Value]*ir.Value{}}
-	l.leave(at)
+	l := &pipeline{body: body, deps: dependences(body), waitTimes: map[int][]float64{}, root: map[*ir.Value]*ir.Value{}}
+	l.drainEarly(at)
 	require.Equal(t, []float64{.3, .7, .9}, at[wait+1:])
-	require.Len(t, l.apart[wait], 3)
-	require.Equal(t, l.apart[wait][0], l.apart[wait][1])
-	require.Greater(t, l.apart[wait][0], .7)
-	require.Less(t, l.apart[wait][0], .71)
-	require.EqualValues(t, 1, l.apart[wait][2])
+	require.Len(t, l.waitTimes[wait], 3)
+	require.Equal(t, l.waitTimes[wait][0], l.waitTimes[wait][1])
+	require.Greater(t, l.waitTimes[wait][0], .7)
+	require.Less(t, l.waitTimes[wait][0], .71)
+	require.EqualValues(t, 1, l.waitTimes[wait][2])
 	for i := range buffers {
 		one := awaited(awaitOne(body.Instrs[wait], i))
 		require.Len(t, one, 1)

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/gdngen/gdngen/gdn"
-	"github.com/gdngen/gdngen/gdn/build/internal/visits"
+	"github.com/gdngen/gdngen/gdn/build/internal/segments"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -34,26 +34,26 @@ import (
 // the first. Tokens that are of no sequence, behind the last, get zeros, or what zeros make of a state that is not finite.
 
 // visiting says whether packed sequences are taken by visits.
-func (p *plan) visiting() bool { return p.s.Seqs > 0 && p.v.Mapping.Pack == gdn.PackVisits }
+func (p *plan) visiting() bool { return p.s.Seqs > 0 && p.v.Mapping.Pack == gdn.PackSegments }
 
 // single is the schedule of the visits: a table of the steps, which is read before them, and marks of each visit, which its step has as a window.
 type single struct {
-	visits.Single
+	segments.Single
 	table *ir.Value
 	marks *operand
 }
 
 // newSingle makes the schedule of the visits, in the order of the walk.
 func newSingle(p *plan) *single {
-	x := &single{Single: visits.Single{Sequences: p.s.Seqs, Blocks: p.blocks(), Chunk: p.c, Visits: p.nc, Places: placesOf(p), Down: p.down}}
+	x := &single{Single: segments.Single{Sequences: p.s.Seqs, Blocks: p.blocks(), Chunk: p.c, Segments: p.nc, Places: placesOf(p), Down: p.down}}
 	table, marks := x.Make(p.b, p.args["cu_seqlens"])
-	x.table, x.marks = table, &operand{value: marks, axes: []axis{axisStep, axisNone, axisNone}, block: []int{x.Places, visits.Rows, p.c}}
+	x.table, x.marks = table, &operand{value: marks, axes: []axis{axisStep, axisNone, axisNone}, block: []int{x.Places, segments.Rows, p.c}}
 	return x
 }
 
 // ran says which visits must run: bool [visits]. What others leave in arrays that are kept by visits is undefined.
 func (x *single) ran(b *ir.Builder) *ir.Value {
-	number := b.Iota(ir.T(ir.I32, x.Visits), 0)
+	number := b.Iota(ir.T(ir.I32, x.Segments), 0)
 	return b.Compare(ir.LT, number, b.Broadcast(b.SliceAxis(x.table, 0, 0, 1), number.Type.Shape, 0))
 }
 
@@ -66,7 +66,7 @@ func (p *plan) tokenAxis() axis {
 }
 
 // placesOf is how many visits a step has. What needs no state is done for all of them in lockstep, as for chunks in flight; then they go through the
-// state one after another. Where there are several, each has windows of its own on what a table places (perVisit), and outputs and states are
+// state one after another. Where there are several, each has windows of its own on what a table places (perSegment), and outputs and states are
 // written when the table says that they are complete: what shares a block, or a sequence, may be in one step.
 func placesOf(p *plan) int {
 	if p.visiting() {
@@ -75,8 +75,8 @@ func placesOf(p *plan) int {
 	return 1
 }
 
-// perVisit is an operand as each visit of a step sees it; one where it is the same for all, or lies by visits, as what is kept does.
-func (x *gridding) perVisit(o *operand, leaves bool) []*operand {
+// perSegment is an operand as each visit of a step sees it; one where it is the same for all, or lies by visits, as what is kept does.
+func (x *gridding) perSegment(o *operand, leaves bool) []*operand {
 	n := placesOf(x.plan)
 	if n == 1 || !slices.ContainsFunc(o.axes, func(a axis) bool { return a == axisSeq || a == axisBlock }) {
 		return []*operand{o}
@@ -84,7 +84,7 @@ func (x *gridding) perVisit(o *operand, leaves bool) []*operand {
 	l := make([]*operand, n)
 	for j := range l {
 		y := *o
-		y.place, y.leaves = j, leaves
+		y.place, y.conditional = j, leaves
 		l[j] = &y
 	}
 	return l
@@ -112,25 +112,25 @@ func (x *gridding) looked(a axis, place int, leaves bool) ir.Index {
 	if !x.visiting() {
 		return ir.IndexTable(x.at[axisChunk], 0)
 	}
-	columns := map[axis]int{axisSeq: visits.OneSequence, axisBlock: visits.OneBlock, axisChunk: visits.OneVisit}
+	columns := map[axis]int{axisSeq: segments.OneSequence, axisBlock: segments.OneBlock, axisChunk: segments.OneSegment}
 	if leaves {
-		columns = map[axis]int{axisSeq: visits.OneClosed, axisBlock: visits.OneDone}
+		columns = map[axis]int{axisSeq: segments.OneClosed, axisBlock: segments.OneDone}
 	}
 	return x.in.single.Entry(x.at[axisChunk], columns[a], place)
 }
 
 // mark is the marks of the visits of a step.
-func (e *tiles) mark() *visits.Marks {
+func (e *tiles) mark() *segments.Marks {
 	o := e.in.single.marks
-	m := &visits.Marks{Builder: e.b}
+	m := &segments.Marks{Builder: e.b}
 	n := o.block[0]
 	if n == 1 {
 		m.Tiles = []*ir.Value{e.b.Reshape(e.blocks[o], o.block[1:]...)}
 		return m
 	}
-	all := e.b.Reshape(e.blocks[o], n*visits.Rows, e.c)
+	all := e.b.Reshape(e.blocks[o], n*segments.Rows, e.c)
 	for j := range n {
-		m.Tiles = append(m.Tiles, e.b.SliceAxis(all, 0, j*visits.Rows, (j+1)*visits.Rows))
+		m.Tiles = append(m.Tiles, e.b.SliceAxis(all, 0, j*segments.Rows, (j+1)*segments.Rows))
 	}
 	return m
 }
@@ -154,7 +154,7 @@ func (e *tiles) own(x *ir.Value) *ir.Value {
 	s[0] /= n
 	var masks []*ir.Value // of each visit, over its entries
 	for j := range n {
-		within := func(token *ir.Value) *ir.Value { return e.mark().Within(j, visits.OneFirst, visits.OneEnd, token) }
+		within := func(token *ir.Value) *ir.Value { return e.mark().Within(j, segments.OneFirst, segments.OneEnd, token) }
 		if x.Type.DType == ir.BF16 { // two rows a word
 			masks = append(masks, e.Over(s[0], e.WordsWhere(s[1], s[2], func(row, _ *ir.Value) *ir.Value { return within(row) })))
 			continue
@@ -177,14 +177,14 @@ func (e *tiles) own(x *ir.Value) *ir.Value {
 	return b.Bitcast(b.And(b.Bitcast(x, ir.U32), mask), ir.F32)
 }
 
-// ofVisits describes outputs [heads, C, V] of the visits of a step, each with a window of its own.
-func (e *tiles) ofVisits(chunks []*ir.Value) (outs []blockOut) {
+// ofSegments describes outputs [heads, C, V] of the visits of a step, each with a window of its own.
+func (e *tiles) ofSegments(chunks []*ir.Value) (outs []blockOut) {
 	var before *ir.Value
 	for j, x := range chunks {
 		one := e.ofOne()
-		one.visit, one.before = j, before
+		one.segment, one.before = j, before
 		out := one.output([]*ir.Value{x})
-		out.operand.place, out.operand.leaves, before = j, true, one.held[0]
+		out.operand.place, out.operand.conditional, before = j, true, one.held[0]
 		outs = append(outs, out)
 	}
 	e.held = append(e.held, before)
@@ -198,7 +198,7 @@ func (e *tiles) joined(x *ir.Value) *ir.Value {
 		return x
 	}
 	b, token := e.b, e.tokensOf(x.Type.Shape)
-	kept := e.mark().At(e.visit, visits.OneKept, token.Type.Shape[0], token.Type.Shape[1])
+	kept := e.mark().At(e.segment, segments.OneKept, token.Type.Shape[0], token.Type.Shape[1])
 	relation := ir.LT
 	if e.down {
 		relation = ir.GE
@@ -238,12 +238,12 @@ func (x *gridding) enter(e *tiles, visit int, begins, left *ir.Value) *ir.Value 
 	if state == nil {
 		state = e.carried(ir.T(ir.F32, n, rows, lanes))
 	}
-	enters := e.mark().At(visit, visits.OneEnters, rows, lanes)
+	enters := e.mark().At(visit, segments.OneEnters, rows, lanes)
 	return b.Select(e.Over(n, b.Compare(ir.GT, enters, b.Like(enters, 0))), cmp.Or(begins, b.Like(state, 0)), state)
 }
 
-// leaves says whether somebody wants the states that sequences leave: final states, or the gradients of initial ones.
-func (x *gridding) leaves() bool { return x.s.Final && !x.down || x.s.Init && x.down }
+// storesStates says whether somebody wants the states that sequences leave: final states, or the gradients of initial ones.
+func (x *gridding) storesStates() bool { return x.s.Final && !x.down || x.s.Init && x.down }
 
 // carries has the grid carry values by programs.
 func (x *gridding) carries(e *tiles, values []*ir.Value) (next []*ir.Value) {

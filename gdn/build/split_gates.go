@@ -15,8 +15,8 @@ import (
 // So three keys meet in a chunk: b K reads the state, and is the rows of A; K is the columns of A and P, and what is written along; Q is as ever. With
 // values w V the rest is the delta rule with beta 1, and so are its gradients: those of b K and of w V go to gates, keys and values at the end.
 
-// loadApart brings a window of such gates, which lie as v does, to [N, C, D] f32, computing them from their raw form where that is the kernel's task.
-func (e *gated) loadApart(o *operand, double bool) *ir.Value {
+// loadSplitGate brings a window of such gates, which lie as v does, to [N, C, D] f32, computing them from their raw form where that is the kernel's task.
+func (e *gated) loadSplitGate(o *operand, double bool) *ir.Value {
 	b := e.b.Stage("gates")
 	x := b.Convert(e.loadRows(o), ir.F32)
 	if e.in.raw {
@@ -32,7 +32,7 @@ func (e *gated) loadValues() *ir.Value { return e.weighedValues(e.loadTokens(e.i
 func (e *gated) weighedValues(v *ir.Value) *ir.Value {
 	v = e.b.Convert(v, ir.F32)
 	if o := e.in.write; o != nil {
-		v = e.b.Mul(v, e.loadApart(o, false))
+		v = e.b.Mul(v, e.loadSplitGate(o, false))
 	}
 	return v
 }
@@ -44,15 +44,15 @@ func (e *chunks) writes() *ir.Value {
 	if o == nil {
 		return nil
 	}
-	x := e.led(e.loadApart(o, false))
+	x := e.led(e.loadSplitGate(o, false))
 	e.b.Stage("state")
 	return x
 }
 
-// apartGradients takes the gradients of what a chunk reads by, b K, and of what it writes, w V, to K, V and the gates, of which it gives outputs.
-func (e *reverse) apartGradients(c *gradient.ChannelChunk, to *gradient.Gradients) []blockOut {
+// splitGateGradients takes the gradients of what a chunk reads by, b K, and of what it writes, w V, to K, V and the gates, of which it gives outputs.
+func (e *reverse) splitGateGradients(c *gradient.ChannelChunk, to *gradient.Gradients) []blockOut {
 	b := e.b.Stage("output")
-	write := e.loadApart(e.in.write, false)
+	write := e.loadSplitGate(e.in.write, false)
 	v := b.Convert(e.loadTokens(e.in.v), ir.F32)
 	b.Stage("output")
 	derase, dwrite := b.Mul(to.Reads, b.Convert(c.K, ir.F32)), b.Mul(to.V, v)
@@ -65,13 +65,13 @@ func (e *reverse) apartGradients(c *gradient.ChannelChunk, to *gradient.Gradient
 	return []blockOut{e.tokenRows([]*ir.Value{derase}, e.in.erase, dtype), e.tokenRows([]*ir.Value{dwrite}, e.in.write, dtype)}
 }
 
-// apartGates brings the gradients of the gates to the order and layout of the spec: those of b and w, which the kernel or the glue takes through the sigmoid,
+// splitGateOutputs brings the gradients of the gates to the order and layout of the spec: those of b and w, which the kernel or the glue takes through the sigmoid,
 // or of erase and write where gates are given.
-func (p *plan) apartGates(in *operands, outputs []*operand) []*ir.Value {
+func (p *plan) splitGateOutputs(in *operands, outputs []*operand) []*ir.Value {
 	b, s := p.b, p.s
 	derase, dwrite := p.tokensOut(in, outputs[0], s.HeadsV), p.tokensOut(in, outputs[1], s.HeadsV)
 	if s.Gates == gdn.GatesFused && !in.raw {
-		erase, write := p.glueApart()
+		erase, write := p.xlaSplitGates()
 		derase, dwrite = b.Convert(gate.BetaGradient(b, erase, derase, s.Top()), s.GateDType), b.Convert(gate.BetaGradient(b, write, dwrite, 1), s.GateDType)
 	}
 	return []*ir.Value{derase, dwrite}

@@ -1,4 +1,4 @@
-// Package visits schedules packed sequences by aligned blocks, and says which tokens of a block are
+// Package segments schedules packed sequences by aligned blocks, and says which tokens of a block are
 // whose.
 //
 // A visit is a block of tokens with two of its sequences: the one that is open when the visit
@@ -15,7 +15,7 @@
 //	3      1      2         (none)    0      9     9    1            2, as the last
 //
 // Visit 1 has no rows of sequence 0, all of which visit 0 had: what is new begins at first.
-package visits
+package segments
 
 import "github.com/gdngen/gdngen/ir"
 
@@ -64,13 +64,13 @@ type Schedule struct {
 // Steps bounds the steps: of a visit for each sequence and one for each block in which none starts.
 func (s Schedule) Steps() int { return (s.Blocks + s.Sequences + s.Places - 1) / s.Places }
 
-// visits bounds the visits.
-func (s Schedule) visits() int { return s.Steps() * s.Places }
+// segments bounds the visits.
+func (s Schedule) segments() int { return s.Steps() * s.Places }
 
 // Entry is the index of an entry of the table: column, place in the step, sequential axis.
 func (s Schedule) Entry(column, place int) ir.Index {
 	x := ir.IndexTable(2, 0)
-	x.Const = s.visits() + (column*s.Places+place)*s.Steps()
+	x.Const = s.segments() + (column*s.Places+place)*s.Steps()
 	return x
 }
 
@@ -81,7 +81,7 @@ func (s Schedule) Entry(column, place int) ir.Index {
 // visits.
 func (s Schedule) Make(b *ir.Builder, cu *ir.Value, slots *Slots) (table, marked *ir.Value) {
 	n, nb, m, c := s.Sequences, s.Blocks, s.Places, s.Chunk
-	steps, visits := s.Steps(), s.visits()
+	steps, visits := s.Steps(), s.segments()
 	i32 := func(shape ...int) ir.Type { return ir.T(ir.I32, shape...) }
 	one := func(c *ir.Value) *ir.Value {
 		t := i32(c.Type.Shape...)

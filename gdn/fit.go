@@ -98,7 +98,7 @@ func (s Spec) headCounts(full int) []int {
 	var list []int
 	legal := lookupAxis("heads").Values
 	for n := s.HeadsV; n >= s.Groups(); n-- {
-		if n < s.HeadsV && (!slices.Contains(legal, strconv.Itoa(n)) || !s.lockstep(n) || n/s.Groups()%2 != 0) {
+		if n < s.HeadsV && (!slices.Contains(legal, strconv.Itoa(n)) || !s.wholeGroups(n) || n/s.Groups()%2 != 0) {
 			continue
 		}
 		if n <= full || n == s.Groups() {
@@ -108,7 +108,7 @@ func (s Spec) headCounts(full int) []int {
 	if len(list) == 0 {
 		least := s.HeadsV
 		for n := full + 1; n < s.HeadsV; n++ {
-			if slices.Contains(legal, strconv.Itoa(n)) && s.lockstep(n) && n%target.Sublanes == 0 && n/s.Groups()%target.Sublanes == 0 {
+			if slices.Contains(legal, strconv.Itoa(n)) && s.wholeGroups(n) && n%target.Sublanes == 0 && n/s.Groups()%target.Sublanes == 0 {
 				least = n
 				break
 			}
@@ -176,15 +176,15 @@ func (c *Champion) forms(last Variant, s Spec, m Machine) ([]Variant, error) {
 	case c.job == jobPacked:
 		list, err := suitedBefore(c.Text, s, m)
 		// Forms of few visits have a window for the state of each, and XLA copies a pool of which there are several windows.
-		if err != nil || w.visits > 0 && (s.Pool > 0 || last.Fit(s).visits(s) > w.visits) || w.tokens > 0 && s.Tokens > w.tokens ||
-			w.most > 0 && list[0].Fit(s).states(s, m) > w.most || v.visits(s) < w.steps*v.Mapping.Chunks {
+		if err != nil || w.segments > 0 && (s.Pool > 0 || last.Fit(s).segments(s) > w.segments) || w.tokens > 0 && s.Tokens > w.tokens ||
+			w.most > 0 && list[0].Fit(s).states(s, m) > w.most || v.segments(s) < w.steps*v.Mapping.Chunks {
 			return nil, err
 		}
 		return list, nil
 	case w == (where{}), w.packed && last.Fit(s).Packing(s).Seqs > 0:
 		list := v.Suited(s, m)
 		fit := list[0].visiting(s).Fit(s)
-		if w.most > 0 && (fit.Mapping.Chunks < v.Mapping.Chunks || fit.states(s, m) > w.most || v.visits(s) < w.steps*v.Mapping.Chunks) {
+		if w.most > 0 && (fit.Mapping.Chunks < v.Mapping.Chunks || fit.states(s, m) > w.most || v.segments(s) < w.steps*v.Mapping.Chunks) {
 			return nil, nil
 		}
 		return list, nil
@@ -267,11 +267,11 @@ const mostVisited = 32
 // than the kernel's work: packed training 19.1 against 6.2 cycles a token and value head on v6e.
 func (v Variant) visiting(s Spec) Variant {
 	w := v
-	w.Mapping.Pack, w.Forward.Fetch = PackVisits, FetchCopies
+	w.Mapping.Pack, w.Forward.Fetch = PackSegments, FetchCopies
 	for w.Mapping.Chunks > 1 && w.Mapping.Chunks*w.Fit(s).Mapping.Heads > mostVisited {
 		w.Mapping.Chunks /= 2
 	}
-	if v.Fit(s).Mapping.Pack == PackGather && w.Fit(s).Mapping.Pack == PackVisits && w.Check(s) == nil {
+	if v.Fit(s).Mapping.Pack == PackGather && w.Fit(s).Mapping.Pack == PackSegments && w.Check(s) == nil {
 		return w.Canon()
 	}
 	return v
@@ -283,9 +283,9 @@ func (v Variant) states(s Spec, m Machine) int {
 	return v.Mapping.Heads * v.Mapping.Batch * tiles(s.K) * tiles(s.V)
 }
 
-// visits bounds those of packed sequences to blocks of a chunk: one for each block, and one more where a block's first token does not
+// segments bounds those of packed sequences to blocks of a chunk: one for each block, and one more where a block's first token does not
 // begin a sequence.
-func (v Variant) visits(s Spec) int { return (s.Tokens+v.Chunk-1)/v.Chunk + s.Seqs - 1 }
+func (v Variant) segments(s Spec) int { return (s.Tokens+v.Chunk-1)/v.Chunk + s.Seqs - 1 }
 
 // forms gives those of v on sequences that are not packed. Chunks in lockstep need enough steps of them and little padding, unless
 // they are few. They fill programs of fewer heads, but not in a training step, whose backward kernel takes one chunk after another.

@@ -34,9 +34,9 @@ func (d draw) ofBeta(tensor string, width int) []float64 {
 	return x
 }
 
-// apartRaw turns drawn gates into their raw form where they are fused.
-func (d draw) apartRaw(values map[string][]float64) {
-	if !d.s.Rule.Apart() || d.s.Gates != gdn.GatesFused {
+// rawSplitGates turns drawn gates into their raw form where they are fused.
+func (d draw) rawSplitGates(values map[string][]float64) {
+	if !d.s.Rule.SplitGates() || d.s.Gates != gdn.GatesFused {
 		return
 	}
 	values["b"], values["w"] = make([]float64, len(values["erase"])), make([]float64, len(values["write"]))

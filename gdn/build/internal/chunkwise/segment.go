@@ -2,8 +2,8 @@ package chunkwise
 
 import (
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build/internal/segments"
 	"github.com/gdngen/gdngen/gdn/build/internal/tile"
-	"github.com/gdngen/gdngen/gdn/build/internal/visits"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -34,7 +34,7 @@ type Meeting struct {
 
 	*Work
 	sides       []*side
-	grown, rest *ir.Value // [N, C], the decay from the state to each token, and what is left after it, times beta
+	expG, rest  *ir.Value // [N, C], the decay from the state to each token, and what is left after it, times beta
 	fades       bool      // rest is at most 1, so that what is left of finite numbers is finite
 	values      *ir.Value // V^T
 	unit, share *ir.Value // norms, nil of none
@@ -46,7 +46,7 @@ type Meeting struct {
 // product with P (fades). Of gates that are given a log decay may be above 0 and E as large as it likes, so there U E is cleaned itself.
 func (e *Chunks) Meet(w *Work, falls bool) *Meeting {
 	var sides []*side
-	for _, x := range e.Visits.Sides() {
+	for _, x := range e.Segments.Sides() {
 		sides = append(sides, &side{first: x[0], behind: x[1]})
 	}
 	e.sumSides(w, sides)
@@ -55,27 +55,27 @@ func (e *Chunks) Meet(w *Work, falls bool) *Meeting {
 
 	b := e.B.Stage("operands")
 	for _, x := range sides {
-		own := func(visit int, row, _ *ir.Value) *ir.Value { return e.Visits.Within(visit, x.first, x.behind, row) }
+		own := func(visit int, row, _ *ir.Value) *ir.Value { return e.Segments.Within(visit, x.first, x.behind, row) }
 		x.k, x.q = e.MaskedIn(w.K, own), e.MaskedIn(w.Q, own)
 	}
-	m := &Meeting{Work: w, sides: sides, grown: e.Exp(w.Sum).Called("growth"), rest: e.Exp(w.Left).Called("left")}
+	m := &Meeting{Work: w, sides: sides, expG: e.Exp(w.Sum).Called("growth"), rest: e.Exp(w.Tail).Called("left")}
 	if e.V.Beta != gdn.BetaLeft {
 		m.rest = b.Mul(m.rest, w.Beta).Called("left")
 	}
 	if m.fades = falls && tile.Fades(e.V); m.fades {
-		m.rest, m.grown = tile.AtMostOne(e.Body, m.rest, m.grown)
+		m.rest, m.expG = tile.AtMostOne(e.Body, m.rest, m.expG)
 	}
 	m.values, m.unit, m.share = b.Transpose(w.V, 0, 2, 1), e.normRow(w.inverse), e.normRow(e.ofSomebody(w.query))
 	return m
 }
 
-// Visit takes a visit through the states of the sequence that is open and of the next one: the output [heads, C, V] and the state that is
+// Segment takes a visit through the states of the sequence that is open and of the next one: the output [heads, C, V] and the state that is
 // closed. The state that stays open is e.State then.
 //
 // Every visit does the work of two sequences, whatever the tables say of it. Where no sequence starts, B has no rows, and what its half gives is
 // dropped (entered). Where the open one has no rows left, K_A is zero, and S_A passes as it is, e^A being 1. A state that is to end as zeros, of a
 // sequence without tokens (Keep), takes a decay of zero.
-func (e *Chunks) Visit(m *Meeting, j int) (o, closed *ir.Value) {
+func (e *Chunks) Segment(m *Meeting, j int) (o, closed *ir.Value) {
 	b, s, c, n := e.B, e.Spec, e.C, e.V.Mapping.Heads
 	at := func(x *ir.Value) *ir.Value { return e.ofChunk(x, j) }
 	b.Stage("enter")
@@ -98,7 +98,7 @@ func (e *Chunks) Visit(m *Meeting, j int) (o, closed *ir.Value) {
 	}
 	met := e.Dot(e.sideBySide(e.Concat(2, states...)), e.Concat(1, e.Concat(2, keys...), e.Concat(2, queries...)), false, true, e.V.Numerics.PrecState).Called("state_kq")
 	met = b.Reshape(met, n, s.V, 2*c)
-	decay := at(m.grown)
+	decay := at(m.expG)
 	r := b.Sub(at(m.values), e.By(b.Mul(b.SliceAxis(met, 2, 0, c), e.Row(decay, s.V)).Called("state_k"), at(m.unit))).Called("r")
 	if e.V.Beta == gdn.BetaLeft {
 		r = b.Mul(r, e.Row(at(m.Beta), s.V)).Called("r")
@@ -106,7 +106,7 @@ func (e *Chunks) Visit(m *Meeting, j int) (o, closed *ir.Value) {
 	exact := e.By(e.Solver().Applied(at(m.T), e.Cleaned(r, e.Finite), true).Called("u"), at(m.unit)).Called("u")
 	u := e.Cleaned(exact, e.Vanishing)
 	o = b.Add(b.Mul(b.SliceAxis(met, 2, c, 2*c), e.Row(e.scaled(decay), s.V)).Called("state_q"), e.Dot(u, at(m.P), false, !tile.TurnsPairs(e.Body), e.V.Numerics.PrecIntra).Called("u_p")).Called("o")
-	left, own := e.left(m, exact, u, j), e.Concat(2, cur[0].k, cur[1].k)
+	left, own := e.tailRows(m, exact, u, j), e.Concat(2, cur[0].k, cur[1].k)
 	if len(left) > 1 {
 		own = e.Concat(1, own, own)
 	}
@@ -117,20 +117,20 @@ func (e *Chunks) Visit(m *Meeting, j int) (o, closed *ir.Value) {
 		if x.state != nil {
 			grown := e.Exp(x.Sum).Called(sideNames[i] + "_growth")
 			if i == 1 {
-				kept := e.Visits.At(j, visits.Keep, n, c)
+				kept := e.Segments.At(j, segments.Keep, n, c)
 				grown = b.Select(b.Compare(ir.GT, kept, b.Like(kept, 0)), grown, b.Like(grown, 0)).Called(sideNames[i] + "_growth")
 			}
 			x.after = b.Add(b.Mul(x.state, e.Scalar(grown, c-1, s.V, s.K)).Called(sideNames[i]+"_decayed"), x.after).Called(sideNames[i] + "_after")
 		}
 	}
 	// From lies beyond the block where no sequence starts in this visit.
-	from := e.Visits.At(j, visits.From, s.V, s.K)
+	from := e.Segments.At(j, segments.From, s.V, s.K)
 	entered := e.Over(n, b.Compare(ir.LE, from, b.Like(from, float64(c))))
 	e.State = b.Select(entered, cur[1].after, cur[0].after).Called("state")
 	return b.Transpose(e.leaving(o, at(m.share)), 0, 2, 1), cur[0].after
 }
 
-// left is what the tokens of visit j write to the states, U E, of U in float32 (exact) and as it is stored (u). In one bf16 pass it is in two
+// tailRows is what the tokens of visit j write to the states, U E, of U in float32 (exact) and as it is stored (u). In one bf16 pass it is in two
 // parts, with keys twice below each other: [U0 U1] [K; K], a product of 2 C terms, which a matrix unit of 256 rows takes in the time of C. Keys in
 // bf16 are exact.
 //
@@ -138,7 +138,7 @@ func (e *Chunks) Visit(m *Meeting, j int) (o, closed *ir.Value) {
 // are off by 3.0e-2 in one part and by 1.9e-3 in two. Chunks of one sequence hand on what rounding leaves to the next rows
 // (tile.Body.StoreValues). Here tokens are lanes, and to turn them costs more than the second part. Where E fades it is rounded to bf16, and the
 // products with it are: on random keys that leaves 2.5e-3, where float32 leaves 2.6e-4.
-func (e *Chunks) left(m *Meeting, exact, u *ir.Value, j int) []*ir.Value {
+func (e *Chunks) tailRows(m *Meeting, exact, u *ir.Value, j int) []*ir.Value {
 	rest := e.ofChunk(m.rest, j)
 	parts := e.V.Numerics.PrecState == ir.PrecBF16x1
 	switch {
@@ -175,36 +175,36 @@ func (e *Chunks) sumSides(w *Work, sides []*side) {
 	lane := e.Iota(n, e.C, 1).Called("lane")
 	lanes := func(holds func(visit int) *ir.Value) *ir.Value {
 		var l []*ir.Value
-		for visit := range e.Visits.Tiles {
+		for visit := range e.Segments.Tiles {
 			l = append(l, holds(visit))
 		}
 		return b.Concat(0, l...)
 	}
 	for i, x := range sides {
-		x.G = b.Select(lanes(func(visit int) *ir.Value { return e.Visits.Within(visit, x.first, x.behind, lane) }).Called(sideNames[i]+"_own"), w.G, b.Like(w.G, 0)).Called(sideNames[i] + "_g")
+		x.G = b.Select(lanes(func(visit int) *ir.Value { return e.Segments.Within(visit, x.first, x.behind, lane) }).Called(sideNames[i]+"_own"), w.G, b.Like(w.G, 0)).Called(sideNames[i] + "_g")
 		e.Sums(&x.Gates)
 		x.G.Called(sideNames[i] + "_g")
 		x.Sum.Called(sideNames[i] + "_sum")
-		x.Left.Called(sideNames[i] + "_rest")
+		x.Tail.Called(sideNames[i] + "_rest")
 	}
-	open := lanes(func(visit int) *ir.Value { return b.Compare(ir.LT, lane, e.Visits.At(visit, visits.From, n, e.C)) }).Called("is_open")
+	open := lanes(func(visit int) *ir.Value { return b.Compare(ir.LT, lane, e.Segments.At(visit, segments.From, n, e.C)) }).Called("is_open")
 	w.Sum = b.Select(open, sides[0].Sum, sides[1].Sum).Called("g_sum")
-	w.Left = b.Select(open, sides[0].Left, sides[1].Left).Called("g_rest")
+	w.Tail = b.Select(open, sides[0].Tail, sides[1].Tail).Called("g_rest")
 	w.Parts = []*ir.Value{w.Sum}
 }
 
 // ofSomebody is x [N, C], a norm of key heads or beta, which multiplies outputs, or zero where a sequence may be skipped and the token is of none: NaN of
 // such a token would be NaN in outputs of zero.
 func (e *Chunks) ofSomebody(x *ir.Value) *ir.Value {
-	if x == nil || !e.Visits.Pool {
+	if x == nil || !e.Segments.Pool {
 		return x
 	}
-	b, n := e.B, x.Type.Shape[0]/len(e.Visits.Tiles)
+	b, n := e.B, x.Type.Shape[0]/len(e.Segments.Tiles)
 	lane := e.Iota(n, e.C, 1)
-	sides := e.Visits.Sides()
+	sides := e.Segments.Sides()
 	var lanes []*ir.Value
-	for visit := range e.Visits.Tiles {
-		own := func(i int) *ir.Value { return e.Visits.Within(visit, sides[i][0], sides[i][1], lane) }
+	for visit := range e.Segments.Tiles {
+		own := func(i int) *ir.Value { return e.Segments.Within(visit, sides[i][0], sides[i][1], lane) }
 		lanes = append(lanes, b.Or(own(0), own(1)))
 	}
 	return b.Select(b.Concat(0, lanes...), x, b.Like(x, 0))

@@ -22,7 +22,7 @@ func (l *pipeline) sent() map[*ir.Value]bool {
 	return out
 }
 
-// leave says when copies under a condition stand in the last step, where at has the times of all else. One that starts stands right behind what it takes. The
+// drainEarly says when copies under a condition stand in the last step, where at has the times of all else. One that starts stands right behind what it takes. The
 // compiler puts off what nothing waits for, up to the next wait, which makes it start the copy; but a wait lets no work pass either, and so costs the latency of
 // a product. So the waits for what the step before has given, which have to stand somewhere, stand once, behind the last visit whose copies have time to leave
 // beside work. All other copies end the step.
@@ -30,7 +30,7 @@ func (l *pipeline) sent() map[*ir.Value]bool {
 //	visits done at .30, .53, .76 and .94:   start 0   start 1   start 2, await what 0, 1 and 2 have given before   start 3, await the rest
 //
 // A wait can not tell the copy of the step before from the one that was started since. But the same semaphore is awaited once more at the end.
-func (l *pipeline) leave(at []float64) {
+func (l *pipeline) drainEarly(at []float64) {
 	type pair struct {
 		wait, part int     // the instruction that awaits, and which of its copies
 		start      float64 // when the next copy of the same window starts
@@ -44,7 +44,7 @@ func (l *pipeline) leave(at []float64) {
 		}
 		for part, x := range awaited(in) {
 			waits[x.Args[2]] = pair{i, part, 1}
-			l.apart[i] = append(l.apart[i], 1)
+			l.waitTimes[i] = append(l.waitTimes[i], 1)
 		}
 		x := onlyCopy(in)
 		if x == nil || x.Op != ir.OpDMAStart {
@@ -69,7 +69,7 @@ func (l *pipeline) leave(at []float64) {
 	}
 	for _, x := range pairs {
 		if x.start <= held {
-			l.apart[x.wait][x.part] = math.Nextafter(held, 2)
+			l.waitTimes[x.wait][x.part] = math.Nextafter(held, 2)
 		}
 	}
 }

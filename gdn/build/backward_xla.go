@@ -23,13 +23,13 @@ func (p *plan) gradientsIn(in *operands) {
 // gradientsOut brings the gradients of the reverse grid to the order and layout of the spec, through gates and norms that
 // the kernel does not compute.
 //
-// It undoes glueIn from its end: what the glue made of a tensor on the way in, it takes the gradient through on the way out. Gates of heads are taken to
+// It undoes xlaIn from its end: what the glue made of a tensor on the way in, it takes the gradient through on the way out. Gates of heads are taken to
 // their raw form here in any case, in float32 of all tokens: the sums for A_log and dt_bias run over those.
 func (p *plan) gradientsOut(in *operands, r gridResult) []*ir.Value {
 	s, b := p.s, p.b
 	b.Stage("glue")
 	dq, dk := p.tokensOut(in, r.outputs[0], s.HeadsK), p.tokensOut(in, r.outputs[1], s.HeadsK)
-	if s.L2Norm && p.v.Fuse == gdn.PlaceGlue {
+	if s.L2Norm && p.v.Fuse == gdn.PlaceXLA {
 		dq = b.Convert(gate.NormRowsGradient(b, p.args["q"], dq), s.DType)
 		dk = b.Convert(gate.NormRowsGradient(b, p.args["k"], dk), s.DType)
 	}
@@ -95,8 +95,8 @@ func (p *plan) channelGates(in *operands, outputs []*operand) []*ir.Value {
 		lead := []int{0, 1}[:last-1]
 		results = append(results, b.Sum(b.Sum(dLog, last), lead...), b.Convert(da, s.GateDType), b.Sum(da, lead...))
 	}
-	if s.Rule.Apart() {
-		return append(results, p.apartGates(in, rest)...)
+	if s.Rule.SplitGates() {
+		return append(results, p.splitGateOutputs(in, rest)...)
 	}
 	if s.Rule.Writes() {
 		dbeta := p.gateTokens(in, rest[0])

@@ -1,4 +1,4 @@
-package visits_test
+package segments_test
 
 import (
 	"math/rand/v2"
@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gdngen/gdngen/gdn/build/internal/visits"
+	"github.com/gdngen/gdngen/gdn/build/internal/segments"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -22,7 +22,7 @@ func TestPass(t *testing.T) {
 			cu = append(cu, min(cu[len(cu)-1]+int64(r.IntN(30)*r.IntN(2)), int64(nb*chunk)))
 		}
 		cu[0] = min(cu[0], cu[1])
-		s := visits.Pass{Sequences: n, Blocks: nb, Chunk: chunk}
+		s := segments.Pass{Sequences: n, Blocks: nb, Chunk: chunk}
 		table, marks := scheduled(t, cu, func(b *ir.Builder, cu *ir.Value) (table, marked *ir.Value) {
 			begin, end := b.SliceAxis(b.Convert(cu, ir.I32), 0, 0, n), b.SliceAxis(b.Convert(cu, ir.I32), 0, 1, n+1)
 			from := b.Add(b.Iota(begin.Type, 0), b.Like(begin, 10))
@@ -31,34 +31,34 @@ func TestPass(t *testing.T) {
 		given := make([]int, nb*chunk) // the visit that gives a token
 		done := map[int64]int{}
 		live := int(table[0])
-		require.LessOrEqual(t, live, s.Visits())
+		require.LessOrEqual(t, live, s.Segments())
 		entry := func(visit, column int) int64 { return table[s.Entry(0, column).Const+visit] }
-		mark := func(visit, which int) int64 { return marks[(visit*visits.Rows+which)*chunk] }
+		mark := func(visit, which int) int64 { return marks[(visit*segments.Rows+which)*chunk] }
 		for visit := range live {
-			block := entry(visit, visits.PassBlock)
-			require.Equal(t, max(block*chunk/visits.PassRows-1, 0), entry(visit, visits.PassBefore))
-			for i := mark(visit, visits.PassFirst); i < chunk; i++ {
+			block := entry(visit, segments.PassBlock)
+			require.Equal(t, max(block*chunk/segments.PassRows-1, 0), entry(visit, segments.PassBefore))
+			for i := mark(visit, segments.PassFirst); i < chunk; i++ {
 				given[block*chunk+i] = visit
 			}
-			if to := entry(visit, visits.PassDone); to >= 0 {
+			if to := entry(visit, segments.PassDone); to >= 0 {
 				require.Equal(t, block, to)
 				done[to]++
-				require.True(t, visit == live-1 || entry(visit+1, visits.PassBlock) > block)
+				require.True(t, visit == live-1 || entry(visit+1, segments.PassBlock) > block)
 			}
 		}
 		require.Len(t, done, nb)
 		for seq := range n {
 			for token := cu[seq]; token < cu[seq+1]; token++ {
 				visit := given[token]
-				require.EqualValues(t, 10+seq, entry(visit, visits.PassState), "%v: token %d", cu, token)
-				require.EqualValues(t, seq%2, mark(visit, visits.PassFresh))
-				row := token - entry(visit, visits.PassBlock)*chunk
-				before := row + visits.PassReach - mark(visit, visits.PassBegin)
-				require.Equal(t, min(token-cu[seq], row+visits.PassReach), before, "%v: token %d", cu, token)
+				require.EqualValues(t, 10+seq, entry(visit, segments.PassState), "%v: token %d", cu, token)
+				require.EqualValues(t, seq%2, mark(visit, segments.PassFresh))
+				row := token - entry(visit, segments.PassBlock)*chunk
+				before := row + segments.PassReach - mark(visit, segments.PassBegin)
+				require.Equal(t, min(token-cu[seq], row+segments.PassReach), before, "%v: token %d", cu, token)
 			}
 		}
-		for visit := live; visit < s.Visits(); visit++ {
-			require.EqualValues(t, -1, entry(visit, visits.PassDone))
+		for visit := live; visit < s.Segments(); visit++ {
+			require.EqualValues(t, -1, entry(visit, segments.PassDone))
 		}
 	}
 }

@@ -31,14 +31,14 @@ type delivery struct {
 	parts      parts        // of the last block
 }
 
-// delivers says along which dimension the kernel is to copy the blocks of an output itself: of those
+// writesBack says along which dimension the kernel is to copy the blocks of an output itself: of those
 // that follow the steps of the only program, and of what stays (-1). What another kernel takes is no
 // such output (passed). x is the result as it was.
 //
 // A copy has one number for its block, so all other dimensions must be whole. The delay must be the
 // greatest: deliver counts from step l.last on, in which a window of just that delay has its first
 // block.
-func (l *pipeline) delivers(w ir.Window, x *ir.Value, delay int) (axis int, ok bool) {
+func (l *pipeline) writesBack(w ir.Window, x *ir.Value, delay int) (axis int, ok bool) {
 	if last := l.opt.Lags[len(l.opt.Lags)-1]; !l.opt.Fetch || last == 0 || l.opt.Steps > 1 || l.g.Live > 0 || l.passed[x] {
 		return 0, false
 	}
@@ -54,7 +54,7 @@ func (l *pipeline) delivers(w ir.Window, x *ir.Value, delay int) (axis int, ok b
 // makeDeliveries adds the buffers of the windows that the kernel delivers.
 func (l *pipeline) makeDeliveries(b *ir.Builder) {
 	var all *ir.Value
-	for _, x := range l.delivered {
+	for _, x := range l.outputs {
 		shape := slices.Clone(x.window.Block)
 		if x.axis >= 0 {
 			shape[0] *= 2
@@ -70,30 +70,30 @@ func (l *pipeline) makeDeliveries(b *ir.Builder) {
 	}
 }
 
-// deliver begins a step of a file: the block of the step before leaves; that of two steps before, in whose
+// writeBack begins a step of a file: the block of the step before leaves; that of two steps before, in whose
 // place this step writes, has left. Conditions that no step can meet are left out: the compiler
 // would keep their copies under a predicate that is never true.
-func (l *pipeline) deliver(b *ir.Builder, step *ir.Value) {
+func (l *pipeline) writeBack(b *ir.Builder, step *ir.Value) {
 	end := l.steps + l.last - 1
 	for _, x := range []struct {
 		op  ir.Op
-		ago int
+		lag int
 	}{{ir.OpDMAStart, 1}, {ir.OpDMAWait, 2}} {
-		from := l.last + x.ago
+		from := l.last + x.lag
 		if from > end {
 			continue
 		}
 		holds := b.Compare(ir.GE, step, number(b, from))
-		half := b.And(b.Sub(step, number(b, x.ago)), number(b, 1))
+		half := b.And(b.Sub(step, number(b, x.lag)), number(b, 1))
 		// A semaphore is a parameter and not an element of an array: each half has code of its own.
 		for to := range 2 {
 			// One step alone meets the condition, and its half is known.
-			if from == end && (end-x.ago)%2 != to {
+			if from == end && (end-x.lag)%2 != to {
 				continue
 			}
 			b.When(b.And(holds, b.Compare(ir.EQ, half, number(b, to))), func(b *ir.Builder) {
-				for _, d := range l.delivered {
-					d.copyBlock(b, x.op, step, x.ago, to)
+				for _, d := range l.outputs {
+					d.copyBlock(b, x.op, step, x.lag, to)
 				}
 			})
 		}
@@ -130,7 +130,7 @@ const early = .8
 // parts leave after event 12, which is the last to write to each.
 func (l *pipeline) deliveringBy(events []event) delivering {
 	out := delivering{map[int][]lastPart{}, -1}
-	for _, x := range l.delivered {
+	for _, x := range l.outputs {
 		at := make([]int, len(x.parts.sems))
 		for k, e := range events {
 			accesses(l.body.Instrs[e.instr], func(ref *ir.Value, store bool, bx *box) {
@@ -172,7 +172,7 @@ func (l *pipeline) after(b *ir.Builder, d delivering, event int) {
 // awaitBefore waits for the block of the step before the last.
 func (l *pipeline) awaitBefore(b *ir.Builder) {
 	end := l.steps + l.last - 1
-	for _, x := range l.delivered {
+	for _, x := range l.outputs {
 		if l.steps > 1 {
 			x.copyBlock(b, ir.OpDMAWait, number(b, end), 1, (end-1)%2)
 		}
@@ -199,7 +199,7 @@ func (l *pipeline) results() []bool {
 	for i := len(only) - 1; i >= 0; i-- {
 		in := l.body.Instrs[i]
 		if in.Op == ir.OpStore {
-			only[i] = slices.ContainsFunc(l.delivered, func(x *delivery) bool { return l.writes(in.Args[1], x) })
+			only[i] = slices.ContainsFunc(l.outputs, func(x *delivery) bool { return l.writes(in.Args[1], x) })
 		} else {
 			only[i] = len(users[i]) > 0 && !hasDot(in) && !slices.ContainsFunc(users[i], func(u int) bool { return !only[u] })
 		}
@@ -221,12 +221,12 @@ func (l *pipeline) copyPart(b *ir.Builder, op ir.Op, x *delivery, part int) {
 	b.Append(op, []*ir.Value{x.buffer, x.to, x.parts.sems[part], from, to}, ir.Attrs{Dims: x.parts.block}, nil)
 }
 
-// deliverRest ends the last step: it waits for all that is under way.
-func (l *pipeline) deliverRest(b *ir.Builder, d delivering) {
+// drain ends the last step: it waits for all that is under way.
+func (l *pipeline) drain(b *ir.Builder, d delivering) {
 	if d.held < 0 {
 		l.awaitBefore(b)
 	}
-	for _, x := range l.delivered {
+	for _, x := range l.outputs {
 		for part := range x.parts.sems {
 			l.copyPart(b, ir.OpDMAWait, x, part)
 		}

@@ -1,4 +1,4 @@
-package visits
+package segments
 
 import "github.com/gdngen/gdngen/ir"
 
@@ -39,20 +39,20 @@ const (
 	PassFresh        // 1 where that starts from zeros
 )
 
-// Visits bounds the visits.
-func (s Pass) Visits() int { return s.Blocks + s.Sequences }
+// Segments bounds the visits.
+func (s Pass) Segments() int { return s.Blocks + s.Sequences }
 
 // Entry is the index of an entry of a column along a sequential axis.
 func (s Pass) Entry(axis, column int) ir.Index {
 	x := ir.IndexTable(axis, 0)
-	x.Const = s.Visits() * (1 + column)
+	x.Const = s.Segments() * (1 + column)
 	return x
 }
 
 // Make makes the table, in i32 the visits that there are, as often as there may be, then the columns, and the marks [visits, Rows, Chunk] i32, of
 // sequences from begin [sequences] to end, which start from states, or from zeros where they are fresh.
 func (s Pass) Make(b *ir.Builder, begin, end, from, fresh *ir.Value) (table, marked *ir.Value) {
-	n, nb, c, visits := s.Sequences, s.Blocks, s.Chunk, s.Visits()
+	n, nb, c, visits := s.Sequences, s.Blocks, s.Chunk, s.Segments()
 	one := func(c *ir.Value) *ir.Value {
 		t := ir.T(ir.I32, c.Type.Shape...)
 		return b.Select(c, b.Const(t, 1), b.Const(t, 0))

@@ -1,4 +1,4 @@
-// Package strands finds what of a kernel's work hangs together.
+// Package chains finds what of a kernel's work hangs together.
 //
 // Tile writes into a task the number of a tile: a head where an op has a tile for each, and a pair of heads once two of them are
 // merged. So pair 1 is made of the tasks 2 and 3 and goes on as task 1, which is also what half of pair 0 was called. A kernel
@@ -9,7 +9,7 @@
 //
 //	task     h0 h1 h2 h3   h0 h1   as tiled: heads, then pairs
 //	strand   0  0  1  1    0  1    that of pair 1 reads what was made of heads 2 and 3
-package strands
+package chains
 
 import (
 	"slices"

@@ -95,7 +95,7 @@ func TestAuto(t *testing.T) {
 		{"train", "auto-f32-like", "tpu-train-x3", nil},
 		{"contest-prefill", "auto", "tpu-packed", fetched},
 		{"contest-prefill", "auto-f32-like", "tpu-x3", []string{"pack=segments", "fetch=copies"}}, // sequences were gathered
-		{"decode contest-decode", "auto", "decode-f32", []string{inMain}},                       // it costs what bf16 does
+		{"decode contest-decode", "auto", "decode-f32", []string{inMain}},                         // it costs what bf16 does
 		{"decode-pool", "auto", "decode", []string{inMain}},
 		{"decode decode-pool contest-decode", "auto-f32-like", "decode-f32", []string{inMain}},
 	} {

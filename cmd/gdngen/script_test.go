@@ -195,17 +195,28 @@ func recordRun(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) != 2 {
 		ts.Fatalf("usage: record DIR FILE")
 	}
-	j, _, err := journal.Open(ts.MkAbs(args[0]))
-	ts.Check(err)
-	for line := range strings.Lines(ts.ReadFile(args[1])) {
+	ts.Check(writeRecords(ts.MkAbs(args[0]), ts.ReadFile(args[1])))
+}
+
+// writeRecords writes the journal of a run from lines of kind and body.
+func writeRecords(dir, lines string) error {
+	j, _, err := journal.Open(dir)
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(lines) {
 		var r struct {
 			Kind journal.Kind
 			Body json.RawMessage
 		}
-		ts.Check(json.Unmarshal([]byte(line), &r))
-		ts.Check(j.Append(r.Kind, r.Body))
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			return err
+		}
+		if err := j.Append(r.Kind, r.Body); err != nil {
+			return err
+		}
 	}
-	ts.Check(j.Close())
+	return j.Close()
 }
 
 // sameRun DIR DIR demands that two runs decided the same.

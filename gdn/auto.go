@@ -190,15 +190,17 @@ func Choices(text string, s Spec, h Host, m Machine) ([]Choice, error) {
 	return list, nil
 }
 
-// fewTokens is the most tokens of a row whose decays are in float32. Factors in bf16 of decays alike are rounded alike, which few tokens do not even
-// out: the outputs of resets have a bias of 9.9e-4 at 512 tokens (5.8e-4 is allowed), in float32 of 3.0e-4. It takes up to 3.7 % more cycles.
-const fewTokens = 1024
+// fewTokens is the most tokens of a row, and fewHeads the most rows of heads, whose decays are in float32. Factors in bf16 of decays alike are rounded
+// alike, which few do not even out: outputs of resets have a bias of 9.9e-4 at 512 tokens (5.8e-4 is allowed), in float32 of 3.0e-4. It takes up to
+// 3.7 % more cycles.
+const fewTokens, fewHeads = 1024, 2
 
-// evened is a form of prefill in one pass with decays in float32, where tokens are few.
+// evened is a form of prefill in one pass with decays in float32, where tokens or heads are few.
 func (c *Champion) evened(v Variant, s Spec) Variant {
 	w := v
 	w.Numerics.DecayBF16 = DecayBF16None
-	if c.Accuracy != AccuracyFast || c.job != jobPrefill || s.Tokens > fewTokens || s.Rule.Channels() || w.Check(s) != nil {
+	few := s.Tokens <= fewTokens || s.Batch*s.HeadsV <= fewHeads
+	if c.Accuracy != AccuracyFast || c.job != jobPrefill || !few || s.Rule.Channels() || w.Check(s) != nil {
 		return v
 	}
 	return w.Canon()

@@ -164,11 +164,11 @@ func (m *machinePlace) Logs(ctx context.Context, id string, from int64, follow b
 		return nil, err
 	}
 	if !follow {
-		return m.ssh.stream(ctx, fmt.Sprintf("cd %s; tail -c +%d log", folderOf(id), from+1))
+		return m.ssh.stream(ctx, fmt.Sprintf("cd %s; tail -c +%d log", folderOf(id), from+1), sshSilence)
 	}
 	// The reader ends a moment after the job, and with its connection: what it prints then is lost to a closed pipe.
 	return m.ssh.stream(ctx, fmt.Sprintf(`cd %s; tail -c +%d -f log & t=$!; trap 'kill $t' EXIT
-while ! test -f exit && kill -0 $(cat pid) 2>/dev/null && kill -0 $t 2>/dev/null; do sleep .2; done; sleep .3`, folderOf(id), from+1))
+while ! test -f exit && kill -0 $(cat pid) 2>/dev/null && kill -0 $t 2>/dev/null; do sleep .2; done; sleep .3`, folderOf(id), from+1), 0)
 }
 
 // stopTries is how often, a fifth of a second apart, a job that is to stop is looked at before it is killed.
@@ -205,7 +205,7 @@ func (m *machinePlace) Open(ctx context.Context, id, name string) (io.ReadCloser
 	if !local(name) {
 		return nil, fmt.Errorf("%q is no file of a job", name)
 	}
-	return m.ssh.stream(ctx, fmt.Sprintf("cat %s/out/%s", folderOf(id), Quote(name)))
+	return m.ssh.stream(ctx, fmt.Sprintf("cat %s/out/%s", folderOf(id), Quote(name)), sshSilence)
 }
 
 // local says whether a name stays below its folder.

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,18 +32,30 @@ outside:*'find . -type f'*) printf 'there\n5 ./../../escaped\n';;
 hidden:*'find . -type f'*) printf 'there\n5 ./a\033[31mb\n';;
 more:*'find . -type f'*) printf 'there\n5 ./a\n';;
 more:*/out/*) head -c 300000000 /dev/zero;;
+hang:*) exec sleep 100;;
+stops:*'find . -type f'*) printf 'there\n5 ./a\n';;
+stops:*/out/*) printf 'ab'; sleep 20;;
+big:*) printf 'there\nended 99999999999999999999\n';;
+absolute:*'find . -type f'*) printf 'there\n5 .//etc/escaped\n';;
 *) printf 'there\nended 0\n';;
 esac
 `), 0o755))
 	t.Setenv(SSHEnv, ssh)
 	p, err := openSSH("host")
 	require.NoError(t, err)
-	for mode, says := range map[string]string{"flood": "it answers with more than 64 MiB", "motd": `its shell prints "Welcome to host!"`, "outside": "outside of the results", "hidden": "outside of the results", "more": ""} {
+	was := sshSilence
+	sshSilence = time.Second
+	defer func() { sshSilence = was }()
+	t.Setenv("MODE", "big")
+	_, err = p.Status(t.Context(), "j1")
+	require.Error(t, err)
+	for mode, says := range map[string]string{"flood": "it answers with more than 64 MiB", "motd": `its shell prints "Welcome to host!"`, "outside": "outside of the results", "hidden": "outside of the results", "more": "", "hang": "nothing came for 1s", "stops": "nothing came for 1s", "absolute": "outside of the results"} {
 		t.Setenv("MODE", mode)
 		dir := t.TempDir()
 		l, err := fetchSome(t.Context(), p, "j1", dir, func(File) bool { return true })
 		if says != "" {
 			require.ErrorContains(t, err, says, mode)
+			require.Equal(t, slices.Contains([]string{"flood", "motd", "hang", "stops"}, mode), errors.As(err, new(*UnreachableError)), "%s: status 7", mode)
 			continue
 		}
 		require.NoError(t, err)

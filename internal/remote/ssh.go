@@ -13,8 +13,11 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/gdngen/gdngen/internal/terminal"
+	"github.com/gdngen/gdngen/internal/web"
 )
 
 // SSHEnv names a program that stands in for ssh, with its first arguments.
@@ -58,19 +61,34 @@ func (e *UnreachableError) Unwrap() error { return e.Err }
 // sshFailed is the status by which ssh itself fails.
 const sshFailed = 255
 
+// sshSilence is how long a script may neither print nor take of its input. Logs that are followed have no such limit.
+var sshSilence = 2 * time.Minute
+
 // Run runs a script with an input, which may be nil, and gives what it prints. An error other than *UnreachableError holds its last words.
 func (s *SSH) Run(ctx context.Context, script string, in io.Reader) (string, error) {
 	cmd := s.Command(script)
-	out, noise := &answer{end: func() { cmd.Process.Kill() }}, &last{}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, noise
+	var silent atomic.Bool
+	quiet := time.AfterFunc(sshSilence, func() { silent.Store(true); cmd.Process.Kill() })
+	quiet.Stop() // until it runs
+	heard := func() { quiet.Reset(sshSilence) }
+	out, noise := &answer{end: func() { cmd.Process.Kill() }, heard: heard}, &last{}
+	if in != nil {
+		cmd.Stdin = &taken{in, heard}
+	}
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = out, noise, 5*time.Second
 	if err := cmd.Start(); err != nil {
 		return "", &UnreachableError{s.Host, err}
 	}
+	heard()
+	defer quiet.Stop()
 	stop := context.AfterFunc(ctx, func() { cmd.Process.Kill() })
 	err := cmd.Wait()
 	stop()
 	if ctx.Err() != nil {
 		return "", ctx.Err()
+	}
+	if silent.Load() {
+		return "", &UnreachableError{s.Host, &web.SilentError{After: sshSilence}}
 	}
 	if out.large {
 		return "", &UnreachableError{s.Host, fmt.Errorf("it answers with more than %d MiB", sshAnswer>>20)}
@@ -95,9 +113,22 @@ type answer struct {
 	text  bytes.Buffer // no embedded one, whose ReadFrom knows no limit
 	large bool
 	end   func()
+	heard func()
+}
+
+// taken is an input that tells when something of it is taken.
+type taken struct {
+	io.Reader
+	heard func()
+}
+
+func (t *taken) Read(b []byte) (int, error) {
+	t.heard()
+	return t.Reader.Read(b)
 }
 
 func (a *answer) Write(b []byte) (int, error) {
+	a.heard()
 	if a.text.Len()+len(b) > sshAnswer {
 		a.large = true
 		a.end()
@@ -170,8 +201,9 @@ func (s *SSH) Push(ctx context.Context) (path string, err error) {
 	return path, err
 }
 
-// stream runs a script whose output is read as it comes. Closing it, or the end of ctx, ends the script's connection.
-func (s *SSH) stream(ctx context.Context, script string) (io.ReadCloser, error) {
+// stream runs a script whose output is read as it comes, and that may be silent for a time; 0: for ever. Closing it, or the end of ctx, ends the
+// script's connection.
+func (s *SSH) stream(ctx context.Context, script string, silence time.Duration) (io.ReadCloser, error) {
 	cmd := s.Command(script)
 	noise := &last{}
 	cmd.Stderr = noise
@@ -182,7 +214,8 @@ func (s *SSH) stream(ctx context.Context, script string) (io.ReadCloser, error) 
 	if err := cmd.Start(); err != nil {
 		return nil, &UnreachableError{s.Host, err}
 	}
-	r := &stream{ReadCloser: out, cmd: cmd, noise: noise, host: s.Host}
+	cmd.WaitDelay = 5 * time.Second
+	r := &stream{ReadCloser: out, cmd: cmd, noise: noise, host: s.Host, silence: silence}
 	r.stop = context.AfterFunc(ctx, func() { cmd.Process.Kill() })
 	return r, nil
 }
@@ -196,11 +229,18 @@ type stream struct {
 	host  string
 	ended bool
 	err   error
+
+	silence time.Duration
 }
 
 func (r *stream) Read(b []byte) (int, error) {
 	if r.ended {
 		return 0, r.err
+	}
+	var silent atomic.Bool
+	if r.silence > 0 {
+		quiet := time.AfterFunc(r.silence, func() { silent.Store(true); r.cmd.Process.Kill(); r.ReadCloser.Close() })
+		defer quiet.Stop()
 	}
 	n, err := r.ReadCloser.Read(b)
 	if err == nil {
@@ -208,7 +248,9 @@ func (r *stream) Read(b []byte) (int, error) {
 	}
 	r.stop()
 	r.ended, r.err = true, io.EOF
-	if bad := r.cmd.Wait(); bad != nil {
+	if bad := r.cmd.Wait(); silent.Load() {
+		r.err = &UnreachableError{r.host, &web.SilentError{After: r.silence}}
+	} else if bad != nil {
 		r.err = &UnreachableError{r.host, fmt.Errorf("%w: %s", bad, strings.TrimSpace(r.noise.String()))}
 	}
 	if n > 0 {

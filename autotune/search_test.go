@@ -55,15 +55,16 @@ func requireVerified(t *testing.T, dir string) map[string]int {
 }
 
 func TestSearch(t *testing.T) {
-	c := quick(t, 100)
+	n := max(60, rotate.Short(100)) // seeds, and what is weighed from them
+	c := quick(t, n)
 	c.Strategy = "" // the default
 	var progress int
 	c.Progress = func(p Progress) { progress++; require.Equal(t, progress, p.Candidate.ID) }
 	sum, err := Search(t.Context(), c)
 	require.NoError(t, err)
-	require.Equal(t, 100, sum.Candidates)
-	require.Equal(t, 100, progress)
-	require.Equal(t, "the budget of 100 candidates is spent", sum.Stopped)
+	require.Equal(t, n, sum.Candidates)
+	require.Equal(t, n, progress)
+	require.Equal(t, fmt.Sprintf("the budget of %d candidates is spent", n), sum.Stopped)
 	require.Len(t, sum.Rankings, 3)
 	require.Greater(t, sum.Cells, 12)
 	for _, v := range []journal.Verdict{journal.Keep, journal.Hold, journal.Slower, journal.Duplicate, journal.VMEM} {
@@ -103,6 +104,7 @@ func TestSearch(t *testing.T) {
 // The same header gives the same journal, whatever the number of workers, the speed of gates and the interruptions. The lookahead is
 // part of the header, and follows the workers where nothing else is said.
 func TestDeterminism(t *testing.T) {
+	n := max(12, rotate.Short(24)) // a multiple of 3
 	few := []string{"naive", "default", "split"}
 	quick := func(t *testing.T, candidates int) Config {
 		c := quick(t, candidates)
@@ -111,32 +113,32 @@ func TestDeterminism(t *testing.T) {
 	}
 	strategies := []string{"model:2", "beam:3", "exhaustive"}
 	for _, strategy := range rotate.Sample(663, strategies, rotate.Short(len(strategies))) {
-		whole := quick(t, 24)
+		whole := quick(t, n)
 		whole.Strategy, whole.Seeds = strategy, few
 		_, err := Search(t.Context(), whole)
 		require.NoError(t, err)
 		want := decisions(t, whole.Dir)
-		require.Len(t, want, 25)
+		require.Len(t, want, n+1)
 
 		for _, workers := range []int{1, 4} {
-			c := quick(t, 24)
+			c := quick(t, n)
 			c.Strategy, c.Seeds, c.Workers, c.Evaluator = strategy, few, workers, &fake{delay: time.Millisecond / 2}
 			_, err = Search(t.Context(), c)
 			require.NoError(t, err)
 			require.Equal(t, want, decisions(t, c.Dir), "%s, %d workers", strategy, workers)
 		}
 
-		c := quick(t, 7)
+		c := quick(t, n/3-1)
 		c.Strategy, c.Seeds = strategy, few
 		_, err = Search(t.Context(), c)
 		require.NoError(t, err)
-		for n := 8; n <= 24; n += 8 {
-			_, err = Resume(t.Context(), Config{Dir: c.Dir, Candidates: n, Evaluator: &fake{}, Generator: "test"})
+		for part := n / 3; part <= n; part += n / 3 {
+			_, err = Resume(t.Context(), Config{Dir: c.Dir, Candidates: part, Evaluator: &fake{}, Generator: "test"})
 			require.NoError(t, err)
 		}
 		require.Equal(t, want, decisions(t, c.Dir), "%s in parts", strategy)
 
-		c = quick(t, 24)
+		c = quick(t, n)
 		c.Strategy, c.Seeds, c.Seed = strategy, few, 1
 		_, err = Search(t.Context(), c)
 		require.NoError(t, err)

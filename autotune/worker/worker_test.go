@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +23,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/judge"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/internal/rotate"
 )
 
 // The environment of a test's worker: what is wrong with it, at which candidate and gate, and a file whose making lets it go wrong once.
@@ -347,7 +349,7 @@ func TestSameAsLocal(t *testing.T) {
 // A worker that is lost is an event of the journal; its candidate is judged by the next one, and no verdict differs.
 func TestMisbehaving(t *testing.T) {
 	want := local(t)
-	for _, x := range []struct{ mode, at, says string }{
+	modes := []struct{ mode, at, says string }{
 		{"die", "3/legality", "exit status 9: the last words"},
 		{"die", "3/build", "exit status 9"},
 		{"die", "3/duplicate", "exit status 9"},
@@ -367,7 +369,8 @@ func TestMisbehaving(t *testing.T) {
 		{"negative", "", "its record contradicts itself: cost on v6e: score -"},
 		{"chatter", "6/compile", "did not end in time"},
 		{"forever", "7/compile", "did not end in time: 2s"},
-	} {
+	}
+	for _, x := range rotate.Sample(664, modes, rotate.Short(len(modes))) {
 		t.Run(x.mode+" "+x.at, func(t *testing.T) {
 			once := onceEnv + "=" + filepath.Join(t.TempDir(), "once")
 			bad := func() *Engine { return engine(t, x.mode, once, atEnv+"="+x.at) }
@@ -403,7 +406,7 @@ func TestSwindle(t *testing.T) {
 
 // What is no worker at all: within the limits, an error that names it, and nothing of its own reaches a terminal.
 func TestHostileWorkers(t *testing.T) {
-	for name, script := range map[string]string{
+	scripts := map[string]string{
 		"garbage":  `echo 'hello there'; sleep 2`,
 		"binary":   `head -c 5000000 /dev/urandom`,
 		"longline": `head -c 90000000 /dev/zero | tr '\0' 'a'`,
@@ -415,8 +418,10 @@ func TestHostileWorkers(t *testing.T) {
 		"silent":   `sleep 100`,
 		"dead":     `exit 3`,
 		"closed":   `exec >&-; sleep 100`,
-	} {
+	}
+	for _, name := range rotate.Sample(665, slices.Sorted(maps.Keys(scripts)), rotate.Short(len(scripts))) {
 		t.Run(name, func(t *testing.T) {
+			script := scripts[name]
 			file := filepath.Join(t.TempDir(), "w.sh")
 			require.NoError(t, os.WriteFile(file, []byte(script), 0o644))
 			e, err := ParseEngine("exec:sh " + file)

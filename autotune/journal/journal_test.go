@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -429,4 +430,26 @@ func TestNotes(t *testing.T) {
 	require.Empty(t, s.NotesOf(2))
 	require.Equal(t, busy, s.Busy())
 	require.Equal(t, "job job-7, step 31.7 ms, 412000 tokens/s, MFU 38.2 %, trace traces/run, steady", s.NotesOf(1)[0].String())
+}
+
+// A clock that is set back, on the way or between sessions, takes no time away and breaks no record.
+func TestClockGoesBack(t *testing.T) {
+	dir := t.TempDir()
+	j, _, err := Open(dir)
+	require.NoError(t, err)
+	require.NoError(t, j.Append(KindHeader, Header{Format: Format, Spec: "bench", Targets: []string{"v6e"}, Lookahead: 1}))
+	for id := range 3 {
+		require.NoError(t, j.Append(KindCandidate, Candidate{ID: id + 1, Verdict: Invalid}))
+	}
+	require.NoError(t, j.Close())
+	var records []Record
+	_, _, err = Read(dir, func(r Record) error { records = append(records, r); return nil })
+	require.NoError(t, err)
+	s, at := NewState(), time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
+	for i, hours := range []int{0, 1, -20, -19} {
+		records[i].Times.At = at.Add(time.Duration(hours) * time.Hour)
+		require.NoError(t, s.Add(records[i]))
+	}
+	require.Equal(t, 2*time.Hour, s.Busy())
+	require.Equal(t, 3, s.Len())
 }

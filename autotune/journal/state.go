@@ -108,7 +108,7 @@ func (s *State) Add(r Record) error {
 	}
 	if r.Kind != KindNote { // no driver's time
 		if r.Kind != KindSession && !s.last.IsZero() {
-			s.busy += r.Times.At.Sub(s.last)
+			s.busy += max(0, r.Times.At.Sub(s.last)) // a clock can be set back
 		}
 		s.last = r.Times.At
 	}

@@ -170,7 +170,7 @@ func curve(s *journal.State, target string) []Point {
 			iteration++
 		}
 		if i > 0 { // pauses of the run left out
-			seconds += min(times[i].At.Sub(times[i-1].At).Seconds(), 600)
+			seconds += min(max(0, times[i].At.Sub(times[i-1].At).Seconds()), 600)
 		}
 		if cost := c.Cost(target); cost != nil && cost.PerToken > 0 && c.Verdict.Ranked() {
 			best = min(best, float64(cost.PerToken))

@@ -156,10 +156,20 @@ func openBook(dir string) (*book, error) {
 }
 
 // restore writes the journal as this process knows it.
-func (b *book) restore() error { return writeSynced(b.path, b.content) }
+func (b *book) restore() error {
+	if info, err := os.Lstat(b.path); err == nil && !info.Mode().IsRegular() {
+		if err := remove(b.path); err != nil {
+			return err
+		}
+	}
+	return writeSynced(b.path, b.content)
+}
 
 // intact tells whether the file is what this process wrote.
 func (b *book) intact() bool {
+	if info, err := os.Lstat(b.path); err != nil || !info.Mode().IsRegular() || info.Size() != int64(len(b.content)) {
+		return false
+	}
 	text, err := os.ReadFile(b.path)
 	return err == nil && bytes.Equal(text, b.content)
 }

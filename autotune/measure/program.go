@@ -84,8 +84,10 @@ func ReadForeign(name string, data []byte) (*Program, error) {
 		return nil, fmt.Errorf("%s is HLO text: give StableHLO instead (in JAX, %s)", name, loweredByJAX)
 	case filepath.Ext(name) == ".py":
 		return nil, fmt.Errorf("%s is Python: lower it, and give the text (%s)", name, loweredByJAX)
+	case filepath.Ext(name) == ".json":
+		return nil, fmt.Errorf("%s is JSON: gdngen tune takes the config.json of a model; here give StableHLO text (in JAX, %s)", name, loweredByJAX)
 	case !bytes.Contains(data, []byte("main")):
-		return nil, fmt.Errorf("%s holds no StableHLO module: there is no @main", name)
+		return nil, fmt.Errorf("%s holds no StableHLO module: there is no @main (JAX writes one by %s)", name, loweredByJAX)
 	}
 	return Foreign(name, string(data)), nil
 }

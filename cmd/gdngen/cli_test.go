@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -128,4 +129,26 @@ func TestNear(t *testing.T) {
 	require.Equal(t, `, did you mean "v6e"?`, app.Near("v6", codegen.TargetNames(), ""))
 	require.Equal(t, `, did you mean "--spec"?`, app.Near("spce", []string{"case", "spec"}, "--"))
 	require.Empty(t, app.Near("quite another", codegen.TargetNames(), ""))
+}
+
+// What is wrong has its cure: where a flag belongs, what to do about a path, a run or a repository that is not there.
+func TestCures(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, c := range []struct {
+		args, says string
+		code       int
+	}{
+		{"--spec bench", "--spec: it is one of gdngen check", app.ExitUsage},
+		{"tune --dtype f32", "it is a field of a spec, such as explain --spec bench,dtype=VALUE", app.ExitUsage},
+		{"explain none.mlir", "is none.mlir misspelt?", app.ExitFailure},
+		{"gen --spec tiny --variant naive --backend stablehlo --out none/k.mlir", "the folder none is not there: make it", app.ExitFailure},
+		{"run show none", "`gdngen search run --run none` begins one", app.ExitFailure},
+		{"gen --spec bench --target v6e,v5e", "gen --package of --backend pallas takes several", app.ExitUsage},
+		{"gen --spec bench,hk=8,rule=kda --backend triton --target h100", "--backend stablehlo has every rule", app.ExitRejected},
+		{"loop --run l --agent true --measure true --iterations 1 --protect x", "make it one by git init", app.ExitUsage},
+	} {
+		var errs bytes.Buffer
+		require.Equal(t, c.code, execute(strings.Fields(c.args), strings.NewReader(""), io.Discard, &errs), "%s: %s", c.args, errs.String())
+		require.Contains(t, errs.String(), c.says, c.args)
+	}
 }

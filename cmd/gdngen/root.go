@@ -1,13 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
+	"github.com/gdngen/gdngen/gdn"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -116,13 +119,35 @@ func flagError(cmd *cobra.Command, err error) error {
 				return app.Usage(fmt.Errorf("%w: a run keeps its --%s as it was begun; %s begins another", err, m[1], begin.CommandPath()))
 			}
 		}
-		return app.Usage(fmt.Errorf("%w%s; see %s --help", err, app.Near(m[1], names, "--"), cmd.CommandPath()))
+		return app.Usage(fmt.Errorf("%w%s; see %s --help", err, cmp.Or(app.Near(m[1], names, "--"), elsewhere(cmd.Root(), m[1])), cmd.CommandPath()))
 	}
 	text := err.Error()
 	for _, r := range valueErrors {
 		text = r.pattern.ReplaceAllString(text, r.words)
 	}
 	return app.Usage(fmt.Errorf("%s; see %s --help", text, cmd.CommandPath()))
+}
+
+// elsewhere says where a flag is one: a field of a spec, or the first commands that have it; empty where it is nowhere.
+func elsewhere(root *cobra.Command, flag string) string {
+	if slices.ContainsFunc(gdn.Fields(), func(f gdn.Field) bool { return f.Key == flag }) {
+		return fmt.Sprintf(": it is a field of a spec, such as explain --spec bench,%s=VALUE (gdngen help spec)", flag)
+	}
+	var with []string
+	var walk func(*cobra.Command)
+	walk = func(c *cobra.Command) {
+		if c.Runnable() && !c.Hidden && c.LocalNonPersistentFlags().Lookup(flag) != nil {
+			with = append(with, c.CommandPath())
+		}
+		for _, below := range c.Commands() {
+			walk(below)
+		}
+	}
+	walk(root)
+	if len(with) == 0 {
+		return ""
+	}
+	return ": it is one of " + strings.Join(with[:min(len(with), 4)], ", ")
 }
 
 // valueErrors say in words what Go's parsers of flags object to.

@@ -287,9 +287,9 @@ func power(n int) int { return 1 << bits.Len(uint(max(n, 1)-1)) }
 func Supports(s gdn.Spec) error {
 	switch {
 	case s.Rule != (gdn.Rule{}):
-		return fmt.Errorf("triton: rule=%s: kernels of the gated delta rule alone are written", s.Rule)
+		return fmt.Errorf("triton: rule=%s: kernels of the gated delta rule alone are written; --backend stablehlo has every rule, by XLA", s.Rule)
 	case s.Direction != gdn.Forward:
-		return fmt.Errorf("triton: direction=%s: kernels of the forward pass alone are written", s.Direction)
+		return fmt.Errorf("triton: direction=%s: kernels of the forward pass alone are written; gen --package of a spec without direction has gradients for torch, --backend stablehlo by XLA", s.Direction)
 	case s.Window || s.Every > 0:
 		return fmt.Errorf("triton: window, every: kernels leave the state after the last token alone; leave them out")
 	case s.Conv > 0:

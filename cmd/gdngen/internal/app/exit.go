@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -181,5 +183,23 @@ func (a *App) Complain(err error, code int) {
 	fmt.Fprintf(a.Stderr, "%s %s\n", terminal.Paint(a.Stderr, terminal.Red, "gdngen:"), terminal.Lines(message))
 	if missing := (*plugins.MissingError)(nil); errors.As(err, &missing) {
 		fmt.Fprintln(a.Stderr, "        `gdngen doctor` shows what this machine has and lacks")
+	}
+	if cure := cureOf(err); cure != "" {
+		fmt.Fprintln(a.Stderr, "        "+cure)
+	}
+}
+
+// cureOf says what to do about a file or run that is not there; nothing about other errors.
+func cureOf(err error) string {
+	at := (*fs.PathError)(nil)
+	switch none := (*journal.NoRunError)(nil); {
+	case errors.As(err, &none):
+		return "`gdngen search run --run " + none.Dir + "` begins one; a run is named by its folder"
+	case !errors.As(err, &at) || !errors.Is(at, fs.ErrNotExist):
+		return ""
+	case at.Op == "write":
+		return "the folder " + filepath.Dir(at.Path) + " is not there: make it, or name another"
+	default:
+		return "paths start at the folder where the command runs: is " + at.Path + " misspelt?"
 	}
 }

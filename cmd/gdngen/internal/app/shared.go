@@ -58,7 +58,7 @@ var DefaultTarget = "v6e"
 func OneTarget(name string) (*codegen.Target, error) {
 	list, err := ParseTargets(name)
 	if err == nil && len(list) != 1 {
-		err = Usage(fmt.Errorf("give one target, not %d", len(list)))
+		err = Usage(fmt.Errorf("give one target, not %d; gen --package of --backend pallas takes several", len(list)))
 	}
 	if err != nil {
 		return nil, err

@@ -58,7 +58,7 @@ func openRepository(ctx context.Context, dir string) (*repository, error) {
 	}
 	common, err := git(ctx, dir, "rev-parse", "--path-format=absolute", "--git-common-dir")
 	if err != nil {
-		return nil, fmt.Errorf("%s is no git repository: %w", dir, err)
+		return nil, fmt.Errorf("%s is no git repository: run the loop in one, or make it one by git init and a first commit (%w)", dir, err)
 	}
 	r := &repository{common: common}
 	if bare, err := git(ctx, dir, "rev-parse", "--is-bare-repository"); err != nil {

@@ -300,6 +300,9 @@ func (w where) forms(v, last Variant, s Spec, m Machine) []Variant {
 		return nil
 	}
 	if v.Mapping.Chunks == 1 {
+		if w.tokens > 0 && s.Tokens > w.tokens {
+			return nil
+		}
 		return v.Suited(s, m)
 	}
 	v.Mapping.Heads, v.Mapping.Batch, v.Layout = full.Mapping.Heads, full.Mapping.Batch, full.Layout

@@ -34,7 +34,7 @@ type Standing struct {
 
 // ReadStandings reads those of a run; none where there is no file. A line that was cut is left out.
 func ReadStandings(dir string) ([]Standing, error) {
-	return store.ReadLines[Standing](filepath.Join(dir, StandingsName), "remove it, and run resume --ladder makes it anew")
+	return store.ReadLines[Standing](filepath.Join(dir, StandingsName), "remove it, and run resume --climb makes it anew")
 }
 
 // ranked gives standings both ranks: among those of the same model and pass, by kernel and by step. The best step is first.

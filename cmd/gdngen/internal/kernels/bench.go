@@ -59,7 +59,7 @@ cycles of the schedule, and as modelled time the larger of these and of the main
 
 The status is 3 if a workload did not pass.`,
 		Example: `  gdngen contest bench --run runs/contest                                     all 154 workloads; the same command goes on
-  gdngen contest bench --run runs/decode --definition ` + flashinfer.ContestDecode + ` --only batch_size=64
+  gdngen contest bench --run runs/decode --definition ` + flashinfer.ContestDecode + ` --where batch_size=64
   gdngen contest bench --run runs/contest --target v5e,v6e,tpu7x --static-only   static cost alone
   gdngen contest bench --run runs/gpu --on fib:http://gpu:8000 --solution solution.json
   gdngen contest bench --run runs/mine --definition my.json --workloads my.jsonl --root dataset --variant cpu`,
@@ -89,13 +89,14 @@ The status is 3 if a workload did not pass.`,
 	f.StringVar(&p.Statistic, "statistic", "", "of the executions of a trial: mean, the default, or median")
 	f.StringVar(&b.on, "on", "", "server of FlashInfer-Bench that evaluates --solution: fib:URL")
 	f.StringVar(&b.solution, "solution", "", "packed solution for --on; see gdngen contest pack")
-	f.StringVar(&b.only, "only", "", "only workloads with these values of axes, such as batch_size=64,batch_size=1, or with this start of their UUID")
+	f.StringVar(&b.only, "where", "", "only workloads with these values of axes, such as batch_size=64,batch_size=1, or with this start of their UUID")
 	f.StringVar(&b.variant, "variant", "", "how it is computed (default: auto, the best known for the spec on the device; see gdngen help variant)")
 	f.IntVar(&p.Warmup, "warmup", p.Warmup, "executions before the timed ones of a trial")
 	f.IntVar(&p.Iterations, "iterations", p.Iterations, "timed executions of a trial, at most; 0: outputs are judged, and nothing is timed")
 	f.IntVar(&p.Trials, "trials", p.Trials, "trials, each with inputs of its own")
 	f.DurationVar(&p.Measure, "trial-time", p.Measure, fmt.Sprintf("end the iterations of a trial after this time, though not before %d; 0: never", pjrt.LeastIterations))
 	a.Formerly(c, "measure", "trial-time")
+	a.Formerly(c, "only", "where")
 	f.BoolVar(&b.warm, "warm", false, "leave the caches as they are between executions")
 	f.BoolVar(&b.separate, "separate", false, "final states get memory of their own, in place of that of the copies of the initial ones")
 	f.DurationVar(&b.config.Limit, "limit", 5*time.Minute, "time of one workload, after which its status is TIMEOUT; 0: none")

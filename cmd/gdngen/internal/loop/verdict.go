@@ -44,7 +44,7 @@ var Meanings = []Meaning{
 	{CheckFailed, "a --check failed", false, true},
 	{NoFigure, "--measure printed no positive number for the change", false, true},
 	{NotBetter, "the figure did not fall by --min-gain, or by less than its spread", false, true},
-	{Regression, "a --guard rose by more than its share", false, true},
+	{Regression, "a --guard-command rose by more than its share", false, true},
 	{AgentFailed, "the agent ended with an error, was late, or was silent too long", false, true},
 	{Blocked, "something outside stopped the iteration: the machinery, a branch that moved, or what the agent names in iteration.json", false, false},
 	{Interrupted, "the loop was stopped or killed", false, false},

@@ -321,7 +321,7 @@ func (a CLI) remoteFetchCmd() *cobra.Command {
 		Use:     "fetch ID",
 		Short:   "Copy the results of a job",
 		Long:    "fetch copies what a job has put into its folder for results (@out, GDNGEN_OUT), also while it runs, and prints names, sizes and checksums.",
-		Example: "  gdngen remote fetch night --out runs\n  gdngen remote fetch night --only '*.jsonl'",
+		Example: "  gdngen remote fetch night --out runs\n  gdngen remote fetch night --match '*.jsonl'",
 	}, func(p remote.Place, j *remote.Job) error {
 		l, err := remote.Fetch(a.Ctx, p, j.ID, only, cmp.Or(out, records.Out(j.ID)))
 		bad := app.Emit(a.App, l, l, func(w io.Writer) {
@@ -332,7 +332,8 @@ func (a CLI) remoteFetchCmd() *cobra.Command {
 		return cmp.Or(err, bad)
 	})
 	c.Flags().StringVar(&out, "out", "", "folder for the copies (default: "+records.Out("ID")+")")
-	c.Flags().StringVar(&only, "only", "", "names that match a pattern such as *.jsonl")
+	c.Flags().StringVar(&only, "match", "", "names that match a pattern such as *.jsonl")
+	a.Formerly(c, "only", "match")
 	return c
 }
 

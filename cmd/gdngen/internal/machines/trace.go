@@ -305,7 +305,7 @@ what is there already is left alone, so the same command goes on after a cut. Wh
 
 A source is one of
 ` + forms.String(),
-		Example: "  gdngen device trace fetch hf-dataset:lab/runs/night --include-xplane --out traces\n  gdngen device trace fetch gs://bucket/profile --only '*.xplane.pb' --out traces",
+		Example: "  gdngen device trace fetch hf-dataset:lab/runs/night --include-xplane --out traces\n  gdngen device trace fetch gs://bucket/profile --match '*.xplane.pb' --out traces",
 		Args:    app.Args(cobra.ExactArgs(1)),
 		RunE: func(_ *cobra.Command, words []string) error {
 			p, err := fetch.New(a.Ctx, words[0], o)
@@ -321,7 +321,7 @@ A source is one of
 			}
 			a.Note("%d files, %s", len(p.Files), terminal.Size(size))
 			if size > mostFetched && !yes {
-				return app.Usage(fmt.Errorf("%d files, %s: say --yes, or take fewer by --only", len(p.Files), terminal.Size(size)))
+				return app.Usage(fmt.Errorf("%d files, %s: say --yes, or take fewer by --match", len(p.Files), terminal.Size(size)))
 			}
 			l, err := p.Run(a.Ctx, out, func(name string) { a.Note("%s", name) })
 			bad := app.Emit(a.App, l, l, func(w io.Writer) {
@@ -332,7 +332,8 @@ A source is one of
 			return cmp.Or(err, bad)
 		},
 	}
-	c.Flags().StringVar(&o.Only, "only", "", "names, or ends of them, that match a pattern such as *.pb")
+	c.Flags().StringVar(&o.Only, "match", "", "names, or ends of them, that match a pattern such as *.pb")
+	a.Formerly(c, "only", "match")
 	c.Flags().BoolVar(&o.XPlane, "include-xplane", false, "XSpaces too")
 	c.Flags().StringVar(&out, "out", "traces", "folder for the copies")
 	c.Flags().BoolVar(&yes, "yes", false, fmt.Sprintf("also where it is more than %s", terminal.Size(mostFetched)))

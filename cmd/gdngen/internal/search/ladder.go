@@ -43,7 +43,7 @@ of the first record, in place of the flags.
 
 The decision is keep (status 0), revert (8; 3 for wrong numbers, 5 for a guard), or hold (8) where measured intervals do not tell.`,
 		Example: `  gdngen model ladder --base merge-packed --variant tpu-long --target v6e,v5e --run runs/ladder
-  gdngen model ladder --kernel decode --base naive --variant auto --layer none --model none --guard bench@v6e=1% --run runs/decode
+  gdngen model ladder --spec decode --base naive --variant auto --layer none --model none --guard-work bench@v6e=1% --run runs/decode
   gdngen model ladder --base merge-packed --variant tpu-long --plugin /path/to/libtpu.so --repeat 20 --run runs/measured`,
 		GroupID: "work",
 		Args:    app.Args(cobra.NoArgs),
@@ -71,13 +71,13 @@ The decision is keep (status 0), revert (8; 3 for wrong numbers, 5 for a guard),
 	app.RunFlag(c, &dir)
 	f := c.Flags()
 	f.StringVar(&l.file, "file", "", "the comparison in JSON, in place of the flags; - is standard input")
-	f.StringVar(&l.config.Kernel, "kernel", "bench", "spec of the kernel")
+	f.StringVar(&l.config.Kernel, "spec", "bench", "spec of the kernel")
 	f.StringVar(&l.config.Base, "base", "", "variant that is compared with")
 	f.StringVar(&l.config.Variant, "variant", "", "variant of the candidate")
 	f.StringVar(&l.targets, "target", app.DefaultTarget, "TPU generations: the first is climbed on, the others guard")
 	f.StringVar(&l.layer, "layer", "layer", "model of the rung layer, a preset or file as mfu has them, or "+none)
 	f.StringVar(&l.model, "model", "130m", "the same of the rung model")
-	f.StringArrayVar(&l.guards, "guard", nil, "work that must not get slower: SPEC@TARGET=SHARE, once for each (default: the other targets, and the backward pass)")
+	f.StringArrayVar(&l.guards, "guard-work", nil, "work that must not get slower: SPEC@TARGET=SHARE, once for each (default: the other targets, and the backward pass)")
 	f.BoolVar(&l.noGuards, "no-guards", false, "guard nothing")
 	f.BoolVar(&l.config.Forward, "forward", false, "layer and model without their backward pass")
 	f.StringVar(&l.config.Precision, "precision", "", "the lowest that the candidate may compute in: f32 bf16x6 bf16x3 bf16x1 (default: that of auto for a float32 spec, else bf16x1)")
@@ -89,6 +89,8 @@ The decision is keep (status 0), revert (8; 3 for wrong numbers, 5 for a guard),
 	f.DurationVar(&l.lab.lab.Timeout, "compile-timeout", 0, "limit of one compile; 0: ten times what compiles take here, at least a minute")
 	f.StringVar(&l.lab.memory, "compile-memory", "6GiB", "memory of one compile worker, such as 4GiB")
 	a.Formerly(c, "targets", "target")
+	a.Formerly(c, "kernel", "spec")
+	a.Formerly(c, "guard", "guard-work")
 	app.CompleteList(c, "target", codegen.TargetNames())
 	app.Complete(c, "layer", append(model.Presets(), none))
 	app.Complete(c, "model", append(model.Presets(), none))
@@ -155,7 +157,7 @@ func (a CLI) ladderConfig(l *ladderFlags) (err error) {
 	for _, text := range l.guards {
 		g, err := ladder.ParseGuard(text, c.MaxRegression)
 		if err != nil {
-			return app.Usage(fmt.Errorf("--guard %w", err))
+			return app.Usage(fmt.Errorf("--guard-work %w", err))
 		}
 		c.Guards = append(c.Guards, g)
 	}

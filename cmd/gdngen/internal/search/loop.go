@@ -74,7 +74,9 @@ Status 0: the loop ended by itself; 7: the machinery failed, the same command go
 		},
 	}
 	s.add(c)
-	a.Formerly(c, "directive", "directive-text")
+	for old, now := range map[string]string{"directive": "directive-text", "guard": "guard-command", "kernel": "code", "objective": "purpose"} {
+		a.Formerly(c, old, now)
+	}
 	c.AddCommand(a.loopStatusCmd(), a.loopResumeCmd(), a.loopShowCmd(), a.loopLintCmd(), a.loopPromptCmd(), a.loopFigureCmd())
 	return c
 }
@@ -94,10 +96,10 @@ func (s *loopFlags) add(cmd *cobra.Command) {
 	f.StringArrayVar(&s.texts, "directive-text", nil, "a demand, in words, once for each")
 	f.StringArrayVar(&s.files, "directive-file", nil, "a demand in a file, once for each")
 	f.StringArrayVar(&s.presets, "directive-preset", nil, "a demand of the table of directives, once for each: "+strings.Join(directiveNames(), ", "))
-	f.StringVar(&c.Objective, "objective", "", "what the loop is for, in the prompt (default: to make the figure smaller)")
+	f.StringVar(&c.Objective, "purpose", "", "what the loop is for, in the prompt (default: to make the figure smaller)")
 	f.StringVar(&c.Bound, "bound", "", "what the figure can not fall below, in the prompt")
 	f.StringVar(&s.goal, "goal", "", "end at a figure so small, such as 90.5, or at a model flop utilisation, such as mfu=50%, that the judge's commands note")
-	f.StringSliceVar(&c.Kernels, "kernel", nil, "files or folders of the code under work, named in the prompt, separated by commas")
+	f.StringSliceVar(&c.Kernels, "code", nil, "files or folders of the code under work, named in the prompt, separated by commas")
 	f.StringArrayVar(&c.References, "reference", nil, "what to read before the work, named in the prompt: a file, an address or words, once for each")
 	f.StringVar(&c.Build, "build", "", "command that builds a clone, before checks and figures")
 	f.StringArrayVar(&c.Checks, "check", nil, "command that must end with status 0, once for each")
@@ -107,7 +109,7 @@ func (s *loopFlags) add(cmd *cobra.Command) {
 	f.StringVar(&s.search, "search", "", "in place of --measure: what the change's own search finds with these flags of search run, judged by the gdngen that began the loop")
 	f.StringVar(&s.ladder, "ladder", "", "in place of --measure: the time of the variant in this file on the highest rung of its ladder")
 	f.IntVar(&c.Repeat, "repeat", c.Repeat, "measure base and change so many times in turn; a keep needs the whole interval of their ratio")
-	f.StringArrayVar(&s.guards, "guard", nil, "another figure that may rise by a share: COMMAND=SHARE, once for each")
+	f.StringArrayVar(&s.guards, "guard-command", nil, "another figure that may rise by a share: COMMAND=SHARE, once for each")
 	f.StringVar(&c.Effect, "effect", "", "command whose output a change must change, such as one that prints hashes of programs")
 	f.StringVar(&c.HotSpots, "hot-spots", "", "command that prints the hot spots of the base, one a line, for the prompt")
 	f.StringVar(&s.minGain, "min-gain", "0.25%", "share that a keep gains at least")
@@ -175,7 +177,7 @@ func (s *loopFlags) fill() error {
 	for _, text := range s.guards {
 		g, err := loop.ParseGuard(text)
 		if err != nil {
-			return fmt.Errorf("--guard: %w", err)
+			return fmt.Errorf("--guard-command: %w", err)
 		}
 		c.Guards = append(c.Guards, g)
 	}

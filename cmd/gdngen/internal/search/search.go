@@ -54,9 +54,9 @@ func (s *searchFlags) add(c *cobra.Command) {
 	f.IntVar(&s.config.Workers, "workers", 0, "candidates judged in parallel, as far as the lookahead goes; 0: one a core, as memory allows")
 	s.lab.add(f)
 	s.on.add(c)
-	f.StringVar(&s.ladder, "ladder", "", "at the end of the session let the last champions climb to a step of this model, such as layer: a preset or file of mfu")
-	f.BoolVar(&s.forward, "ladder-forward", false, "with --ladder: without the backward pass")
-	app.Complete(c, "ladder", model.Presets())
+	f.StringVar(&s.ladder, "climb", "", "at the end of the session let the last champions climb to a step of this model, such as layer: a preset or file of mfu")
+	f.BoolVar(&s.forward, "climb-forward", false, "with --climb: without the backward pass")
+	app.Complete(c, "climb", model.Presets())
 	f.DurationVar(&s.config.Answer, "answer-timeout", 0, "limit of one answer of an exec: proposer; 0: a minute")
 	f.BoolVar(&s.plain, "plain", false, "progress as lines, also on a terminal")
 	f.BoolVar(&s.improve, "must-improve", false, "end with status 8 if this session finds nothing better on any target")
@@ -143,6 +143,8 @@ Directives: ` + strings.Join(meanings, "; ") + `.`,
 	app.Complete(c, "accuracy", gdn.AccuracyNames())
 	a.Formerly(c, "targets", "target")
 	a.Formerly(c, "device", "plugin")
+	a.Formerly(c, "ladder", "climb")
+	a.Formerly(c, "ladder-forward", "climb-forward")
 	app.CompleteList(c, "target", append(codegen.TargetNames(), "all"))
 	app.Complete(c, "objective", objective.Examples())
 	app.CompleteList(c, "axes", app.AxisNames())
@@ -275,6 +277,7 @@ func (a CLI) ResumeCmd() *cobra.Command {
 		RunE:    func(*cobra.Command, []string) error { return a.search(&s, true) },
 	}
 	s.add(c)
+	a.Formerly(c, "ladder", "climb")
 	return c
 }
 

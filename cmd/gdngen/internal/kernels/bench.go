@@ -98,7 +98,7 @@ The status is 3 if a workload did not pass.`,
 	a.Formerly(c, "measure", "trial-time")
 	a.Formerly(c, "only", "where")
 	f.BoolVar(&b.warm, "warm", false, "leave the caches as they are between executions")
-	f.BoolVar(&b.separate, "separate", false, "final states get memory of their own, in place of that of the copies of the initial ones")
+	f.BoolVar(&b.separate, "separate", false, "final give final states memory of their own; without it they overwrite the copies of the initial states")
 	f.DurationVar(&b.config.Limit, "limit", 5*time.Minute, "time of one workload, after which its status is TIMEOUT; 0: none")
 	f.BoolVar(&b.config.Retry, "retry", false, "do workloads again that did not pass")
 	app.NoWaitFlag(c, &b.noWait)

@@ -131,7 +131,7 @@ func (s *loopFlags) add(cmd *cobra.Command) {
 	f.StringSliceVar(&c.Show, "show", nil, "files and folders of homes, /tmp or /run that agent and checks may read in the sandbox, such as ~/.config/agent")
 	f.BoolVar(&c.AgentNetwork, "agent-network", false, "let the agent reach the network from the sandbox, as agents that ask a model must")
 	f.BoolVar(&c.CheckNetwork, "check-network", false, "let builds, checks and figures reach the network from the sandbox; --on does")
-	f.BoolVar(&c.Unwatched, "unattended", false, "nobody nobody watches: end where no sandbox can be had, unless --sandbox none is given")
+	f.BoolVar(&c.Unwatched, "unattended", false, "nobody watches: end where no sandbox can be had, unless --sandbox none is given")
 	f.StringSliceVar(&c.Env, "env", nil, "names of variables that agent and checks see, beside PATH and the language's")
 	f.StringVar(&c.On, "on", os.Getenv(app.OnEnv), "place of gdngen remote, named in the prompt and in "+app.OnEnv)
 	f.StringVar(&c.SyncBase, "sync-base", c.SyncBase, strings.Join(loop.Syncs, ", ")+": put the branch onto its upstream, or onto HEAD, before iterations")

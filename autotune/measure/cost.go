@@ -23,7 +23,7 @@ type Cost struct {
 
 // StaticNote says what a static cost is.
 const StaticNote = "cycles are counted in the compiler's schedule; nothing ran on a TPU. The ruler is wall: the schedule in order, with waits for units, for main memory and for copies around kernels, by a model that knows no launches and no conflicts in vector memory. " +
-	"Throughput is what the schedule issues, without these waits, and the ruler of targets whose latencies are not known."
+	"Throughput counts what the schedule issues, without these waits; targets whose latencies are not known are ranked by it."
 
 // By counts by a ruler on a target. A wall that is not known makes the cost a refusal.
 func (c *Cost) By(r Ruler, target string) (cycles int64, refused string) {

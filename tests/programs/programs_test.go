@@ -89,8 +89,7 @@ func TestAuto(t *testing.T) {
 		{"bench", "auto-fast", "tpu", exactKeys},
 		{"tiny", "auto-fast", "tpu-long", oneStep},
 		{"bench", "auto", "tpu", exactKeys},
-		{"bench tiny", "auto-f32-like", "tpu-x3", nil},
-		{"tiny", "auto", "tpu-x3", nil},
+		{"bench", "auto-f32-like", "tpu-x3", nil},
 		{"train", "auto", "tpu-train", []string{"row_broadcast=transpose", "head_group=2", "state_delay=6", "prologue_end=90"}},
 		{"train", "auto-f32-like", "tpu-train-x3", nil},
 		{"contest-prefill", "auto", "tpu-packed", fetched},
@@ -145,7 +144,8 @@ func TestAuto(t *testing.T) {
 	}
 }
 
-// What auto stands for on the bench work fits the memory of every target, as its first form. Without a target it is for a CPU.
+// What auto stands for on the bench work fits the memory of every target, as its first form. Without a target it is for a CPU. A head or two in one
+// chunk have a row of their own in three passes.
 func TestAutoFits(t *testing.T) {
 	s, err := gdn.LookupPreset("bench")
 	require.NoError(t, err)
@@ -160,6 +160,15 @@ func TestAutoFits(t *testing.T) {
 	f, err := route.Resolve(s, gdn.Auto, nil, nil)
 	require.NoError(t, err)
 	require.Equal(t, "cpu", f.Variant.Short())
+	v6e, err := codegen.LookupTarget("v6e")
+	require.NoError(t, err)
+	for spec, own := range map[string]bool{"tiny": true, "tiny,t=64": true, "tiny,t=65": false, "tiny,hk=4,hv=8,k=128,v=128": false, "tiny,rule=kda": false, "tiny,b=2": false} {
+		s, err := gdn.Parse(spec)
+		require.NoError(t, err)
+		f, err := route.Resolve(s, gdn.Auto, v6e, nil)
+		require.NoError(t, err)
+		require.Equal(t, own, strings.Contains(f.From.Text, "flow=solve"), "%s: %s", spec, f.From.Text)
+	}
 }
 
 // stood is the text that a name stood for at the base.

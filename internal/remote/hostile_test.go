@@ -44,13 +44,15 @@ esac
 	p, err := openSSH("host")
 	require.NoError(t, err)
 	was := sshSilence
-	sshSilence = time.Second
 	defer func() { sshSilence = was }()
 	t.Setenv("MODE", "big")
 	_, err = p.Status(t.Context(), "j1")
 	require.Error(t, err)
 	for mode, says := range map[string]string{"flood": "it answers with more than 64 MiB", "motd": `its shell prints "Welcome to host!"`, "outside": "outside of the results", "hidden": "outside of the results", "more": "", "hang": "nothing came for 1s", "stops": "nothing came for 1s", "absolute": "outside of the results"} {
 		t.Setenv("MODE", mode)
+		if sshSilence = time.Minute; strings.HasPrefix(says, "nothing came") { // others have time on a busy machine
+			sshSilence = time.Second
+		}
 		dir := t.TempDir()
 		l, err := fetchSome(t.Context(), p, "j1", dir, func(File) bool { return true })
 		if says != "" {
@@ -133,7 +135,6 @@ func hostileRay(t *testing.T, elsewhere string) (*rayPlace, *[]string) {
 	p, err := openRay(s.URL)
 	require.NoError(t, err)
 	ray := p.(*rayPlace)
-	ray.http = web.New(web.Limits{Headers: 2 * time.Second, Silence: 2 * time.Second})
 	return ray, tokens
 }
 
@@ -152,10 +153,14 @@ func TestHostileRay(t *testing.T) {
 	require.Equal(t, "Bearer secret", (*tokens)[0])
 
 	for id, says := range map[string]string{"err": "ray answers 500", "bomb": "is not its JSON", "endless": "more than 268435456 bytes came", "silent": "timeout awaiting response headers", "half": "nothing came for 2s"} {
-		begun := time.Now()
+		begun, limit := time.Now(), time.Minute // on a busy machine
+		if id == "silent" || id == "half" {
+			limit = 2 * time.Second
+		}
+		p.http = web.New(web.Limits{Headers: limit, Silence: limit})
 		_, err := p.Status(t.Context(), id)
 		require.ErrorContains(t, err, says, id)
-		require.Less(t, time.Since(begun), 15*time.Second, id)
+		require.Less(t, time.Since(begun), limit+13*time.Second, id)
 		if bad := (*UnreachableError)(nil); id == "silent" || id == "half" || id == "endless" {
 			require.True(t, errors.As(err, &bad), "%s: status 7", id)
 		}

@@ -56,8 +56,10 @@ const (
 
 // run runs the command under a keeper. An error is one of the machinery, or that of ctx; processes of the command have ended in any case.
 func (c *command) run(ctx context.Context) (o outcome, err error) {
-	if err := remove(c.log); err != nil { // a link or a pipe that somebody laid there
-		return o, err
+	if info, err := os.Lstat(c.log); err == nil && info.Mode()&(os.ModeSymlink|os.ModeNamedPipe) != 0 { // that an agent laid there
+		if err := os.Remove(c.log); err != nil {
+			return o, err
+		}
 	}
 	log, err := os.Create(c.log)
 	if err != nil {

@@ -239,6 +239,16 @@ func TestLooseBubblewrap(t *testing.T) {
 	require.ErrorContains(t, err, "can be written")
 }
 
+// What a program prints that has no log is dropped, and the device that drops it is left alone.
+func TestContained(t *testing.T) {
+	var said []string
+	require.NoError(t, RunContained(t.Context(), func(line string) { said = append(said, line) }, "echo", "one"))
+	require.Equal(t, []string{"one"}, said)
+	info, err := os.Lstat(os.DevNull)
+	require.NoError(t, err)
+	require.NotZero(t, info.Mode()&os.ModeDevice)
+}
+
 // All of it as an ordinary user, where the tests are run by root.
 func TestAsOrdinaryUser(t *testing.T) {
 	if os.Getuid() != 0 {

@@ -63,6 +63,6 @@ the backward pass twice the forward. The core of attention is a public kernel's 
 	app.Complete(c, "model", model.Presets())
 	c.Flags().StringVar(&variant, "variant", gdn.Auto, "how the rule is computed, auto being that of the table alone, for rows as projections give them (see gdngen help variant)")
 	app.TargetFlag(c, &target)
-	c.Flags().BoolVar(&forward, "forward", false, "the forward pass of a training step alone, with what it keeps for the other and the gradient of the loss")
+	c.Flags().BoolVar(&forward, "forward", false, "the forward pass of a training step alone, with what it keeps for the backward pass, and the gradient of the loss")
 	return c
 }

@@ -525,7 +525,7 @@ func TestThreeLossesPause(t *testing.T) {
 // Workers that are not alike are refused with both texts, and the others go on; where none is left the search does not begin.
 func TestRefused(t *testing.T) {
 	var said []string
-	p := pool(t, PoolOptions{Warn: func(text string) { said = append(said, text) }}, engine(t, "good"), engine(t, "other"), engine(t, "plugins"), engine(t, "broken"))
+	p := pool(t, PoolOptions{Silence: time.Minute, Warn: func(text string) { said = append(said, text) }}, engine(t, "good"), engine(t, "other"), engine(t, "plugins"), engine(t, "broken"))
 	text := strings.Join(said, "\n")
 	for _, want := range []string{"it is gdngen v9.9.9, and the run needs (devel)", "its plugins are libtpu 9.9, and the run needs none", "no plugin here"} {
 		require.Contains(t, text, want)
@@ -538,12 +538,16 @@ func TestRefused(t *testing.T) {
 	require.Empty(t, losses)
 
 	for mode, says := range map[string]string{"other": "v9.9.9", "broken": "no plugin here", "mute": "silent", "babble": "no message"} {
-		_, err := New(t.Context(), []*Engine{engine(t, mode)}, PoolOptions{Generator: testGenerator, Silence: testSilence})
+		silence := time.Minute // they have time to start on a busy machine
+		if mode == "mute" {
+			silence = testSilence
+		}
+		_, err := New(t.Context(), []*Engine{engine(t, mode)}, PoolOptions{Generator: testGenerator, Silence: silence})
 		var none *NoWorkerError
 		require.ErrorAs(t, err, &none, mode)
 		require.ErrorContains(t, err, says)
 	}
-	p2, err := New(t.Context(), []*Engine{engine(t, "plugins")}, PoolOptions{Generator: testGenerator, Silence: testSilence})
+	p2, err := New(t.Context(), []*Engine{engine(t, "plugins")}, PoolOptions{Generator: testGenerator, Silence: time.Minute})
 	require.NoError(t, err, "a run of its own")
 	defer p2.Close()
 	c = quick(t, p2)

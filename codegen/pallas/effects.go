@@ -142,7 +142,12 @@ func (p *printer) storeWords(n *loops.Node, base string, rank, rows int, value s
 
 // when writes a condition's body as a function under pl.when.
 func (p *printer) when(n *loops.Node) statement {
-	defer func(taken map[string]bool) { p.taken = taken }(p.taken)
+	defer func(taken map[string]bool) {
+		for _, name := range p.full { // but not those of what is made where the function begins
+			taken[name] = true
+		}
+		p.taken = taken
+	}(p.taken)
 	p.taken = maps.Clone(p.taken) // names within are local
 	cond := p.ref(n.Args[0]).s
 	if p.k != nil && p.k.inLine != nil && n == p.k.inLine.Begins {

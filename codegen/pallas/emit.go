@@ -38,6 +38,9 @@ func (Backend) Emit(m *ir.Module, _ *codegen.Target) (*codegen.Artifact, error) 
 		return nil, err
 	}
 	pre := c.preamble()
+	if c.helpers["interleave"] {
+		pre += "\n\n" + helpers.Pipeline
+	}
 	text := pytext.Format("\"\"\"Kernels of " + m.Name + ".\"\"\"\n\n" + imports(c.body()+pre) + "\n" + pre + "\n\n" + c.body() + "\n")
 	if err := runs(map[string]string{"module.py": text}); err != nil {
 		return nil, err

@@ -185,7 +185,7 @@ func (w *kernelWriter) before() error {
 	w.p = w.printer(k, u, w.names, nil)
 	w.p.once = map[*loops.Item]bool{}
 	for _, s := range k.Steps {
-		if s.Cond.Item != nil {
+		if s.Cond.Item != nil && k.pipelined { // of one step the grid's length says it
 			u.Uses[s.Cond.Item]++
 			w.p.once[s.Cond.Item] = s.Cond.Item.Maker.In.Op == ir.OpCompare // others are made before the steps, in the time of the first
 		}

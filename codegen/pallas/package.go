@@ -193,5 +193,5 @@ func (d fileData) facts(all []orders.File, p Provenance) folder.Facts {
 	return f
 }
 
-//go:embed api.py.tmpl decode.py.tmpl parallel.py.tmpl parallel_tests.py.tmpl recurrent.py.tmpl tests.py.tmpl
+//go:embed api.py.tmpl decode.py.tmpl operator.py.tmpl parallel.py.tmpl parallel_tests.py.tmpl recurrent.py.tmpl tests.py.tmpl
 var packageText embed.FS

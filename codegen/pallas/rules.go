@@ -209,12 +209,10 @@ func init() {
 			}
 			return call("jnp.take_along_axis", o.full(0).s, o.full(1).s, fmt.Sprintf("axis=%d", o.in.Attrs.Axis), `mode="promise_in_bounds"`), nil
 		}, name: "picked"},
-		ir.OpGatherRows: {write: func(o *operands) (expr, error) {
-			return call("jnp.take", o.full(0).s, o.full(1).s, fmt.Sprintf("axis=%d", o.in.Attrs.Axis), `mode="fill"`, "fill_value=0"), nil
-		}, name: "rows"},
-		ir.OpDynSlice:  {refuse: "a value can not be sliced at a run-time index: load the block from a reference"},
-		ir.OpDynUpdate: {refuse: "a value can not be changed at a run-time index: store the block to a reference"},
-		ir.OpDot:       {write: writeDot, name: "product"},
+		ir.OpGatherRows: {write: writeGatherRows, name: "rows"},
+		ir.OpDynSlice:   {refuse: "a value can not be sliced at a run-time index: load the block from a reference"},
+		ir.OpDynUpdate:  {write: writeDynUpdate, name: "changed"},
+		ir.OpDot:        {write: writeDot, name: "product"},
 
 		ir.OpLoop:   {write: byPrinter, name: "carried"},
 		ir.OpGrid:   {refuse: "lower it to a kernel first"},
@@ -464,6 +462,28 @@ func writePad(o *operands) (expr, error) {
 		w = append(w, fmt.Sprintf("(%d, %d)", o.in.Attrs.Starts[d], o.in.Attrs.Limits[d]))
 	}
 	return call("jnp.pad", x.s, "("+strings.Join(w, ", ")+")", "constant_values="+scalarText(o.dtype(), o.in.Attrs.Value)), nil
+}
+
+// writeGatherRows takes rows by number: zeros by -1, by which numpy would take the last.
+func writeGatherRows(o *operands) (expr, error) {
+	o.p.need("rows_at")
+	args := []string{o.full(0).s, o.full(1).s}
+	if o.in.Attrs.Axis > 0 {
+		args = append(args, fmt.Sprintf("axis=%d", o.in.Attrs.Axis))
+	}
+	return call("_rows_at", args...), nil
+}
+
+// writeDynUpdate puts a block into a value, outside of kernels.
+func writeDynUpdate(o *operands) (expr, error) {
+	if o.p.k != nil {
+		return expr{}, fmt.Errorf("a value can not be changed at a run-time index: store the block to a reference")
+	}
+	var at []string
+	for i := range o.texts[2:] {
+		at = append(at, o.texts[2+i].s)
+	}
+	return call("lax.dynamic_update_slice", o.full(0).s, o.full(1).s, "("+strings.Join(at, ", ")+")"), nil
 }
 
 func writeReduce(f string) func(*operands) (expr, error) {

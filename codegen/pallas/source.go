@@ -233,11 +233,13 @@ func axesDoc(t ir.Type, axes string, widths bool) string {
 
 func newFile(s gdn.Spec, v gdn.Variant, build Build, p Provenance) (*file, error) {
 	given := s
-	if s.Conv > 0 {
+	if s.Conv > 0 && s.Mixed == 0 {
 		return nil, fmt.Errorf("pallas: conv: files take q, k and v behind the convolution: take the mosaic backend, or leave out conv")
 	}
 	s = Spec(s)
 	switch {
+	case s.Mixed > 0:
+		return nil, fmt.Errorf("pallas: mixed: a mixed batch is a package: give --package")
 	case s.Direction == gdn.Train && !twoPasses(s.Rule):
 		return nil, fmt.Errorf("pallas: kernels of a gradient are for rule=gdn and for decays of channels, not for rule=%s: take direction=forward for its gradient in plain JAX", s.Rule)
 	case s.Direction == gdn.Backward:

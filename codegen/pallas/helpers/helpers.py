@@ -475,3 +475,9 @@ def _visits(
     words = jnp.broadcast_to(word[:, None, None], shape)
     marks = lax.shift_right_logical(words, shift) & (1 << bits) - 1
     return table.astype(jnp.int32), marks.astype(jnp.int32)
+
+#: rows_at
+def _rows_at(x: jax.Array, at: jax.Array, axis: int = 0) -> jax.Array:
+    """Rows of x along an axis; zeros by a number that no row has, as -1."""
+    place = (slice(None),) * axis + (at,)
+    return x.at[place].get(mode="fill", fill_value=0, wrap_negative_indices=False)

@@ -173,7 +173,7 @@ func (c *copier) alike(given []*ir.Value) bool {
 	for i, v := range given {
 		if i == c.of {
 			given[i] = values[i]
-		} else if neutral(v.Def) {
+		} else if v.Def != nil && neutral(v.Def) {
 			given[i] = v.Def.Args[0]
 		}
 	}

@@ -3,6 +3,7 @@ package pytext
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 )
 
@@ -193,12 +194,18 @@ func bracketed(body string, indent int) []string {
 			if unpack := left + " = results"; strings.HasSuffix(right, ")") && indent+len(unpack) <= LineWidth {
 				return append(split("results = "+right, indent), pad+unpack)
 			} else if strings.HasSuffix(right, ")") {
+				if right[0] == '(' && matching(right, 0) == len(right)-1 { // what it makes is taken in parts
+					right = "[" + right[1:len(right)-1] + "]"
+				}
 				return append(split("results = "+right, indent), unpacked(elements(left), pad)...)
 			}
 			head := append([]string{pad + "("}, perLine(elements(left), indent+4)...)
 			return append(head, split(") = "+right, indent)...)
 		}
 		prefix, rest = left+" = ", right
+		if strings.HasSuffix(left, "]") && indent+len(prefix) < LineWidth && indent+len(prefix)+strings.IndexByte(right+"[", '[') >= LineWidth && element.MatchString(right) { // rather than those of the target
+			return []string{pad + prefix + "(", pad + "    " + rest, pad + ")"}
+		}
 	}
 	if strings.HasPrefix(rest, "(") && matching(rest, 0) == len(rest)-1 {
 		return nil
@@ -213,7 +220,7 @@ func bracketed(body string, indent int) []string {
 	if terms := operation(rest); len(terms) > 1 && !(len(terms) == 2 && (endsInCall(terms[1]) || terms[0][0] == '(')) {
 		return append(append(out, expression(rest, indent+4)...), pad+")")
 	}
-	if strings.HasSuffix(rest, "].T") && !strings.Contains(rest, "(") && indent+4+len(rest) <= LineWidth {
+	if strings.HasSuffix(rest, "].T") && !strings.Contains(rest, "(") && indent+4+len(rest) <= LineWidth && indent+len(prefix) < LineWidth {
 		if open, _ := bracket(body, indent); open < len(prefix) { // its own brackets come too late in the line
 			return append(out, pad+"    "+rest, pad+")")
 		}
@@ -230,6 +237,8 @@ func bracketed(body string, indent int) []string {
 	}
 	return append(out, pad+")")
 }
+
+var element = regexp.MustCompile(`^\w+(\[[^()\[\]]*\])?$`)
 
 // literal tells the brackets of a list, tuple or dictionary from those of a call or an index.
 func literal(s string, open int) bool {

@@ -183,6 +183,7 @@ func prose(versions [][]string, i int, at []Size) (string, error) {
 func formula(texts []string, at []Size) (string, error) {
 	y := make([]int, len(texts))
 	for i, t := range texts {
+		t = strings.TrimSuffix(t, ".0") // an integer beside floats
 		if !whole.MatchString(t) {
 			return "", fmt.Errorf("%s is no integer", strings.Join(texts, ", "))
 		}

@@ -148,6 +148,9 @@ func (a CLI) genPallas(s gdn.Spec, variant, targets, file, pack string) error {
 // genPackage writes a package of kernels for training and inference, in the orders of some targets, the first of which have no other name. A
 // variant is for whole sequences; for a few tokens and for packed sequences it is auto.
 func genPackage(a CLI, s gdn.Spec, variant string, orders []string, targets, pack string) error {
+	if s.Mixed > 0 {
+		return genOperator(a, s, variant, orders, targets, pack)
+	}
 	p := pallas.Provenance{Unasked: targets == "none"}
 	p.Version, p.Revision = app.Version()
 	begun := time.Now()
@@ -184,6 +187,32 @@ func genPackage(a CLI, s gdn.Spec, variant string, orders []string, targets, pac
 	}
 	p.Command = packageCommand(s, variant, orders, pack)
 	files, err := pallas.Package(filepath.Base(pack), parts, route.Modules, p)
+	return deliverPackage(pack, files, err)
+}
+
+// genOperator writes a package of mixed batches.
+func genOperator(a CLI, s gdn.Spec, variant string, orders []string, targets, pack string) error {
+	if len(orders) > 1 {
+		return app.Usage(errors.New("--target: a package of mixed batches is for one target"))
+	}
+	f, err := resolveFor(s, variant, orders[0])
+	if err != nil {
+		return err
+	}
+	a.Say(f)
+	p := pallas.Provenance{Unasked: targets == "none", Command: packageCommand(s, variant, orders, pack)}
+	p.Version, p.Revision = app.Version()
+	if targets != "none" {
+		if err := a.pallasCosts(f, targets, &p); err != nil {
+			return err
+		}
+	}
+	files, err := pallas.Operator(filepath.Base(pack), s, f.Variant.Fit(s), route.Modules, p)
+	return deliverPackage(pack, files, err)
+}
+
+// deliverPackage writes the files of a package, and its wheel, into a new folder.
+func deliverPackage(pack string, files []pallas.File, err error) error {
 	if err != nil {
 		return app.Failed(app.ExitRejected, "%w", err)
 	}

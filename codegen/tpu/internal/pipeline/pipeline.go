@@ -176,6 +176,9 @@ func (l *pipeline) lower(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
 		kargs = append(kargs, b.Add(live, b.Const(ir.T(ir.I32), float64(l.last))))
 		l.ng.Dims[l.seq].Bound = true
 	}
+	if l.g.Bounded() { // already, by the last operand
+		kargs = append(kargs, args[len(args)-1])
+	}
 	if err := l.bodies(kb); err != nil {
 		return nil, err
 	}

@@ -187,7 +187,7 @@ func genPackage(a CLI, s gdn.Spec, variant string, orders []string, targets, pac
 	}
 	p.Command = packageCommand(s, variant, orders, pack)
 	files, err := pallas.Package(filepath.Base(pack), parts, route.Modules, p)
-	return deliverPackage(pack, files, err)
+	return writePackage(pack, files, err)
 }
 
 // genOperator writes a package of mixed batches.
@@ -208,11 +208,11 @@ func genOperator(a CLI, s gdn.Spec, variant string, orders []string, targets, pa
 		}
 	}
 	files, err := pallas.Operator(filepath.Base(pack), s, f.Variant.Fit(s), route.Modules, p)
-	return deliverPackage(pack, files, err)
+	return writePackage(pack, files, err)
 }
 
-// deliverPackage writes the files of a package, and its wheel, into a new folder.
-func deliverPackage(pack string, files []pallas.File, err error) error {
+// writePackage writes the files of a package, and its wheel, into a new folder.
+func writePackage(pack string, files []pallas.File, err error) error {
 	if err != nil {
 		return app.Failed(app.ExitRejected, "%w", err)
 	}

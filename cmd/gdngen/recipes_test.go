@@ -133,6 +133,7 @@ type recipeStep struct{ command, shown, output string }
 
 var (
 	consoleBlock = regexp.MustCompile("(?s)```console ?([^\n]*)\n(.*?)```")
+	spaces       = regexp.MustCompile(` +`)
 	continued    = regexp.MustCompile(`\\\n\s*`)
 	commandEnd   = regexp.MustCompile(`[^\\]\n`)
 )
@@ -152,17 +153,17 @@ func recipeBlocks(t *testing.T, text string) (blocks []recipeBlock) {
 	return blocks
 }
 
-// matches says whether output is that of a sample.
+// matches says whether output is that of a sample. Columns may be wider.
 func (s recipeStep) matches(output string) bool {
 	var b strings.Builder
-	for line := range strings.Lines(s.output) {
+	for line := range strings.Lines(spaces.ReplaceAllString(s.output, " ")) {
 		if line == "...\n" {
 			b.WriteString(`(?:.*\n)*?`)
 			continue
 		}
 		b.WriteString(strings.ReplaceAll(regexp.QuoteMeta(line), `\.\.\.`, `.*`))
 	}
-	return regexp.MustCompile(`\A` + b.String() + `\z`).MatchString(output)
+	return regexp.MustCompile(`\A` + b.String() + `\z`).MatchString(spaces.ReplaceAllString(output, " "))
 }
 
 // Commands of the page print what it shows: three blocks by commit, all of them with GDNGEN_TESTS=all; -update writes what they print now. A block

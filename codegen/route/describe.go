@@ -26,11 +26,14 @@ type OpSupport struct {
 	Reason    string `json:"reason,omitempty"` // why not
 }
 
-// Describe lists each op that the backend of a route renders, and why it refuses the others.
+// Describe lists each op that the backend of a route renders, and why it refuses the others; none where it takes no modules.
 //
 //	Supports(OP) = "mosaic: OP: REASON"   ->   {Op: OP, Reason: REASON}
 func (r Route) Describe() Description {
 	row := Description{Name: r.Name(), Doc: r.Doc}
+	if r.GPU {
+		return row
+	}
 	for op := ir.BadOp + 1; op < ir.NumOps; op++ {
 		o := OpSupport{Op: op.String(), Supported: true}
 		if err := r.Supports(op); err != nil {
@@ -54,6 +57,10 @@ func (r *Description) Write(w io.Writer) {
 			refused.Add("  "+o.Op, o.Reason)
 		}
 	}
-	fmt.Fprintf(w, "%s: %s\n  %d of %d ops: %s\n", r.Name, r.Doc, r.supported, len(r.Ops), strings.Join(names, " "))
+	fmt.Fprintf(w, "%s: %s\n", r.Name, r.Doc)
+	if len(r.Ops) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "  %d of %d ops: %s\n", r.supported, len(r.Ops), strings.Join(names, " "))
 	refused.Write(w)
 }

@@ -5,7 +5,7 @@
 //  1. A route is a row of a table: a backend, and how a module gets to it.
 //  2. A module is lowered whole: what Emit gives takes the inputs of the spec, in order, and returns its outputs.
 //
-// The ways of the three backends, of a module whose grids are on tensors:
+// The ways of the backends that take modules, of a module whose grids are on tensors:
 //
 //	stablehlo   fold cse dce                           -> Emit batches the grids: axes become batch dimensions and loops
 //	pallas      precision fold cse dce tile cse dce    -> Emit writes kernels on tiles and orders them by their schedules as it writes
@@ -29,9 +29,16 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Route is the way from a module at the tensor level to the text of a backend.
+// Names of the backends that write the text of a spec by templates over the algebra of a chunk, not from modules.
+const (
+	Triton = "triton"
+	PTX    = "ptx"
+)
+
+// Route is the way to the text of a backend.
 type Route struct {
 	codegen.Backend
+	GPU       bool // written from a spec, for a target.GPU; it takes no modules
 	Doc       string
 	TPU       bool                                 // emits for a codegen.Target; others ignore it
 	Kernels   bool                                 // its programs are kernels of a TPU
@@ -46,6 +53,25 @@ var Routes = []Route{
 		Doc: "a program for a TPU: StableHLO around one tpu_custom_call a kernel, its body in textual stable_mosaic"},
 	{Backend: pallas.Backend{}, Transform: pallas.Tiles, Kernels: true,
 		Doc: "Python for JAX: the kernels as pl.pallas_call, on a TPU or interpreted anywhere"},
+	{Backend: template(Triton), Transform: template(Triton).refuse, GPU: true,
+		Doc: "Python with kernels of Triton for a GPU, written from a spec (codegen/triton)"},
+	{Backend: template(PTX), Transform: template(PTX).refuse, GPU: true,
+		Doc: "StableHLO with those kernels inside as PTX, which a CUDA plugin runs (codegen/ptx)"},
+}
+
+// template is a backend that takes a spec in place of a module.
+type template string
+
+func (t template) Name() string { return string(t) }
+func (t template) Supports(ir.Op) error {
+	return fmt.Errorf("%s: it is written from a spec, not from ops", string(t))
+}
+
+func (t template) refuse(*ir.Module) (*ir.Module, error) { return nil, t.Supports(ir.BadOp) }
+
+// Emit refuses every module.
+func (t template) Emit(*ir.Module, *codegen.Target) (*codegen.Artifact, error) {
+	return nil, t.Supports(ir.BadOp)
 }
 
 // Lookup finds a route by the name of its backend.

@@ -234,6 +234,12 @@ func ParseGPUs(text string) ([]*GPU, error) {
 	return list, nil
 }
 
+// AreGPUs says whether names, separated by commas, are those of GPUs; "all" are TPU generations.
+func AreGPUs(text string) bool {
+	_, err := ParseGPUs(text)
+	return err == nil && text != "all"
+}
+
 // GPUError says that a GPU was named where a TPU generation is wanted.
 type GPUError struct{ Name string }
 

@@ -92,6 +92,3 @@ func Version() (version, revision string) {
 	}
 	return cmp.Or(stamped, info.Main.Version), revision
 }
-
-// PTXBackend names StableHLO with the kernels of the triton backend inside, as PTX.
-const PTXBackend = "ptx"

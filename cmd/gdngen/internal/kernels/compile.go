@@ -7,6 +7,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/explain"
 	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/spf13/cobra"
 )
 
@@ -28,7 +29,7 @@ stablehlo backend. The status is 4 if a target rejects the module.`,
 		GroupID: "work",
 		Args:    app.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if forGPUs(names) {
+			if target.AreGPUs(names) {
 				return a.compileGPU(&o, cmd, args, names, dump, fresh)
 			}
 			targets, err := app.ParseTargets(names)

@@ -109,8 +109,7 @@ func (f *explainFlags) under(a *app.App, modules []*explain.Module) error {
 }
 
 func (a CLI) explainAll(f *explainFlags, cmd *cobra.Command, args []string) error {
-	_, notGPU := target.ParseGPUs(f.target)
-	forGPU := f.backend == triton.Name || notGPU == nil && f.target != "all"
+	forGPU := f.backend == triton.Name || target.AreGPUs(f.target)
 	if len(args) == 1 && f.spec == "" && (forGPU && strings.HasSuffix(args[0], ".py") || gpu.IsCapture(args[0])) {
 		return a.explainLaunches(f, args[0], cmd.Flags().Changed("target"))
 	}

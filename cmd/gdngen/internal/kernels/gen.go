@@ -4,15 +4,15 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"slices"
 	"strings"
 
 	"github.com/gdngen/gdngen/autotune/check/engine"
 	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
-	"github.com/gdngen/gdngen/codegen/triton"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/internal/store"
@@ -22,7 +22,7 @@ import (
 )
 
 func (a CLI) GenCmd() *cobra.Command {
-	var g struct{ spec, stored, variant, backend, target, level, after, file, pack string }
+	var g genFlags
 	c := &cobra.Command{
 		Use:   "gen (--spec SPEC | --case FILE)",
 		Short: "Write the program of a spec or a stored case",
@@ -54,63 +54,101 @@ set of that: solutions in Triton of the definition, or of the contest's two, wit
 		GroupID: "work",
 		Args:    app.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if g.pack != "" && g.backend == triton.Name {
-				return a.genTritonPackage(g.spec, g.stored, g.variant, g.target, g.file, g.pack)
-			}
-			s, err := genSpec(g.spec, g.stored)
-			if err != nil {
-				return err
-			}
-			if g.pack != "" && g.backend != "pallas" {
-				return app.Usage(errors.New("--package goes with --backend pallas or triton"))
-			}
-			if g.after != "" && g.backend != "ir" {
-				return app.Usage(errors.New("--after goes with --backend ir"))
-			}
-			switch {
-			case g.backend == "pallas":
-				return a.genPallas(s, g.variant, g.target, g.file, g.pack)
-			case g.backend == triton.Name:
-				return a.genTriton(s, g.variant, g.target, g.file)
-			case g.backend == app.PTXBackend:
-				return a.genPTX(s, g.variant, g.target, g.file)
-			case g.backend == "" && g.target != "":
-				g.backend = "mosaic"
-			case g.backend == "":
-				g.backend = "stablehlo"
-			case g.backend == "stablehlo" && g.target != "":
-				return app.Usage(fmt.Errorf("--backend stablehlo is for a CPU or GPU: leave --target %s out, or take --backend mosaic, or for a GPU --backend ptx", g.target))
-			}
-			given := cmd.Flags().Changed("level")
-			if given && g.after != "" {
-				return app.Usage(errors.New("give --level or --after, not both"))
-			}
-			f, text, err := render(s, g.variant, g.backend, g.target, level{g.level, g.after, given})
-			if err != nil {
-				return err
-			}
-			a.Say(f)
-			if g.backend == "stablehlo" && !cmd.Flags().Changed("backend") {
-				a.Note("no --target: this is StableHLO for a CPU or GPU; --target %s gives the kernel of a TPU", app.DefaultTarget)
-			}
-			return a.emit(f, g.backend, g.target, g.file, text)
+			g.levelGiven = cmd.Flags().Changed("level")
+			return a.gen(&g)
 		},
 	}
 	app.SpecFlag(c, &g.spec, "")
 	c.Flags().StringVar(&g.stored, "case", "", "take the spec of this stored case")
 	a.VariantFlag(c, &g.variant)
-	c.Flags().StringVar(&g.backend, "backend", "", "stablehlo, mosaic, pallas, triton, ptx or ir (default: mosaic where --target is given, else stablehlo)")
+	c.Flags().StringVar(&g.backend, "backend", "", strings.Join(app.BackendNames(), ", ")+" or ir (default: mosaic where --target is given, else stablehlo)")
 	c.Flags().StringVar(&g.target, "target", "", "what kernels are for (see gdngen list targets). mosaic: a TPU generation, "+app.DefaultTarget+" by default. triton, ptx: a GPU. pallas: the generations that costs are reported for, tuned for the first; with --package one tuned set of kernels for each")
 	c.Flags().StringVar(&g.level, "level", "tensor", "for ir: tensor, or kernel after the lowering of grids")
 	c.Flags().StringVar(&g.after, "after", "", "for ir: what is there after this pass, one of "+strings.Join(afterSteps(), " "))
 	app.OutFlag(c, &g.file)
 	a.FileByOutput(c, &g.file)
 	c.Flags().StringVar(&g.pack, "package", "", "for pallas: write a package of this folder's name, which pip installs; for triton: the same, or a data set of FlashInfer-Bench with solutions")
-	app.Complete(c, "backend", append(app.BackendNames(), triton.Name, app.PTXBackend, "ir"))
-	app.CompleteList(c, "target", append(codegen.TargetNames(), target.GPUNames()...))
+	app.Complete(c, "backend", append(app.BackendNames(), "ir"))
+	app.CompleteList(c, "target", append(target.Names(), target.GPUNames()...))
 	app.Complete(c, "level", []string{"tensor", "kernel"})
 	app.Complete(c, "after", afterSteps())
 	return c
+}
+
+// genFlags are the flags of gen.
+type genFlags struct {
+	spec, stored, variant, backend, target, level, after, file, pack string
+	levelGiven                                                       bool
+	byDefault                                                        bool // nothing named a backend
+}
+
+// writers write the program of a backend, and a folder where it has such: the rows of route.Routes, and the text of the IR.
+var writers = map[string]struct {
+	program func(CLI, gdn.Spec, *genFlags) error
+	folder  func(CLI, *genFlags) error
+}{
+	"stablehlo":  {program: CLI.moduleText},
+	"mosaic":     {program: CLI.moduleText},
+	"ir":         {program: CLI.moduleText},
+	"pallas":     {CLI.pallasFile, CLI.pallasFolder},
+	route.Triton: {CLI.tritonFile, CLI.tritonFolder},
+	route.PTX:    {program: CLI.ptxText},
+}
+
+// gen writes what the flags ask for.
+func (a CLI) gen(g *genFlags) error {
+	if g.backend == "" {
+		g.backend, g.byDefault = "stablehlo", true
+		if g.target != "" {
+			g.backend = "mosaic"
+		}
+	}
+	w, ok := writers[g.backend]
+	switch known := append(app.BackendNames(), "ir"); {
+	case !ok:
+		return app.Usage(fmt.Errorf("unknown backend %q%s (known: %s)", g.backend, app.Near(g.backend, known, ""), strings.Join(known, " ")))
+	case g.pack != "" && w.folder == nil:
+		return app.Usage(errors.New("--package goes with --backend pallas or triton"))
+	case g.pack != "" && g.file != "":
+		return app.Usage(errors.New("give --out for a file or --package for a folder, not both"))
+	case g.pack != "":
+		return w.folder(a, g)
+	case g.after != "" && g.backend != "ir":
+		return app.Usage(errors.New("--after goes with --backend ir"))
+	case g.levelGiven && g.backend != "ir":
+		return app.Usage(errors.New("--level goes with --backend ir"))
+	case g.levelGiven && g.after != "":
+		return app.Usage(errors.New("give --level or --after, not both"))
+	}
+	s, err := genSpec(g.spec, g.stored)
+	if err != nil {
+		return err
+	}
+	return w.program(a, s, g)
+}
+
+// moduleText writes a module as a backend renders it, or as the text of the IR.
+func (a CLI) moduleText(s gdn.Spec, g *genFlags) error {
+	if g.backend == "stablehlo" && g.target != "" {
+		return app.Usage(fmt.Errorf("--backend stablehlo is for a CPU or GPU: leave --target %s out, or take --backend mosaic, or for a GPU --backend ptx", g.target))
+	}
+	f, text, err := render(s, g)
+	if err != nil {
+		return err
+	}
+	a.Say(f)
+	if g.byDefault && g.target == "" {
+		a.Note("no --target: this is StableHLO for a CPU or GPU; --target %s gives the kernel of a TPU", app.DefaultTarget)
+	}
+	return a.emit(f, g.backend, g.target, g.file, text)
+}
+
+// newFolder refuses a folder that is there.
+func newFolder(dir string) error {
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s is there already: name a new folder", dir)
+	}
+	return nil
 }
 
 // afterSteps are the passes that --after takes.
@@ -188,29 +226,20 @@ func genSpec(text, stored string) (gdn.Spec, error) {
 	return c.Spec, nil
 }
 
-// level says how far a module of the IR is lowered: to a level, or through a pass.
-type level struct {
-	name, after string
-	given       bool // the user named a level
-}
-
 // render gives the text of a spec by a variant, and its form.
-func render(s gdn.Spec, variant, backend, target string, l level) (*route.Form, string, error) {
-	if l.given && backend != "ir" {
-		return nil, "", app.Usage(errors.New("--level goes with --backend ir"))
+func render(s gdn.Spec, g *genFlags) (*route.Form, string, error) {
+	if g.backend == "ir" {
+		return renderIR(s, g)
 	}
-	if backend == "ir" {
-		return renderIR(s, variant, target, l)
-	}
-	r, err := app.ParseBackend(backend)
-	if err != nil {
-		return nil, "", app.Usage(fmt.Errorf("unknown backend %q%s (known: stablehlo mosaic pallas triton ptx ir)", backend, app.Near(backend, append(app.BackendNames(), triton.Name, app.PTXBackend, "ir"), "")))
-	}
-	t, err := app.OneTarget(cmp.Or(target, app.DefaultTarget))
+	r, err := app.ParseBackend(g.backend)
 	if err != nil {
 		return nil, "", err
 	}
-	f, err := app.Resolve(s, variant, r.For(t))
+	t, err := app.OneTarget(cmp.Or(g.target, app.DefaultTarget))
+	if err != nil {
+		return nil, "", err
+	}
+	f, err := app.Resolve(s, g.variant, r.For(t))
 	if err != nil {
 		return nil, "", err
 	}
@@ -223,29 +252,30 @@ func render(s gdn.Spec, variant, backend, target string, l level) (*route.Form, 
 }
 
 // renderIR gives the text of the intermediate representation. Where a target is named, or kernels are asked for, auto is for a TPU.
-func renderIR(s gdn.Spec, variant, target string, l level) (*route.Form, string, error) {
-	if target == "" && (l.name == engine.Kernel || slices.Contains(route.Steps(), l.after)) {
-		target = app.DefaultTarget
+func renderIR(s gdn.Spec, g *genFlags) (*route.Form, string, error) {
+	on := g.target
+	if on == "" && (g.level == engine.Kernel || slices.Contains(route.Steps(), g.after)) {
+		on = app.DefaultTarget
 	}
-	f, err := resolveFor(s, variant, target)
+	f, err := resolveFor(s, g.variant, on)
 	if err != nil {
 		return nil, "", err
 	}
 	var m *ir.Module
 	switch {
-	case l.after != "":
+	case g.after != "":
 		if m, err = f.Build(); err == nil {
-			m, err = route.After(m, l.after)
+			m, err = route.After(m, g.after)
 		}
-		if !slices.Contains(afterSteps(), l.after) {
+		if !slices.Contains(afterSteps(), g.after) {
 			err = app.Usage(err)
 		}
-	case l.name == engine.Tensor:
+	case g.level == engine.Tensor:
 		m, err = f.Build()
-	case l.name == engine.Kernel:
+	case g.level == engine.Kernel:
 		m, err = f.Kernels()
 	default:
-		err = app.Usage(fmt.Errorf("unknown level %q (known: tensor kernel)", l.name))
+		err = app.Usage(fmt.Errorf("unknown level %q (known: tensor kernel)", g.level))
 	}
 	if err != nil {
 		return nil, "", err

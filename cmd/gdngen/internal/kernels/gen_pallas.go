@@ -3,8 +3,6 @@ package kernels
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -87,39 +85,48 @@ func resolveFile(s gdn.Spec, variant, target string) (*route.Form, error) {
 	return f, nil
 }
 
-// genPallas writes the Python of a spec: a file, or a package into a new folder.
-func (a CLI) genPallas(s gdn.Spec, variant, targets, file, pack string) error {
-	if pack != "" {
-		if file != "" {
-			return app.Usage(errors.New("give --out for a file or --package for a folder, not both"))
-		}
-		if err := pallas.CheckPackage(filepath.Base(pack)); err != nil {
-			return app.Usage(fmt.Errorf("--package %s: %w", pack, err))
-		}
-		if _, err := os.Stat(pack); !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%s is there already: name a new folder", pack)
-		}
-	}
-	orders := []string{app.DefaultTarget}
+// pallasTargets are those whose costs a file or package names, and those whose orders it has, the default where none is named.
+func pallasTargets(targets string) (costed string, orders []string, err error) {
 	switch targets {
 	case "none", "all":
+		return targets, []string{app.DefaultTarget}, nil
 	case "":
-		targets = "v5e,v6e,tpu7x"
-	default:
-		list, err := app.ParseTargets(targets)
-		if err != nil {
-			return err
-		}
-		orders = nil
-		for _, t := range list {
-			orders = append(orders, t.Name)
-		}
+		return "v5e,v6e,tpu7x", []string{app.DefaultTarget}, nil
 	}
-	if pack != "" {
-		return genPackage(a, s, variant, orders, targets, pack)
+	list, err := app.ParseTargets(targets)
+	for _, t := range list {
+		orders = append(orders, t.Name)
+	}
+	return targets, orders, err
+}
+
+// pallasFolder writes the package of a spec into a new folder.
+func (a CLI) pallasFolder(g *genFlags) error {
+	s, err := genSpec(g.spec, g.stored)
+	if err != nil {
+		return err
+	}
+	if err := pallas.CheckPackage(filepath.Base(g.pack)); err != nil {
+		return app.Usage(fmt.Errorf("--package %s: %w", g.pack, err))
+	}
+	if err := newFolder(g.pack); err != nil {
+		return err
+	}
+	targets, orders, err := pallasTargets(g.target)
+	if err != nil {
+		return err
+	}
+	return genPackage(a, s, g.variant, orders, targets, g.pack)
+}
+
+// pallasFile writes the Python file of a spec.
+func (a CLI) pallasFile(s gdn.Spec, g *genFlags) error {
+	targets, orders, err := pallasTargets(g.target)
+	if err != nil {
+		return err
 	}
 	auto := orders[0]
-	f, chosen, err := pallasForm(s, variant, auto)
+	f, chosen, err := pallasForm(s, g.variant, auto)
 	if err != nil {
 		return err
 	}
@@ -129,8 +136,8 @@ func (a CLI) genPallas(s gdn.Spec, variant, targets, file, pack string) error {
 	p := pallas.Provenance{Unasked: targets == "none"}
 	p.Version, _ = app.Version()
 	if targets != "none" {
-		if file != "" && file != "-" {
-			if err := store.Writable(file); err != nil {
+		if g.file != "" && g.file != "-" {
+			if err := store.Writable(g.file); err != nil {
 				return err
 			}
 		}
@@ -142,7 +149,7 @@ func (a CLI) genPallas(s gdn.Spec, variant, targets, file, pack string) error {
 	if err != nil {
 		return app.Failed(app.ExitRejected, "%w", err)
 	}
-	return a.emit(f, "pallas", auto, file, text)
+	return a.emit(f, g.backend, auto, g.file, text)
 }
 
 // genPackage writes a package of kernels for training and inference, in the orders of some targets, the first of which have no other name. A

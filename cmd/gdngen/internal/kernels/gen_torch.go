@@ -1,11 +1,8 @@
 package kernels
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"path/filepath"
 
 	"github.com/gdngen/gdngen/autotune/contest"
@@ -17,32 +14,30 @@ import (
 	"github.com/gdngen/gdngen/pjrt/gpu"
 )
 
-// genTritonPackage writes a folder for GPUs: of the contest's definitions solutions for FlashInfer-Bench, of other specs a package of functions
+// tritonFolder writes a folder for GPUs: of the contest's definitions solutions for FlashInfer-Bench, of other specs a package of functions
 // of torch, which takes all sizes.
-func (a CLI) genTritonPackage(spec, stored, variant, targets, file, dir string) error {
-	if file != "" {
-		return app.Usage(errors.New("give --out for a file or --package for a folder, not both"))
-	}
-	if targets != "" {
-		if _, err := gpuTargets(targets); err != nil {
+func (a CLI) tritonFolder(g *genFlags) error {
+	dir := g.pack
+	if g.target != "" {
+		if _, err := gpuTargets(g.target); err != nil {
 			return err
 		}
 	}
-	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s is there already: name a new folder", dir)
+	if err := newFolder(dir); err != nil {
+		return err
 	}
-	if spec == "" && stored == "" {
-		return a.genContest(nil, variant, dir)
+	if g.spec == "" && g.stored == "" {
+		return a.genContest(nil, g.variant, dir)
 	}
-	s, err := genSpec(spec, stored)
+	s, err := genSpec(g.spec, g.stored)
 	if err != nil {
 		return err
 	}
 	if d, err := contest.DefinitionOf(s); err == nil {
-		return a.genContest(d, variant, dir)
+		return a.genContest(d, g.variant, dir)
 	}
-	if variant != "" && variant != gdn.Auto {
-		return app.Usage(fmt.Errorf("--variant %s: a package of functions of torch chooses by the sizes of a call", variant))
+	if g.variant != "" && g.variant != gdn.Auto {
+		return app.Usage(fmt.Errorf("--variant %s: a package of functions of torch chooses by the sizes of a call", g.variant))
 	}
 	name := filepath.Base(dir)
 	if err := pallas.CheckPackage(name); err != nil {

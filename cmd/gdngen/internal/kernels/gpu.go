@@ -52,18 +52,18 @@ func gpuTargets(text string) ([]*target.GPU, error) {
 	return list, app.Usage(err)
 }
 
-// genTriton writes the Python of a spec for GPUs. The text is the same for all of them: what they refuse, check says.
-func (a CLI) genTriton(s gdn.Spec, variant, targets, file string) error {
-	if targets != "" {
-		if _, err := gpuTargets(targets); err != nil {
+// tritonFile writes the Python of a spec for GPUs. The text is the same for all of them: what they refuse, check says.
+func (a CLI) tritonFile(s gdn.Spec, g *genFlags) error {
+	if g.target != "" {
+		if _, err := gpuTargets(g.target); err != nil {
 			return err
 		}
 	}
-	p, err := a.tritonOf(s, variant)
+	p, err := a.tritonOf(s, g.variant)
 	if err != nil {
 		return err
 	}
-	return a.emitText(generated{Spec: s.String(), Variant: p.variant.Text(s), Backend: triton.Name, Target: targets}, file, p.source)
+	return a.emitText(generated{Spec: s.String(), Variant: p.variant.Text(s), Backend: g.backend, Target: g.target}, g.file, p.source)
 }
 
 // toolkit obtains Triton.

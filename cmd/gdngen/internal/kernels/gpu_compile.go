@@ -24,13 +24,6 @@ import (
 // plainBackend is the backend whose programs XLA compiles for GPUs.
 const plainBackend = "stablehlo"
 
-// forGPUs says whether a list of targets begins with a GPU.
-func forGPUs(targets string) bool {
-	first, _, _ := strings.Cut(targets, ",")
-	_, err := target.LookupGPU(strings.TrimSpace(first))
-	return err == nil
-}
-
 // cudaInstrument gives what programs of StableHLO for GPUs are compiled by, and names it.
 func (a CLI) cudaInstrument(fresh bool) (*measure.Instrument, error) {
 	tools, err := plugins.CUDA(a.Ctx, plugins.Options{Progress: a.Stderr, Offline: a.Offline})
@@ -56,8 +49,8 @@ func (a CLI) cudaInstrument(fresh bool) (*measure.Instrument, error) {
 
 // plainModule is a file, or a spec as StableHLO: of plain operations, or with PTX inside for a GPU.
 func (o *origin) plainModule(a *app.App, cmd *cobra.Command, args []string, x *measure.Instrument, g *target.GPU) (*explain.Module, error) {
-	if cmd.Flags().Changed("backend") && o.backend != plainBackend && o.backend != app.PTXBackend {
-		return nil, app.Usage(fmt.Errorf("--backend %s: for a GPU XLA compiles a file, --backend %s or --backend %s", o.backend, plainBackend, app.PTXBackend))
+	if cmd.Flags().Changed("backend") && o.backend != plainBackend && o.backend != route.PTX {
+		return nil, app.Usage(fmt.Errorf("--backend %s: for a GPU XLA compiles a file, --backend %s or --backend %s", o.backend, plainBackend, route.PTX))
 	}
 	switch {
 	case len(args) == 1 && (o.spec != "" || cmd.Flags().Changed("variant") || cmd.Flags().Changed("backend")):
@@ -78,7 +71,7 @@ func (o *origin) plainModule(a *app.App, cmd *cobra.Command, args []string, x *m
 	if err != nil {
 		return nil, err
 	}
-	if o.backend == app.PTXBackend {
+	if o.backend == route.PTX {
 		p, err := CLI{a}.ptxOf(s, o.variant, x, g)
 		if err != nil {
 			return nil, err

@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -26,7 +27,7 @@ func (a CLI) ptxOf(s gdn.Spec, variant string, x *measure.Instrument, g *target.
 	if err != nil {
 		return nil, err
 	}
-	p := &ptxProgram{variant: t.variant.Text(s), backend: app.PTXBackend}
+	p := &ptxProgram{variant: t.variant.Text(s), backend: route.PTX}
 	if refused := x.TakesPTX(a.Ctx, g); refused != nil {
 		if a.Ctx.Err() != nil || !app.IsA[*measure.Refusal](refused) && !errors.Is(refused, ptx.ErrNotTaken) {
 			return nil, refused
@@ -67,12 +68,9 @@ func plainProgram(s gdn.Spec) (*ptxProgram, error) {
 	return p, err
 }
 
-// genPTX writes StableHLO with PTX inside.
-func (a CLI) genPTX(s gdn.Spec, variant, targets, file string) error {
-	if targets == "" {
-		targets = "h100"
-	}
-	gpus, err := gpuTargets(targets)
+// ptxText writes StableHLO with PTX inside.
+func (a CLI) ptxText(s gdn.Spec, g *genFlags) error {
+	gpus, err := gpuTargets(cmp.Or(g.target, "h100"))
 	if err == nil && len(gpus) != 1 {
 		err = app.Usage(fmt.Errorf("PTX is for one GPU: give one target, not %d", len(gpus)))
 	}
@@ -83,9 +81,9 @@ func (a CLI) genPTX(s gdn.Spec, variant, targets, file string) error {
 	if err != nil {
 		return err
 	}
-	p, err := a.ptxOf(s, variant, x, gpus[0])
+	p, err := a.ptxOf(s, g.variant, x, gpus[0])
 	if err != nil {
 		return err
 	}
-	return a.emitText(generated{Spec: s.String(), Variant: p.variant, Backend: p.backend, Target: gpus[0].Name}, file, p.text)
+	return a.emitText(generated{Spec: s.String(), Variant: p.variant, Backend: p.backend, Target: gpus[0].Name}, g.file, p.text)
 }

@@ -25,8 +25,8 @@ type origin struct{ spec, variant, backend, python string }
 func (o *origin) flags(a *app.App, cmd *cobra.Command) {
 	app.SpecFlag(cmd, &o.spec, "")
 	a.VariantFlag(cmd, &o.variant)
-	cmd.Flags().StringVar(&o.backend, "backend", "mosaic", "what renders the spec: "+strings.Join(app.BackendNames(), ", ")+", or for GPUs "+app.PTXBackend)
-	app.Complete(cmd, "backend", append(app.BackendNames(), app.PTXBackend))
+	cmd.Flags().StringVar(&o.backend, "backend", "mosaic", "what renders the spec: "+strings.Join(app.BackendNames(), ", "))
+	app.Complete(cmd, "backend", app.BackendNames())
 	cmd.Flags().StringVar(&o.python, "python", "", "Python with JAX, which lowers --backend pallas; empty: that of "+app.PythonEnv)
 }
 
@@ -72,12 +72,12 @@ func (o *origin) generate(a *app.App, variant string, targets []*codegen.Target)
 	if err != nil {
 		return nil, err
 	}
-	if o.backend == app.PTXBackend {
-		return nil, app.Usage(fmt.Errorf("--backend %s is for GPUs: name one by --target (%s)", app.PTXBackend, strings.Join(target.GPUNames(), " ")))
-	}
 	r, err := app.ParseBackend(o.backend)
 	if err != nil {
 		return nil, err
+	}
+	if r.GPU {
+		return nil, app.Usage(fmt.Errorf("--backend %s is for GPUs: name one by --target (%s)", o.backend, strings.Join(target.GPUNames(), " ")))
 	}
 	if r.Name() == "pallas" {
 		return o.byJAX(a, s, variant, targets)

@@ -18,10 +18,8 @@ import (
 // of torch, which takes all sizes.
 func (a CLI) tritonFolder(g *genFlags) error {
 	dir := g.pack
-	if g.target != "" {
-		if _, err := gpuTargets(g.target); err != nil {
-			return err
-		}
+	if _, err := gpuTargets(g.target); g.target != "" && err != nil {
+		return err
 	}
 	if err := newFolder(dir); err != nil {
 		return err

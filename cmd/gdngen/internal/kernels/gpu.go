@@ -54,10 +54,8 @@ func gpuTargets(text string) ([]*target.GPU, error) {
 
 // tritonFile writes the Python of a spec for GPUs. The text is the same for all of them: what they refuse, check says.
 func (a CLI) tritonFile(s gdn.Spec, g *genFlags) error {
-	if g.target != "" {
-		if _, err := gpuTargets(g.target); err != nil {
-			return err
-		}
+	if _, err := gpuTargets(g.target); g.target != "" && err != nil {
+		return err
 	}
 	p, err := a.tritonOf(s, g.variant)
 	if err != nil {

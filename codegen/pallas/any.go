@@ -69,7 +69,7 @@ func anySize(s gdn.Spec, v gdn.Variant, b Build) (*file, error) {
 		return decodeFile(s, v), nil
 	}
 	var f *file
-	texts, names := [][]string{}, []string{}
+	var texts [][]string
 	probes := e.Probes(s)
 	for _, z := range probes {
 		at := e.Spec(s, z)
@@ -89,14 +89,13 @@ func anySize(s gdn.Spec, v gdn.Variant, b Build) (*file, error) {
 		f = &file{code: c, variant: v, extent: e}
 		f.data.Run, f.data.Kernels, f.data.Kept = progs[0].name, len(progs) > 1, kept > 0
 		for _, p := range progs {
-			names = append(names, p.name)
 			f.extent.MinSteps = max(f.extent.MinSteps, overlap(p.Module))
 			if f.extent.MinSteps >= sizes.LongestRing {
 				return nil, fmt.Errorf("pallas: no file for every size: phases are %d steps apart, and sizes tell places in rings of at most %d", f.extent.MinSteps, sizes.LongestRing)
 			}
 		}
 	}
-	funcs, err := sizes.Unify(texts, probes, names...)
+	funcs, err := sizes.Unify(texts, probes)
 	if err != nil {
 		return nil, fmt.Errorf("pallas: no file for every size: %w", err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/pallas/naming"
 	"github.com/gdngen/gdngen/codegen/pallas/pytext"
 	"github.com/gdngen/gdngen/codegen/pallas/share"
+	"github.com/gdngen/gdngen/codegen/pallas/sizes"
 	"github.com/gdngen/gdngen/codegen/tpu"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/passes"
@@ -36,6 +37,9 @@ func (Backend) Emit(m *ir.Module, _ *codegen.Target) (*codegen.Artifact, error) 
 	c, err := write(program{name: "main", Module: m})
 	if err != nil {
 		return nil, err
+	}
+	for i, f := range c.funcs {
+		c.funcs[i] = sizes.Unpack(f)
 	}
 	pre := c.preamble()
 	if c.helpers["interleave"] {
@@ -65,9 +69,9 @@ type program struct {
 	rows     bool            // it is for any number of batch rows
 }
 
-// write writes the kernels of modules and the functions around them, which take interpret by keyword.
+// write writes the kernels of modules and the functions around them, which take sizes first.
 func write(programs ...program) (*code, error) {
-	mod := &module{helpers: map[string]bool{}, taken: map[string]bool{}}
+	mod := &module{helpers: map[string]bool{"Sizes": true}, taken: map[string]bool{}}
 	kernels := 0
 	for _, p := range programs {
 		mod.taken[p.name] = true
@@ -146,7 +150,7 @@ func (mod *module) program(prog program) error {
 			results[i], stmts = stmts[last].value, stmts[:last]
 		}
 	}
-	f := []string{header(prog.name, []string{"*args: jax.Array", "interpret: bool"}, lists.Arrays(len(results))), `    """Brings the inputs into the order of the kernels and the outputs back."""`}
+	f := []string{header(prog.name, sized, lists.Arrays(len(results))), `    """Brings the inputs into the order of the kernels and the outputs back."""`, "    " + sizes.Unpacked}
 	for i, v := range m.Params() {
 		if x := of[v]; p.Uses[x] == 0 && !p.keep[x] {
 			params[i] = "_"
@@ -209,5 +213,5 @@ func imports(text string) string { return pytext.Imports(share.Code(text)) }
 
 // preamble is the constants and helper functions that the kernels use.
 func (c *code) preamble() string {
-	return "Ref = jax.Ref\n" + strings.Replace(helpers.Text(c.helpers), "{scale}", floatText(c.scale), 1)
+	return "Ref = Any  # jax.Ref or a view of one, which has no type\n" + strings.Replace(helpers.Text(c.helpers), "{scale}", floatText(c.scale), 1)
 }

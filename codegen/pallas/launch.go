@@ -9,9 +9,13 @@ import (
 	"github.com/gdngen/gdngen/codegen/mosaic"
 	"github.com/gdngen/gdngen/codegen/pallas/lists"
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
+	"github.com/gdngen/gdngen/codegen/pallas/sizes"
 	"github.com/gdngen/gdngen/codegen/pallas/windows"
 	"github.com/gdngen/gdngen/ir"
 )
+
+// sized are the parameters of functions around kernels.
+var sized = []string{"sizes: _Sizes", "*args: jax.Array"}
 
 // launch writes the pallas_call.
 func (m *module) launch(k *kernel, kernel string, interpret bool, args []string, scratch []*loops.Item) (string, error) {
@@ -25,9 +29,10 @@ func (m *module) launch(k *kernel, kernel string, interpret bool, args []string,
 	var b []string
 	add := func(f string, a ...any) { b = append(b, fmt.Sprintf(f, a...)) }
 	m.helpers["functools"] = true
-	add(`@functools.partial(jax.jit, static_argnames="interpret")`) // groups of heads share what is traced, and memory spaces hold inside jit alone
-	add("%s", header(name, []string{"*args: jax.Array", "interpret: bool"}, result))
+	add("@functools.partial(jax.jit, static_argnums=0)") // groups of heads share what is traced, and memory spaces hold inside jit alone
+	add("%s", header(name, sized, result))
 	add(`    """Runs the kernel on %s."""`, strings.Join(args, ", "))
+	add("    %s", sizes.Unpacked)
 	if !together {
 		add("    %s = args", lists.Targets(args))
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/pallas/orders"
 	"github.com/gdngen/gdngen/codegen/pallas/pytext"
 	"github.com/gdngen/gdngen/codegen/pallas/share"
+	"github.com/gdngen/gdngen/codegen/python"
 	"github.com/gdngen/gdngen/gdn"
 )
 
@@ -31,7 +32,7 @@ var packageName = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 
 // CheckPackage says whether a name can be that of a Python package.
 func CheckPackage(name string) error {
-	if !packageName.MatchString(name) || slices.Contains(pytext.Keywords, name) {
+	if !packageName.MatchString(name) || slices.Contains(python.Keywords, name) {
 		return fmt.Errorf("%q is not the name of a Python package: use lower-case letters, digits and _, and no keyword", name)
 	}
 	return nil
@@ -121,7 +122,7 @@ func Package(name string, parts []Part, build Build, p Provenance) ([]File, erro
 		files = append(files, File{Path: "src/" + name + "/" + part.Module(first) + ".py", Text: pytext.Format(text)})
 	}
 	if ordered {
-		text := "\"\"\"Orders the phases of kernels while JAX traces them.\"\"\"\n\n" + imports(helpers.Pipeline) + "\nRef = jax.Ref\n\n" + helpers.Pipeline
+		text := "\"\"\"Orders the phases of kernels while JAX traces them.\"\"\"\n\n" + imports(helpers.Pipeline) + "\nRef = Any  # jax.Ref or a view of one, which has no type\n\n" + helpers.Pipeline
 		files = append(files, File{Path: "src/" + name + "/pipeline.py", Text: pytext.Format(text)})
 	}
 	api.data.Name, api.data.Limit = name, strconv.FormatFloat(loosest, 'g', 2, 64)

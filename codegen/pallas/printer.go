@@ -364,7 +364,7 @@ func (p *printer) kernelCall(n *loops.Node) statement {
 		p.names[d] = p.fresh(results[i])
 		left = append(left, p.names[d])
 	}
-	return statement{value: strings.Join(left, ", ") + " = " + call + "(" + strings.Join(append(args, "interpret=interpret"), ", ") + ")"}
+	return statement{value: strings.Join(left, ", ") + " = " + call + "(" + strings.Join(append([]string{"sizes"}, args...), ", ") + ")"}
 }
 
 func (p *printer) write(n *loops.Node) (expr, error) {

@@ -13,12 +13,12 @@ import (
 	"github.com/gdngen/gdngen/codegen/pallas/family"
 	"github.com/gdngen/gdngen/codegen/pallas/folder"
 	"github.com/gdngen/gdngen/codegen/pallas/helpers"
-	"github.com/gdngen/gdngen/codegen/pallas/lint"
 	"github.com/gdngen/gdngen/codegen/pallas/lists"
 	"github.com/gdngen/gdngen/codegen/pallas/orders"
 	"github.com/gdngen/gdngen/codegen/pallas/pytext"
 	"github.com/gdngen/gdngen/codegen/pallas/sizes"
 	"github.com/gdngen/gdngen/codegen/pass"
+	"github.com/gdngen/gdngen/codegen/python"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir"
@@ -65,7 +65,7 @@ func Source(s gdn.Spec, v gdn.Variant, b Build, p Provenance) (string, error) {
 
 // runs says whether Python that is about to be given away can run, as far as its text shows.
 func runs(files map[string]string) error {
-	if err := lint.Check(files); err != nil {
+	if err := python.Check(files); err != nil {
 		return fmt.Errorf("pallas: the Python of this spec and variant would not run, which is a fault of the generator: %w; take another variant or the mosaic backend, and report it with the command", err)
 	}
 	return nil
@@ -271,7 +271,9 @@ func newFile(s gdn.Spec, v gdn.Variant, build Build, p Provenance) (*file, error
 			return nil, err
 		}
 	} else {
-		f.funcs, f.helpers["Sizes"] = sizes.Together(sizes.Rest(f.funcs)), true
+		for i, text := range sizes.Rest(f.funcs) {
+			f.funcs[i] = sizes.Unpack(text)
+		}
 	}
 	f.doc = f.describeAll(given, s, p)
 	var b bytes.Buffer
@@ -424,7 +426,7 @@ const runIt = "\nRun this file to check it against float64.\n"
 // text is the file, which can be run.
 func (f *file) text() string {
 	code := f.source(false) + "\n\n\n" + f.test + "\n\n\nif __name__ == \"__main__\":\n    _self_check()\n"
-	code = strings.Replace(code, "Ref = jax.Ref\n", "Ref = jax.Ref\nLIMIT, GRADIENT_LIMIT = "+f.data.Limit+", "+f.data.GradientLimit+"\n", 1)
+	code = strings.Replace(code, "Ref = Any  # jax.Ref or a view of one, which has no type\n", "Ref = Any  # jax.Ref or a view of one, which has no type\nLIMIT, GRADIENT_LIMIT = "+f.data.Limit+", "+f.data.GradientLimit+"\n", 1)
 	return pytext.Format(fmt.Sprintf("\"\"\"%s\"\"\"\n\n%s\n%s\n\n%s", f.doc, imports(code), exported(f.functions()), code))
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/codegen/pallas/folder"
+	"github.com/gdngen/gdngen/codegen/python"
 	"github.com/gdngen/gdngen/gdn"
 )
 
@@ -44,5 +45,13 @@ func Package(name, version, interpreter string) ([]File, error) {
 		}
 		files = append(files, File{replace.Replace(f[0]), replace.Replace(string(text))})
 	}
-	return append(files, File{"tests/interpreter.py", interpreter}), nil
+	files = append(files, File{"tests/interpreter.py", interpreter})
+	texts := map[string]string{}
+	for _, f := range files {
+		texts[f.Path] = f.Text
+	}
+	if err := python.Check(texts); err != nil {
+		return nil, fmt.Errorf("triton package: its Python would not run, which is a fault of the generator: %w", err)
+	}
+	return files, nil
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"text/template"
 
+	"github.com/gdngen/gdngen/codegen/python"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
 )
@@ -49,7 +50,11 @@ func (d *data) render() (string, error) {
 	if err := templates.ExecuteTemplate(&b, "file", d); err != nil {
 		return "", err
 	}
-	return spaced(b.String()), nil
+	text := spaced(b.String())
+	if err := python.Check(map[string]string{"file.py": text}); err != nil {
+		return "", fmt.Errorf("triton: the Python of this spec and variant would not run, which is a fault of the generator: %w", err)
+	}
+	return text, nil
 }
 
 var blankLines = regexp.MustCompile(`\n{4,}`)

@@ -28,6 +28,7 @@ var rooms = []struct {
 		"an emitter knows no rule"},
 	{[]string{"codegen/pallas"}, []string{"codegen", "codegen/", "gdn", "gdn/truth", "ir", "ir/", "internal/suggest", "internal/vector", "ir/target"},
 		"Python files know specs, and are given programs: no builder"},
+	{[]string{"codegen/python"}, nil, "what reads Python knows nothing of who writes it"},
 	{[]string{"gdn"}, []string{"ir", "ir/", "internal/suggest", "internal/vector", "ir/target"}, "a spec and a variant know neither how they are built nor what must come out"},
 	{[]string{"gdn/schedule"}, []string{"gdn", "ir", "ir/", "internal/suggest", "internal/vector", "ir/target"}, "a schedule knows no builder: it is for what is built"},
 	{[]string{"gdn/build", "gdn/build/internal/channel", "gdn/build/internal/chunkwise", "gdn/build/internal/gate", "gdn/build/internal/gradient", "gdn/build/internal/inverse", "gdn/build/internal/packs", "gdn/build/internal/pool",

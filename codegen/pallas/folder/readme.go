@@ -167,6 +167,10 @@ where = ["src"]
 [tool.ruff]
 line-length = 88
 
+[tool.mypy]
+allow_redefinition_new = true
+local_partial_types = true
+
 [tool.pytest.ini_options]
 testpaths = ["tests"]
 pythonpath = ["src"]

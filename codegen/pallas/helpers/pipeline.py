@@ -5,9 +5,9 @@ _UNITS = {"transpose", "gather", "reduce_sum", "reduce_max", "exp", "exp2", "log
 
 def _registers(value: Any) -> int:
     """Vector registers, of 8 rows of 128 words, that a value fills."""
-    *most, rows, lanes = (1, 1, *value.shape)
+    shape = (1, 1, *value.shape)
     of_rows = 32 // value.dtype.itemsize
-    return math.prod(most) * -(-rows // of_rows) * -(-lanes // 128)
+    return math.prod(shape[:-2]) * -(-shape[-2] // of_rows) * -(-shape[-1] // 128)
 
 
 def _inside(eqn: core.JaxprEqn) -> list[core.JaxprEqn]:
@@ -33,9 +33,10 @@ def _weight(eqn: core.JaxprEqn) -> float:
         return _registers(eqn.invars[0].aval)
     if name == "swap":
         return _registers(eqn.invars[1].aval) / 2
-    if name in _FREE or not eqn.outvars or not eqn.outvars[0].aval.shape:
+    made: Any = eqn.outvars[0].aval if eqn.outvars else None
+    if name in _FREE or made is None or not made.shape:
         return 0
-    return _registers(eqn.outvars[0].aval) / (1 if name in _UNITS else 4)
+    return _registers(made) / (1 if name in _UNITS else 4)
 
 
 def _moves_blocks(eqn: core.JaxprEqn) -> bool:
@@ -51,7 +52,8 @@ def _times(
 
     Each has a share, by its weight, of the span of its phase, or of its stage where
     that has one: stages are named scopes. None is due before what it needs. Copies
-    come last: conditions part what the compiler schedules.
+    come last: conditions part what the compiler schedules. Where spans have a piece,
+    what is due within it is due when it begins.
     """
     scopes = [str(e.source_info.name_stack).split("/") for e in eqns]
     parts = [next((s for s in names[::-1] if s in spans), phase) for names in scopes]
@@ -59,8 +61,11 @@ def _times(
     total, done = dict.fromkeys(parts, 0.0), dict.fromkeys(parts, 0.0)
     for part, weight in zip(parts, weights, strict=True):
         total[part] += weight
+    piece = spans.get("piece", (0.0, 0.0))[1]
     # values and what references hold; when they are read
-    made, read, times = {}, {}, []
+    made: dict[core.Var, float] = {}
+    read: dict[core.Var, float] = {}
+    times: list[float] = []
     for eqn, part, weight in zip(eqns, parts, weights, strict=True):
         begin, end = spans[part]
         share = (done[part] + weight / 2) / max(total[part], 1)
@@ -70,7 +75,8 @@ def _times(
         needs = [made.get(x, 0.0) for x in args]
         needs += [read.get(x, 0.0) for x in args if not loads]
         last = float(_moves_blocks(eqn))
-        times.append(max(begin + (end - begin) * share, last, *needs))
+        time = begin + (end - begin) * share
+        times.append(max(time // piece * piece if piece else time, last, *needs))
         made.update(dict.fromkeys(eqn.outvars, times[-1]))
         held = {x: times[-1] for x in args if _is_ref(x)}
         (read if loads else made).update(held)

@@ -9,14 +9,14 @@ import (
 
 	"github.com/gdngen/gdngen/codegen/pallas/chains"
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
-	"github.com/gdngen/gdngen/codegen/pallas/pytext"
+	"github.com/gdngen/gdngen/codegen/python"
 	"github.com/gdngen/gdngen/ir"
 )
 
 // PythonWords are no names of values: keywords, and what files call something else.
 var PythonWords = func() map[string]bool {
 	words := map[string]bool{}
-	for _, w := range append(strings.Fields("jax jnp lax np pl pltpu range list sum interpret"), pytext.Keywords...) {
+	for _, w := range append(strings.Fields("jax jnp lax np pl pltpu range list sum interpret"), python.Keywords...) {
 		words[w] = true
 	}
 	return words

@@ -141,7 +141,7 @@ func Shared(all []File, codes []string) (common string, left []string, taken []m
 	if i := slices.IndexFunc(all, func(f File) bool { return f.Targets[0] != all[0].Targets[0] }); i >= 0 {
 		own = i
 	}
-	common, left, names := share.Out(share.Stages(codes[:own]), "STEP")
+	common, left, names := share.Out(codes[:own], "STEP")
 	for _, n := range names {
 		taken = append(taken, map[string][]string{"common": n})
 	}

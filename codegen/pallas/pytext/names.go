@@ -5,11 +5,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-)
 
-// Keywords are the words of Python that are no names.
-var Keywords = strings.Fields("False None True and as assert async await break class continue def del elif else except finally for from global if import in is lambda " +
-	"nonlocal not or pass raise return try while with yield")
+	"github.com/gdngen/gdngen/codegen/python"
+)
 
 var (
 	words    = regexp.MustCompile(`\.?\b[A-Za-z_]\w*`)
@@ -41,7 +39,7 @@ func OwnNames(text string) string {
 		}
 		base := numbered.ReplaceAllString(n, "")
 		name := base
-		for i := 2; taken[name] || slices.Contains(Keywords, name); i++ {
+		for i := 2; taken[name] || slices.Contains(python.Keywords, name); i++ {
 			name = fmt.Sprintf("%s_%d", base, i)
 		}
 		taken[name], own[n] = true, name

@@ -11,7 +11,7 @@ var (
 	// tokenRows is an array of tokens as the rows of a kernel's operand: q.reshape(rows, 2048 * steps, 128).
 	tokenRows = regexp.MustCompile(`\b([qkvo])\.reshape\(([^,()]+), ([^,()]*\bsteps\b[^,()]*), ([^()]*)\)`)
 	// operandsOf are the names of what a kernel that takes them as args runs on.
-	operandsOf = regexp.MustCompile(`\(\*args: (?s:.*?)"""Runs the kernel on (.*?)\."""`)
+	operandsOf = regexp.MustCompile(`, \*args: (?s:.*?)"""Runs the kernel on (.*?)\."""`)
 	// firstOut is the shape of a kernel's first result.
 	firstOut = regexp.MustCompile(`out_shape=\((_pinned|jax\.ShapeDtypeStruct)\((\([^()]*\)), `)
 )

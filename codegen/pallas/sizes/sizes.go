@@ -62,9 +62,8 @@ func rings(size term) []term {
 	return out
 }
 
-// Unify takes the functions of a program written at each of the sizes, and gives those for every size. Functions named in always take all
-// parameters, others what they use. A size that does not vary has no parameter.
-func Unify(texts [][]string, at []Size, always ...string) ([]string, error) {
+// Unify takes the functions of a program written at each of the sizes, and gives those for every size, which take the sizes that they use.
+func Unify(texts [][]string, at []Size) ([]string, error) {
 	out := make([]string, len(texts[0]))
 	uses := make([]map[string]bool, len(out))
 	for i := range out {
@@ -78,11 +77,6 @@ func Unify(texts [][]string, at []Size, always ...string) ([]string, error) {
 		text, used, err := unify(versions, at)
 		if err != nil {
 			return nil, fmt.Errorf("function %s: %w", name(texts[0][i]), err)
-		}
-		if slices.Contains(always, name(text)) {
-			for _, p := range Params {
-				used[p] = true
-			}
 		}
 		out[i], uses[i] = text, used
 	}
@@ -139,7 +133,7 @@ func unify(versions [][]string, at []Size) (string, map[string]bool, error) {
 // spaced puts spaces around the colon of a slice whose bounds are more than names or numbers.
 func spaced(text string) string {
 	begin, end, _ := strings.Cut(text, ":")
-	if !strings.ContainsAny(begin+end, "+*%") && !strings.Contains(begin+end, " - ") {
+	if strings.HasPrefix(begin, ", *") || !strings.ContainsAny(begin+end, "+*%") && !strings.Contains(begin+end, " - ") {
 		return text
 	}
 	if strings.TrimLeft(begin, "[, ") != "" {

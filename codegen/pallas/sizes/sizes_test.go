@@ -31,7 +31,7 @@ func at(l []Size) [][]string {
 
 // Formulas stand where integers differ, and sizes are handed on to those that use them.
 func TestUnify(t *testing.T) {
-	got, err := Unify(at(Probes), Probes, "main")
+	got, err := Unify(at(Probes), Probes)
 	require.NoError(t, err)
 	require.Equal(t, []string{
 		"class Refs(NamedTuple):\n    q: Ref  # bf16[256 * steps, 8]",
@@ -39,7 +39,7 @@ func TestUnify(t *testing.T) {
 		"def _idle(refs: Refs) -> None:\n    pass",
 		"def _cut(x: jax.Array, rows: int, steps: int) -> jax.Array:\n    return x[: rows - 1, 2 * rows :, 1 : rows + 2, : rows + steps - 2]",
 		"def _kernel(*args: Ref, steps: int) -> None:\n    _step(refs, place=(steps + 2) % 4, steps=steps)\n    _idle(refs)",
-		"@functools.partial(jax.jit, static_argnames=(\"interpret\", \"rows\", \"steps\"))\ndef _run(x: jax.Array, *, interpret: bool, rows: int, steps: int) -> jax.Array:\n    return call(functools.partial(_kernel, steps=steps), grid=(rows, steps + 2))(x.reshape(3 * rows * steps, 4 * steps - rows), rows + steps, 4 * steps - rows + 3)",
+		"@functools.partial(jax.jit, static_argnames=\"interpret\")\ndef _run(x: jax.Array, *, interpret: bool, rows: int, steps: int) -> jax.Array:\n    return call(functools.partial(_kernel, steps=steps), grid=(rows, steps + 2))(x.reshape(3 * rows * steps, 4 * steps - rows), rows + steps, 4 * steps - rows + 3)",
 		"def main(x: jax.Array, rows: int, steps: int) -> jax.Array:\n    return _run(x, interpret=False, rows=rows, steps=steps)",
 	}, got)
 }
@@ -106,30 +106,9 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Sizes go from function to function as one tuple, unpacked where they are read.
-func TestTogether(t *testing.T) {
-	got := Together([]string{
-		"def _kernel(*args: Ref, interpret: bool) -> None:\n    pass",
-		"@functools.partial(jax.jit, static_argnames=(\"interpret\", \"steps\"))\ndef _call(*args: jax.Array, interpret: bool, steps: int) -> jax.Array:\n    \"\"\"Runs.\"\"\"\n    return run(_kernel, steps, interpret)(*args)",
-		"def _main(*args: jax.Array, interpret: bool, rows: int, steps: int) -> jax.Array:\n    \"\"\"Calls.\"\"\"\n    q, k = args\n    return _call(q.reshape(rows, 2), k, interpret=interpret, steps=steps)",
-	})
-	require.Equal(t, []string{
-		"def _kernel(*args: Ref, interpret: bool) -> None:\n    pass",
-		"@functools.partial(jax.jit, static_argnums=0)\ndef _call(sizes: _Sizes, *args: jax.Array) -> jax.Array:\n    \"\"\"Runs.\"\"\"\n    _, steps, interpret = sizes\n    return run(_kernel, steps, interpret)(*args)",
-		"def _main(sizes: _Sizes, *args: jax.Array) -> jax.Array:\n    \"\"\"Calls.\"\"\"\n    rows, _, _ = sizes\n    q, k = args\n    return _call(sizes, q.reshape(rows, 2), k)",
-	}, got)
-}
-
-// One dimension that is a formula of steps follows from the others; with two, or where it is steps alone, a shape stays.
-func TestRest(t *testing.T) {
-	for text, want := range map[string]string{
-		"q.reshape(rows, 2048 * steps, 128)":                 "q.reshape(rows, -1, 128)",
-		"g.reshape(1, 4 * (steps + 1), 8).T.reshape(8)":      "g.reshape(1, -1, 8).T.reshape(8)",
-		"g.reshape(rows, steps, 8)":                          "g.reshape(rows, steps, 8)",
-		"g.reshape(min(2, steps), 8)":                        "g.reshape(min(2, steps), 8)",
-		"g.reshape(2 * steps, 8 * steps)":                    "g.reshape(2 * steps, 8 * steps)",
-		"q.reshape(rows, -1, 128), o.reshape(2 * steps, -1)": "q.reshape(rows, -1, 128), o.reshape(2 * steps, -1)",
-	} {
-		require.Equal(t, []string{want}, Rest([]string{text}))
+// Sizes that a function takes as one tuple have names where they are read.
+func TestUnpack(t *testing.T) {
+	for body, want := range map[string]string{"return f(steps)": "    _, steps, _ = sizes\n", "return rows, interpret": "    rows, _, interpret = sizes\n", "return 0": ""} {
+		require.Equal(t, "def f(sizes):\n"+want+"    "+body, Unpack("def f(sizes):\n    "+Unpacked+"\n    "+body))
 	}
 }

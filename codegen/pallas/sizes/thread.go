@@ -8,6 +8,29 @@ import (
 
 var defined = regexp.MustCompile(`(?m)^def (\w+)\(`)
 
+// Unpacked is the line by which a function that takes all sizes as one tuple has them by name.
+const Unpacked = "rows, steps, interpret = sizes"
+
+// Unpack names of the sizes those that a function reads.
+func Unpack(text string) string {
+	before, body, ok := strings.Cut(text, "    "+Unpacked+"\n")
+	if !ok {
+		return text
+	}
+	names, read := []string{"rows", "steps", "interpret"}, false
+	for i, n := range names {
+		if regexp.MustCompile(`\b` + n + `\b`).MatchString(body) {
+			read = true
+		} else {
+			names[i] = "_"
+		}
+	}
+	if !read {
+		return before + body
+	}
+	return before + "    " + strings.Join(names, ", ") + " = sizes\n" + body
+}
+
 // name is that of a function, empty for other texts.
 func name(text string) string {
 	if m := defined.FindStringSubmatch(text); m != nil {
@@ -20,7 +43,7 @@ func name(text string) string {
 func thread(texts []string, uses []map[string]bool) []string {
 	call := make([]*regexp.Regexp, len(texts))
 	for i, t := range texts {
-		if n := name(t); n != "" {
+		if n := name(t); n != "" && !strings.Contains(t, Unpacked) {
 			call[i] = regexp.MustCompile(`\b` + n + `\b`)
 		}
 	}
@@ -38,23 +61,13 @@ func thread(texts []string, uses []map[string]bool) []string {
 		}
 		for i := range out {
 			if i == j {
-				out[i] = jitted(insert(out[i], defined.FindStringIndex(out[i])[1]-1, hints), values)
+				out[i] = insert(out[i], defined.FindStringIndex(out[i])[1]-1, hints)
 			} else {
 				out[i] = hand(out[i], c, values)
 			}
 		}
 	}
 	return out
-}
-
-// jitted has jit take sizes as numbers of Python.
-func jitted(text string, values []string) string {
-	names := []string{`"interpret"`}
-	for _, v := range values {
-		name, _, _ := strings.Cut(v, "=")
-		names = append(names, `"`+name+`"`)
-	}
-	return strings.Replace(text, `static_argnames="interpret"`, "static_argnames=("+strings.Join(names, ", ")+")", 1)
 }
 
 // spread has functions use what the functions that they call use.

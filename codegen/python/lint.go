@@ -1,7 +1,7 @@
-// Package lint finds what keeps Python from running before anybody runs it: what does not parse, keywords as names, names that nothing
+// Package python finds what keeps Python from running before anybody runs it: what does not parse, keywords as names, names that nothing
 // sets, calls that do not suit the function that they call, and what a module does not have. It reads the Python that files are written
 // in, and needs none.
-package lint
+package python
 
 import (
 	"cmp"
@@ -79,7 +79,10 @@ func read(file, text string) (m *module, err error) {
 		}
 	}()
 	name := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSuffix(file, ".py"), "src/"), "/__init__")
-	p := &parser{tokens: tokens(text, 1)}
+	p := &parser{tokens: tokens(text, 1), within: strings.Split(strings.ReplaceAll(name, "/", "."), ".")}
+	if path.Base(file) == "__init__.py" {
+		p.within = append(p.within, "")
+	}
 	m = &module{file: file, name: strings.ReplaceAll(name, "/", "."), tree: p.file()}
 	m.top = newScope(nil, m.tree)
 	return m, nil
@@ -263,7 +266,7 @@ func (m *module) exports() (names []string) {
 }
 
 // builtins are the names that Python sets.
-var builtins = strings.Fields("ArithmeticError AssertionError AttributeError BaseException Ellipsis Exception IndexError KeyError LookupError NameError NotImplemented " +
-	"NotImplementedError OSError OverflowError RuntimeError StopIteration SystemExit TypeError ValueError Warning ZeroDivisionError __file__ __name__ abs all any bool bytes " +
+var builtins = strings.Fields("ArithmeticError AssertionError AttributeError BaseException DeprecationWarning Ellipsis Exception FutureWarning ImportError IndexError KeyError LookupError NameError NotImplemented " +
+	"NotImplementedError OSError OverflowError RuntimeError StopIteration SystemExit TypeError UserWarning ValueError Warning ZeroDivisionError __file__ __name__ abs all any bool bytes " +
 	"callable chr classmethod complex dict dir divmod enumerate filter float format frozenset getattr hasattr hash hex id int isinstance issubclass iter len list map max " +
 	"memoryview min next object open ord pow print property range repr reversed round set setattr slice sorted staticmethod str sum super tuple type vars zip")

@@ -1,10 +1,14 @@
-package lint
+package python
 
 import (
 	"fmt"
 	"slices"
 	"strings"
 )
+
+// Keywords are the words of Python that are no names.
+var Keywords = strings.Fields("False None True and as assert async await break class continue def del elif else except finally for from global if import in is lambda " +
+	"nonlocal not or pass raise return try while with yield")
 
 // kind is what a token is.
 type kind int

@@ -1,4 +1,4 @@
-package lint
+package python
 
 import (
 	"testing"
@@ -82,6 +82,15 @@ func TestSound(t *testing.T) {
 	require.NoError(t, Check(map[string]string{"src/p/a.py": sound}))
 	require.NoError(t, Check(map[string]string{
 		"src/p/__init__.py": "from p import a\nfrom p.a import run as go\n\ngo(1)\na.rule(a.Refs(1), keep=False)\n", "src/p/a.py": sound, "tests/test_a.py": "import p\nfrom p import go\n\ngo(p)\n"}))
+}
+
+// Imports may count from the module that they stand in.
+func TestRelative(t *testing.T) {
+	files := map[string]string{"src/p/__init__.py": "from .a import f\n\nf(1)\n", "src/p/a.py": "from . import b\n\n\ndef f(x):\n    return b.g(x)\n", "src/p/b.py": "def g(x):\n    return x\n"}
+	require.NoError(t, Check(files))
+	files["src/p/a.py"] = "from .b import h\n\n\ndef f(x):\n    return h(x)\n"
+	require.ErrorContains(t, Check(files), "src/p/a.py, line 1: p.b has no h")
+	require.ErrorContains(t, Check(map[string]string{"src/p/a.py": "from ...q import h\n"}), "beyond the package")
 }
 
 // Each fault is found, named with its line, and alone.

@@ -1,11 +1,9 @@
-package lint
+package python
 
 import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/gdngen/gdngen/codegen/pallas/pytext"
 )
 
 // node is a part of a program: what it is, its name where it has one, and its parts.
@@ -43,6 +41,7 @@ const (
 type parser struct {
 	tokens []token
 	at     int
+	within []string // the parts of the name of the module
 }
 
 func (p *parser) peek() token { return p.tokens[p.at] }
@@ -81,7 +80,7 @@ func (p *parser) identifier() string {
 	if t.kind != word {
 		p.fail("%q where a name is expected", t.text)
 	}
-	if slices.Contains(pytext.Keywords, t.text) {
+	if slices.Contains(Keywords, t.text) {
 		p.fail("%s is a keyword, and no name", t.text)
 	}
 	p.at++
@@ -281,10 +280,30 @@ func (p *parser) dotted() string {
 	return name
 }
 
+// relative is the name of a module, which dots at its beginning count from that of this one.
+func (p *parser) relative() string {
+	up := 0
+	for p.is(".", "...") {
+		up += len(p.peek().text)
+		p.at++
+	}
+	if up == 0 {
+		return p.dotted()
+	}
+	if up >= len(p.within) {
+		p.fail("an import goes beyond the package")
+	}
+	name := strings.Join(p.within[:len(p.within)-up], ".")
+	if !p.is("import") {
+		name += "." + p.dotted()
+	}
+	return name
+}
+
 // from imports names of a module: each has its own name, then that of the module and the one there.
 func (p *parser) from() *node {
 	n := p.node(group, "")
-	module := p.dotted()
+	module := p.relative()
 	p.expect("import")
 	many := p.take("(")
 	for !many || !p.take(")") {

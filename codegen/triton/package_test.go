@@ -18,28 +18,35 @@ import ast, pathlib, sys
 
 kernels, bad = {}, []
 trees = {p: ast.parse(p.read_text(), str(p)) for p in sorted(pathlib.Path(sys.argv[1]).rglob("*.py"))}
-tops = {p.stem: {n.name for n in t.body if isinstance(n, (ast.FunctionDef, ast.ClassDef))} for p, t in trees.items()}
+tops = {p.stem: {n.name: n for n in t.body if isinstance(n, (ast.FunctionDef, ast.ClassDef))} for p, t in trees.items()}
+constants = {p.stem: {a.id for n in t.body if isinstance(n, ast.Assign) for a in n.targets if isinstance(a, ast.Name)} for p, t in trees.items()}
 for p, t in trees.items():
-    for f in t.body:
-        if p.stem == "kernels" and isinstance(f, ast.FunctionDef):
-            kernels[f.name] = f.args
-for p, t in trees.items():
+    called, launched = {}, {}  # functions that a module of kernels calls by name, and those that another launches, NAME[grid](...)
+    if p.stem.endswith("kernels"):
+        called = {n: f.args.args for n, f in tops[p.stem].items()}
+        kernels |= tops[p.stem]
     for n in ast.walk(t):
         if isinstance(n, ast.ImportFrom) and n.level == 1 and n.module:
-            bad += [f"{p}: {n.module} has no {a.name}" for a in n.names if a.name not in tops[n.module]]
-        # kernels.NAME[grid](...)
-        if isinstance(n, ast.Call) and isinstance(n.func, ast.Subscript) and isinstance(n.func.value, ast.Attribute) and getattr(n.func.value.value, "id", "") == "kernels":
-            name = n.func.value.attr
-            if name not in kernels:
-                bad.append(f"{p}: there is no kernel {name}")
+            bad += [f"{p}: {n.module} has no {a.name}" for a in n.names if a.name not in tops[n.module] and a.name not in constants[n.module]]
+            if p.stem.endswith("kernels"):
+                called |= {a.name: tops[n.module][a.name].args.args for a in n.names}
+        elif isinstance(n, ast.ImportFrom) and n.level == 1:
+            launched |= {a.asname or a.name: tops[a.name] for a in n.names if a.name.endswith("kernels")}
+    for n in ast.walk(t):
+        if not isinstance(n, ast.Call):
+            continue
+        at = n.func.value if isinstance(n.func, ast.Subscript) else None
+        if isinstance(at, ast.Attribute) and getattr(at.value, "id", "") in launched:
+            kernel = launched[at.value.id].get(at.attr)
+            if kernel is None:
+                bad.append(f"{p}: there is no kernel {at.attr}")
                 continue
-            names = [a.arg for a in kernels[name].args]
-            bad += [f"{p}: {name} has no {k.arg}" for k in n.keywords if k.arg and k.arg not in names + ["num_warps"]]
-    for f in ast.walk(t):
-        if p.stem == "kernels" and isinstance(f, ast.Call) and getattr(f.func, "id", "") in kernels:
-            most = len(kernels[f.func.id].args)
-            if len(f.args) + len(f.keywords) != most:
-                bad.append(f"{p}:{f.lineno}: {f.func.id} is called with {len(f.args)} arguments, and has {most}")
+            names = [a.arg for a in kernel.args.args]
+            bad += [f"{p}: {at.attr} has no {k.arg}" for k in n.keywords if k.arg and k.arg not in names + ["num_warps"]]
+        if getattr(n.func, "id", "") in called:
+            most = len(called[n.func.id])
+            if len(n.args) + len(n.keywords) != most:
+                bad.append(f"{p}:{n.lineno}: {n.func.id} is called with {len(n.args)} arguments, and has {most}")
 print("\n".join(bad) or "fits", sorted(kernels))
 `
 
@@ -64,7 +71,7 @@ func TestPackage(t *testing.T) {
 	out, err := exec.Command("python3", "-c", parsed, dir).CombinedOutput()
 	require.NoError(t, err, string(out))
 	require.True(t, strings.HasPrefix(string(out), "fits"), string(out))
-	for _, kernel := range []string{"prepare", "scan", "summarise", "combine", "reverse", "scores", "grads", "recur"} {
+	for _, kernel := range []string{"prepare", "scan", "summarise", "combine", "reverse", "scores", "grads", "recur", "sums", "mend", "invert"} {
 		require.Contains(t, string(out), "'"+kernel+"'")
 	}
 }
@@ -73,7 +80,7 @@ func TestPackage(t *testing.T) {
 func TestPackageTransposes(t *testing.T) {
 	files, err := Package("gdr", "v1", "")
 	require.NoError(t, err)
-	loaded := []string{"k_c", "q_c", "P", "high", "whole", "rest", "U", "d", "dR", "S", "dS"} // rows and blocks that a kernel loads
+	loaded := []string{"k_c", "q_c", "k_right", "P", "high", "whole", "rest", "U", "d", "dR", "S", "dS", "Qd", "Kd", "Kl"} // rows and blocks that a kernel loads, or scales
 	for _, f := range files {
 		if !strings.HasSuffix(f.Path, "kernels.py") {
 			continue

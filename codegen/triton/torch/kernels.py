@@ -139,23 +139,18 @@ def keys(x, n, rows, ok, h, xb, xt, xh, K: tl.constexpr, BK: tl.constexpr, L2: t
 
 
 @triton.jit
-def gates(g, beta, A_log, dt_bias, at, ok, h, SIGMOID: tl.constexpr, NEGATIVE: tl.constexpr):
-    """Log decay and beta of tokens; raw ones where there is an A_log, or SIGMOID. A log decay below -50 counts as -50, none as 0, no beta as 1."""
-    if g is None:
-        decay = tl.where(ok, 0.0, 0.0)
-    else:
-        decay = tl.load(g + at, ok, 0.0).to(tl.float32)
-        if A_log is not None:
-            log = tl.load(A_log + h).to(tl.float32)
-            held = tl.minimum(log, 64.0)  # its exponential is finite, and x has the rest
-            x = decay + (log - held)
-            if dt_bias is not None:
-                x += tl.load(dt_bias + h).to(tl.float32)
-            e = tl.exp(tl.minimum(x, 20.0))
-            u = 1.0 + e
-            log1p = tl.where(u == 1.0, e, tl.log(u) * (e / tl.maximum(u - 1.0, 1e-30)))
-            decay = -tl.exp(held) * tl.where(x > 20.0, x, log1p)
-        decay = tl.where(ok, tl.maximum(decay, -50.0), 0.0)
+def raw_decay(x, log):
+    """-exp(log) log(1 + e^x)."""
+    held = tl.minimum(log, 64.0)  # its exponential is finite, and x has the rest
+    x += log - held
+    e = tl.exp(tl.minimum(x, 20.0))
+    u = 1.0 + e
+    return -tl.exp(held) * tl.where(x > 20.0, x, tl.where(u == 1.0, e, tl.log(u) * (e / tl.maximum(u - 1.0, 1e-30))))
+
+
+@triton.jit
+def rates(beta, at, ok, SIGMOID: tl.constexpr, NEGATIVE: tl.constexpr):
+    """beta of tokens, zero where not ok; 1 where there is none."""
     if beta is None:
         rate = tl.where(ok, 1.0, 0.0)
     else:
@@ -165,7 +160,44 @@ def gates(g, beta, A_log, dt_bias, at, ok, h, SIGMOID: tl.constexpr, NEGATIVE: t
         if NEGATIVE:
             rate *= 2.0
         rate = tl.where(ok, rate, 0.0)
-    return decay, rate
+    return rate
+
+
+@triton.jit
+def gates(g, beta, A_log, dt_bias, at, ok, h, SIGMOID: tl.constexpr, NEGATIVE: tl.constexpr):
+    """Log decay and beta of tokens; raw ones where there is an A_log, or SIGMOID. A log decay below -50 counts as -50, none as 0, no beta as 1."""
+    if g is None:
+        decay = tl.where(ok, 0.0, 0.0)
+    else:
+        decay = tl.load(g + at, ok, 0.0).to(tl.float32)
+        if A_log is not None:
+            x = decay
+            if dt_bias is not None:
+                x += tl.load(dt_bias + h).to(tl.float32)
+            decay = raw_decay(x, tl.load(A_log + h).to(tl.float32))
+        decay = tl.where(ok, tl.maximum(decay, -50.0), 0.0)
+    return decay, rates(beta, at, ok, SIGMOID, NEGATIVE)
+
+
+@triton.jit
+def decays(g, A_log, dt_bias, bound, at, ok, h, rk, K: tl.constexpr, RAW: tl.constexpr, BOUNDED: tl.constexpr):
+    """Log decays [rows, BK] of a head, zeros where not ok; one below -50 counts as -50.
+
+    Raw ones are -exp(A_log) softplus(g + dt_bias), or where BOUNDED bound sigmoid(exp(A_log) (g + dt_bias)).
+    """
+    held = ok[:, None] & (rk < K)
+    x = tl.load(g + at[:, None] * K + rk, held, 0.0).to(tl.float32)
+    if RAW:
+        if dt_bias is not None:
+            x += tl.load(dt_bias + h * K + rk, rk < K, 0.0).to(tl.float32)
+        log = 0.0
+        if A_log is not None:
+            log = tl.load(A_log + h).to(tl.float32)
+        if BOUNDED:
+            x = bound * tl.sigmoid(tl.exp(tl.minimum(log, 64.0)) * x)
+        else:
+            x = raw_decay(x, log)
+    return tl.where(held, tl.maximum(x, -50.0), 0.0)
 
 
 @triton.jit
@@ -499,10 +531,13 @@ def grads(q, k, do, cu, G_in, rate_in, S_in, U_in, dS_in, dR_in, X_in, sums_in, 
 
 
 @triton.jit(do_not_specialize=["T"])
-def recur(q, k, v, g, beta, A_log, dt_bias, cu, h0, ht, o, read, write, accepted, scale, states, T, write_row, qb, qt, qh, kb, kt, kh, vb, vt, vh, h0_n, ht_n,
+def recur(q, k, v, g, beta, A_log, dt_bias, bound, cu, h0, ht, o, read, write, accepted, scale, states, T, write_row, qb, qt, qh, kb, kt, kh, vb, vt, vh, h0_n, ht_n,
           HK: tl.constexpr, HV: tl.constexpr, K: tl.constexpr, V: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr,
-          L2: tl.constexpr, SIGMOID: tl.constexpr, NEGATIVE: tl.constexpr, VK: tl.constexpr, EVERY: tl.constexpr):
+          L2: tl.constexpr, CHANNELS: tl.constexpr, RAW: tl.constexpr, BOUNDED: tl.constexpr, SIGMOID: tl.constexpr, NEGATIVE: tl.constexpr,
+          VK: tl.constexpr, EVERY: tl.constexpr):
     """The tokens of a sequence one after another, BV columns of the state of a value head, as rows [BV, BK].
+
+    A log decay is one for all of a state, or with CHANNELS, RAW and BOUNDED as decays has them.
 
     read [sequences] and write [sequences, or times tokens where EVERY] name states of h0 and ht in place of n; below 0 the sequence is skipped, or of
     a token the state is not kept. With accepted, the state to start from is write[n, accepted - 1].
@@ -536,8 +571,12 @@ def recur(q, k, v, g, beta, A_log, dt_bias, cu, h0, ht, o, read, write, accepted
         k_t = keys(k, n, one, ok, hk, kb, kt, kh, K, BK, L2, tl.float32).to(tl.float32)
         v_t = tl.load(v + n.to(tl.int64) * vb + t.to(tl.int64) * vt + h * vh + rv, rv < V, 0.0).to(tl.float32)
         row = (n * T + t).to(tl.int64) * HV + h
-        decay, rate = gates(g, beta, A_log, dt_bias, row + tl.arange(0, 1), ok, h, SIGMOID, NEGATIVE)
-        S *= tl.exp(decay)[:, None]
+        if CHANNELS:
+            rate = rates(beta, row + tl.arange(0, 1), ok, SIGMOID, NEGATIVE)
+            S *= tl.exp(decays(g, A_log, dt_bias, bound, row + tl.arange(0, 1), ok, h, rk, K, RAW, BOUNDED))
+        else:
+            decay, rate = gates(g, beta, A_log, dt_bias, row + tl.arange(0, 1), ok, h, SIGMOID, NEGATIVE)
+            S *= tl.exp(decay)[:, None]
         S += (rate * (v_t - tl.sum(S * k_t, 1)))[:, None] * k_t
         out = tl.where(alive, scale * tl.sum(S * q_t, 1), 0.0)
         tl.store(o + row * V + rv, out.to(o.dtype.element_ty), rv < V)

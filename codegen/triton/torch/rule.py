@@ -251,8 +251,8 @@ def _(q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens, scale, l2norm
     return q.new_empty((B, T, HV, V), dtype=v.dtype), state_like(v, K, N, HV, V, v_first, initial_state) if final else none_of(q)
 
 
-def step(q, k, v, g, beta, A_log, dt_bias, cu, h0, ht, o, read, write, accepted, scale, states, l2norm, sigmoid, negative, v_first, every):
-    """Launches the recurrence. Rows of a state lie side by side; states of a pool may lie further apart."""
+def step(q, k, v, g, beta, A_log, dt_bias, cu, h0, ht, o, read, write, accepted, scale, states, l2norm, sigmoid, negative, v_first, every, raw=False, bound=None):
+    """Launches the recurrence. Rows of a state lie side by side; states of a pool may lie further apart. g [B, T, HV, K] is a decay for each channel."""
     B, T, HK, HV, K, V, N, row = sizes(q, v, cu)
     q, k, v = rows(q), rows(k), rows(v)
     g, beta = (x if x is None else x.contiguous() for x in (g, beta))
@@ -260,9 +260,10 @@ def step(q, k, v, g, beta, A_log, dt_bias, cu, h0, ht, o, read, write, accepted,
     with on(q):
         if N:
             kernels.recur[(N * HV * (-(-V // BV)),)](
-                q, k, v, g, beta, A_log, dt_bias, cu, h0, ht, o, read, write, accepted, scale, states, row, 0 if write is None else write.stride(0),
+                q, k, v, g, beta, A_log, dt_bias, bound or 0.0, cu, h0, ht, o, read, write, accepted, scale, states, row, 0 if write is None else write.stride(0),
                 *strides(q, cu), *strides(k, cu), *strides(v, cu), 0 if h0 is None else h0.stride(0), 0 if ht is None else ht.stride(0),
-                HK=HK, HV=HV, K=K, V=V, BK=BK, BV=BV, L2=l2norm, SIGMOID=sigmoid, NEGATIVE=negative, VK=v_first, EVERY=every, num_warps=1)
+                HK=HK, HV=HV, K=K, V=V, BK=BK, BV=BV, L2=l2norm, CHANNELS=g is not None and g.dim() == 4, RAW=raw, BOUNDED=bound is not None, SIGMOID=sigmoid,
+                NEGATIVE=negative, VK=v_first, EVERY=every, num_warps=1)
 
 
 def need(held, sentence):
@@ -271,7 +272,19 @@ def need(held, sentence):
 
 
 def check(q, k, v, g, beta, initial_state, cu_seqlens, A_log, dt_bias, use_gate_in_kernel, v_first):
-    """Refuses arguments that the kernels would read amiss."""
+    """Refuses arguments that the kernels of the gated delta rule would read amiss."""
+    sizes_fit(q, k, v, beta, initial_state, cu_seqlens, v_first)
+    B, T, HV = v.shape[:3]
+    need(g is None or g.shape == (B, T, HV), f"g has the shape {None if g is None else tuple(g.shape)}: {(B, T, HV)} is wanted")
+    need(not use_gate_in_kernel or (A_log is not None and g is not None), "use_gate_in_kernel wants g and A_log")
+    need(use_gate_in_kernel or (A_log is None and dt_bias is None), "A_log and dt_bias go with use_gate_in_kernel")
+    for name, x in (("A_log", A_log), ("dt_bias", dt_bias)):
+        need(x is None or (x.shape == (HV,) and x.is_contiguous()), f"{name} has the shape {None if x is None else tuple(x.shape)}: {(HV,)} is wanted, contiguous")
+    places(q=q, k=k, v=v, g=g, beta=beta, initial_state=initial_state, cu_seqlens=cu_seqlens, A_log=A_log, dt_bias=dt_bias)
+
+
+def sizes_fit(q, k, v, beta, initial_state, cu_seqlens, v_first):
+    """Refuses shapes and types of what any rule has."""
     for name, x in (("q", q), ("k", k), ("v", v)):
         need(x.dim() == 4, f"{name} has the shape {tuple(x.shape)}: [batch, tokens, heads, width] is wanted")
     (B, T, HQ, K), (HV, V) = q.shape, v.shape[2:]
@@ -283,12 +296,7 @@ def check(q, k, v, g, beta, initial_state, cu_seqlens, A_log, dt_bias, use_gate_
     HK = k.shape[2]
     most = max(HQ, HV)
     need(most % HV == 0 and most % HQ == 0 and HQ % HK == 0, f"{HQ} heads of q, {HK} of k and {HV} of v: each must divide the most, and those of k those of q")
-    for name, x in (("g", g), ("beta", beta)):
-        need(x is None or x.shape == (B, T, HV), f"{name} has the shape {None if x is None else tuple(x.shape)}: {(B, T, HV)} is wanted")
-    need(not use_gate_in_kernel or (A_log is not None and g is not None), "use_gate_in_kernel wants g and A_log")
-    need(use_gate_in_kernel or (A_log is None and dt_bias is None), "A_log and dt_bias go with use_gate_in_kernel")
-    for name, x in (("A_log", A_log), ("dt_bias", dt_bias)):
-        need(x is None or (x.shape == (HV,) and x.is_contiguous()), f"{name} has the shape {None if x is None else tuple(x.shape)}: {(HV,)} is wanted, contiguous")
+    need(beta is None or beta.shape == (B, T, HV), f"beta has the shape {None if beta is None else tuple(beta.shape)}: {(B, T, HV)} is wanted")
     N = B
     if cu_seqlens is not None:
         need(B == 1, f"with cu_seqlens all tokens are one row: the batch is {B}, 1 is wanted")
@@ -299,7 +307,11 @@ def check(q, k, v, g, beta, initial_state, cu_seqlens, A_log, dt_bias, use_gate_
         want = (N, most, V, K) if v_first else (N, most, K, V)
         need(initial_state.shape == want, f"initial_state has the shape {tuple(initial_state.shape)}: {want} is wanted")
         need(initial_state.dtype in TYPES, f"initial_state is {initial_state.dtype}: float32, bfloat16 or float16 is wanted")
-    for name, x in (("k", k), ("v", v), ("g", g), ("beta", beta), ("initial_state", initial_state), ("cu_seqlens", cu_seqlens), ("A_log", A_log), ("dt_bias", dt_bias)):
+
+
+def places(q, **others):
+    """Refuses tensors that are not where the first is, and the CPU where nothing interprets."""
+    for name, x in others.items():
         need(x is None or x.device == q.device, f"{name} is on {None if x is None else x.device}, q on {q.device}")
     need(q.device.type != "cpu" or os.environ.get("TRITON_INTERPRET") == "1",
          "q is on the CPU: kernels run on a GPU, and in Triton's interpreter where TRITON_INTERPRET=1 is set before this package is imported")

@@ -67,7 +67,7 @@ KDA = {
         (1, 63, 1, 1, 64, 1, 1, 0, False, False, f16, True, False, 64), (1, 100, 1, 1, 60, 1, 1, 0, False, False, f16, True, True, 64),
         (1, 130, 1, 1, 64, 0.1, 1, 0.5, False, False, f16, False, True, 64), (1, 96, 1, 1, 100, 1, 0.1, 0, False, False, f16, False, False, 64),
         (1, 96, 1, 1, 128, 0.1, 1, 0, True, False, f16, True, False, 64), (1, 130, 1, 1, 64, 0.1, 10, 0, False, True, f16, False, True, 64),
-        (1, 75, 1, 2, 64, 0.1, 1, 0, False, True, f16, True, True, 32), (1, 96, 1, 2, 64, 0.1, 1, 0, True, True, bf16, True, False, 64),
+        (1, 75, 1, 2, 64, 0.1, 1, 0, False, True, f16, True, True, 32), (1, 200, 1, 2, 64, 0.1, 1, 0, True, True, bf16, True, False, 64),
         (1, 96, 1, 2, 64, 0.1, 1, 0, False, True, bf16, False, False, 64),
     ],
     "test_chunk_state_v_first": [(1, 63, 1, 64, 1, 1, f16), (1, 75, 2, 60, 1, 1, f16)],

@@ -167,9 +167,8 @@ def gate(g, A_log, dt_bias, bound):
     return -rate * F.softplus(x) if bound is None else bound * (rate * x).sigmoid()
 
 
-def arranged(q, k, v, g, beta, initial_state, cu_seqlens, A_log, dt_bias, raw, bound, sigmoid, negative, v_first, scale):
-    """The arguments as kernels take them, checked. Gates and rates of a call that wants gradients are made here, by torch."""
-    q, k, v = cast(q), cast(k), cast(v)
+def fits(q, k, v, g, beta, initial_state, cu_seqlens, A_log, dt_bias, raw, bound, v_first):
+    """Refuses arguments that the kernels would read amiss."""
     sizes_fit(q, k, v, beta, initial_state, cu_seqlens, v_first)
     B, T, HV, K = *v.shape[:3], q.shape[3]
     need(q.shape == k.shape and HV % q.shape[2] == 0, f"{q.shape[2]} heads of q, {k.shape[2]} of k and {HV} of v: as many of k as of q, which divide those of v")
@@ -177,10 +176,16 @@ def arranged(q, k, v, g, beta, initial_state, cu_seqlens, A_log, dt_bias, raw, b
     need(raw or (A_log is None and dt_bias is None), "A_log and dt_bias go with use_gate_in_kernel")
     need(not raw or A_log is not None or bound is not None, "use_gate_in_kernel wants A_log, lower_bound, or both")
     need(bound is None or bound < 0, f"lower_bound is {bound}: a log decay is below 0")
-    need(A_log is None or A_log.numel() == HV, f"A_log has {None if A_log is None else A_log.numel()} elements: {HV} are wanted")
-    need(dt_bias is None or dt_bias.numel() == HV * K, f"dt_bias has {None if dt_bias is None else dt_bias.numel()} elements: {HV * K} are wanted")
-    A_log, dt_bias, bound = None if A_log is None else A_log.reshape(-1), None if dt_bias is None else dt_bias.reshape(-1), bound if raw else None
+    for name, x, n in (("A_log", A_log, HV), ("dt_bias", dt_bias, HV * K)):
+        need(x is None or (x.numel() == n and x.is_contiguous()), f"{name} has the shape {None if x is None else tuple(x.shape)}: {n} elements are wanted, contiguous")
     places(q=q, k=k, v=v, g=g, beta=beta, initial_state=initial_state, cu_seqlens=cu_seqlens, A_log=A_log, dt_bias=dt_bias)
+
+
+def arranged(q, k, v, g, beta, initial_state, cu_seqlens, A_log, dt_bias, raw, bound, sigmoid, negative, v_first, scale):
+    """The arguments as kernels take them, checked. Gates and rates of a call that wants gradients are made here, by torch."""
+    q, k, v = cast(q), cast(k), cast(v)
+    fits(q, k, v, g, beta, initial_state, cu_seqlens, A_log, dt_bias, raw, bound, v_first)
+    A_log, dt_bias, bound = None if A_log is None else A_log.reshape(-1), None if dt_bias is None else dt_bias.reshape(-1), bound if raw else None
     save = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (q, k, v, g, beta, initial_state, A_log, dt_bias))
     if save:
         if raw:

@@ -5,7 +5,7 @@ Each is one launch. States are updated in place; a sequence whose index is below
 
 import torch
 
-from . import rule
+from . import kda, rule
 from .rule import check, need, step
 
 
@@ -19,14 +19,19 @@ def pooled(pool, v, K, v_first):
 
 
 def decode_pool(q, k, v, g, beta, pool, indices, *, out_indices=None, accepted=None, scale=None, cu_seqlens=None, use_qk_l2norm_in_kernel=False, A_log=None,
-                dt_bias=None, use_beta_sigmoid_in_kernel=False, allow_neg_eigval=False, state_v_first=False, out=None):
+                dt_bias=None, lower_bound=None, use_beta_sigmoid_in_kernel=False, allow_neg_eigval=False, state_v_first=False, out=None):
     """o [B, T, HV, V] of a few tokens of each sequence; the pool [states, HV, K, V] is updated in place.
 
     indices [N] names the state that a sequence starts from and leaves, out_indices [N] another one to leave. With two dimensions, [N, tokens], the state
     after token t goes to indices[n, t]; the state to start from is indices[n, accepted[n] - 1], without accepted indices[n, 0]. g and beta are raw where
-    there is an A_log, or use_beta_sigmoid_in_kernel. No gradients.
+    there is an A_log, or use_beta_sigmoid_in_kernel. g [B, T, HV, K] is a decay for each channel, raw where there is an A_log or a lower_bound. No gradients.
     """
-    check(q, k, v, g, beta, None, cu_seqlens, A_log, dt_bias, A_log is not None, state_v_first)
+    raw = A_log is not None or lower_bound is not None
+    if g is not None and g.dim() == 4:
+        kda.fits(q, k, v, g, beta, None, cu_seqlens, A_log, dt_bias, raw, lower_bound, state_v_first)
+    else:
+        need(lower_bound is None, "lower_bound goes with a decay for each channel")
+        check(q, k, v, g, beta, None, cu_seqlens, A_log, dt_bias, raw, state_v_first)
     need(q.shape[2] == k.shape[2], f"{q.shape[2]} heads of q and {k.shape[2]} of k: equal numbers are wanted")
     N = q.shape[0] if cu_seqlens is None else cu_seqlens.shape[0] - 1
     pool, every = pooled(pool, v, q.shape[-1], state_v_first), indices.dim() == 2
@@ -41,7 +46,7 @@ def decode_pool(q, k, v, g, beta, pool, indices, *, out_indices=None, accepted=N
     with torch.no_grad():
         step(q, k, v, g, beta, A_log, dt_bias, cu_seqlens, pool, pool, o, read, indices if every or out_indices is None else out_indices, accepted,
              q.shape[-1] ** -0.5 if scale is None else float(scale), pool.shape[0], use_qk_l2norm_in_kernel, use_beta_sigmoid_in_kernel,
-             allow_neg_eigval and use_beta_sigmoid_in_kernel, state_v_first, every)
+             allow_neg_eigval and use_beta_sigmoid_in_kernel, state_v_first, every, raw, lower_bound)
     return o
 
 
@@ -60,14 +65,14 @@ def fused_sigmoid_gating_delta_rule_update(A_log, a, dt_bias, softplus_beta=1.0,
                                            is_kda=False, *, initial_state=None, inplace_final_state=True, ssm_state_indices=None, num_accepted_tokens=None):
     """SGLang's and vLLM's: raw gates a and rates b, states [states, HV, V, K] in place; no intermediate states, no trees.
 
-    Returns o, and with vLLM's initial_state and ssm_state_indices o and the pool.
+    With is_kda a has a gate for each channel, dt_bias [HV K]. Returns o, and with vLLM's initial_state and ssm_state_indices o and the pool.
     """
     need(softplus_beta == 1.0 and softplus_threshold == 20.0, f"softplus of beta {softplus_beta} and threshold {softplus_threshold}: 1.0 and 20.0 are computed")
-    need(not is_kda, "is_kda: a decay for each channel is not computed")
     need(inplace_final_state, "states are updated in place")
     pool, indices = (initial_state_source, initial_state_indices) if initial_state is None else (initial_state, ssm_state_indices)
     shape = (*q.shape[:2], v.shape[2])
-    o = decode_pool(q, k, v, a.reshape(shape), b.reshape(shape), pool, indices, accepted=num_accepted_tokens, scale=scale, cu_seqlens=cu_seqlens, A_log=A_log,
+    gates = a.reshape(*shape, q.shape[-1]) if is_kda else a.reshape(shape)
+    o = decode_pool(q, k, v, gates, b.reshape(shape), pool, indices, accepted=num_accepted_tokens, scale=scale, cu_seqlens=cu_seqlens, A_log=A_log,
                     dt_bias=dt_bias, use_qk_l2norm_in_kernel=use_qk_l2norm_in_kernel, use_beta_sigmoid_in_kernel=True, state_v_first=True)
     return o if initial_state is None else (o, pool)
 

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from test_rule import NAMES, device, draw, keeps, ratio
 
-from @NAME@ import chunk_kda, fused_recurrent_kda, kda
+from @NAME@ import chunk_kda, fused_recurrent_kda, kda, serving
 
 
 def reference(q, k, v, g, beta, h0, scale, spans):
@@ -94,6 +94,25 @@ def test_raw_gates(bound):
         for compute in (chunk_kda, fused_recurrent_kda):
             o, ht = compute(q, k, v, a, b, initial_state=h0.transpose(2, 3).contiguous(), output_final_state=True, state_v_first=True, **options)
             assert ratio(o, want) < 1e-5 and ht.shape == (1, 2, 16, 32)
+
+
+def test_pool():
+    """States of a pool by index, one skipped, in place, under SGLang's name; a window of drafts whose gates have a bound."""
+    (q, k, v, g, beta, h0), _, _ = inputs_of(2, 3, 1, 2, 16, 32, torch.float32, sequences=5)
+    A_log, dt_bias, turned = torch.randn(2, device=device), torch.randn(32, device=device), h0.transpose(2, 3).contiguous()
+    raw = dict(use_gate_in_kernel=True, A_log=A_log, dt_bias=dt_bias, use_beta_sigmoid_in_kernel=True)
+    want, states = fused_recurrent_kda(q, k, v, g, beta, initial_state=h0[[3, 1]], output_final_state=True, **raw)
+    pool = turned.clone()
+    o = serving.fused_sigmoid_gating_delta_rule_update(A_log, g.flatten(2), dt_bias, 1.0, 20.0, q, k, v, beta, pool, torch.tensor([3, -1], device=device),
+                                                       is_kda=True)
+    torch.testing.assert_close(o[0], want[0])
+    torch.testing.assert_close(pool[3].transpose(1, 2), states[0])
+    assert not o[1].any() and torch.equal(pool[:3], turned[:3])
+    want, states = fused_recurrent_kda(q, k, v, g, beta, initial_state=h0[[0, 3]], output_final_state=True, lower_bound=-5.0, **raw)
+    pool, at = torch.cat([h0, h0]), torch.tensor([[0, 1, 2], [3, 4, 5]], device=device)
+    o = serving.decode_pool(q, k, v, g, beta, pool, at, A_log=A_log, dt_bias=dt_bias, lower_bound=-5.0, use_beta_sigmoid_in_kernel=True)
+    torch.testing.assert_close(o, want)
+    torch.testing.assert_close(pool[[2, 5]], states)
 
 
 @pytest.mark.parametrize("part", [0, 32])

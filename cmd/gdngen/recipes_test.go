@@ -271,7 +271,7 @@ func runRecipe(t *testing.T, dir, cache, command string) string {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), "sh", "-c", command)
 	c.Dir = dir
-	c.Env = append(os.Environ(), "WORK="+dir, "HOME="+dir, "XDG_CONFIG_HOME="+filepath.Join(dir, "config"), "TMPDIR="+dir, "GIT_CONFIG_GLOBAL=/dev/null",
+	c.Env = append(os.Environ(), "WORK="+dir, "HOME="+dir, "XDG_CONFIG_HOME="+filepath.Join(dir, "config"), "TMPDIR="+dir, "GIT_CONFIG_GLOBAL=/dev/null", "HF_TOKEN=hf_stand_in",
 		"PATH="+filepath.Join(dir, "bin")+string(os.PathListSeparator)+os.Getenv("PATH"), "GDNGEN_SSH="+filepath.Join(dir, "bin", "ssh"),
 		"GDNGEN_GCLOUD="+filepath.Join(dir, "bin", "gcloud"), "GDNGEN_CONFIG=off", plugins.CacheEnv+"="+cache, plugins.LockEnv+"="+filepath.Join(dir, "machine"))
 	var out, errs bytes.Buffer

@@ -140,6 +140,9 @@ func operatorKernels(s gdn.Spec, v gdn.Variant, build Build) (*code, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pallas: no package for every pool: %w", err)
 	}
+	for i, text := range funcs {
+		funcs[i] = sizes.Unpack(text)
+	}
 	c.funcs = funcs
 	return c, nil
 }

@@ -234,10 +234,11 @@ func ParseGPUs(text string) ([]*GPU, error) {
 	return list, nil
 }
 
-// AreGPUs says whether names, separated by commas, are those of GPUs; "all" are TPU generations.
+// AreGPUs says whether names, separated by commas, begin with that of a GPU; ParseGPUs refuses others behind it by name. "all" are TPU generations.
 func AreGPUs(text string) bool {
-	_, err := ParseGPUs(text)
-	return err == nil && text != "all"
+	first, _, _ := strings.Cut(text, ",")
+	_, err := LookupGPU(strings.TrimSpace(first))
+	return err == nil
 }
 
 // GPUError says that a GPU was named where a TPU generation is wanted.

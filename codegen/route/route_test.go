@@ -450,7 +450,7 @@ func TestProgram(t *testing.T) {
 		require.NoError(t, err, r.Name())
 		entry := "@main(%q: tensor<1x40x1x128xf32>, %k:"
 		if r.Name() == "pallas" {
-			entry = "def main(*args: jax.Array"
+			entry = "def main(sizes: _Sizes, *args: jax.Array"
 		}
 		require.Contains(t, a.Text, entry)
 		require.Equal(t, r.TPU, len(a.Kernels) > 0)

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from . import channel_kernels as kernels
-from .rule import (NAMESPACE, cast, chunks_of, combined, named, need, none_of, no_second, on, part_of, places, power, rows, sizes, sizes_fit, state_like, step,
-                   strides, tiling)
+from .rule import (NAMESPACE, carried_back, cast, chunks_of, combined, named, need, no_second, none_of, on, part_of, places, power, recurred, recurrent_results, rows, sizes,
+                   sizes_fit, state_like, strides, tiling)
 
 
 C = 32  # tokens of a chunk, as kernels have it
@@ -101,13 +101,7 @@ def kda_backward(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Optional[Tens
         kernels.reverse[(pieces * HV * (-(-V // BV)),)](do, cu_seqlens, *made, dht, dh0, dS, dv, N, row, *at_d, **serial)
 
     with on(q):
-        if part:
-            rests, behind = torch.empty_like(starts), torch.empty_like(starts)
-            reverse(None, rests, None, None)
-            combined(cu_seqlens, maps, rests, dht, None if h0 is None else dh0, behind, N, row, HV, K, V, v_first, part, True)
-            reverse(behind, None, dS, dv)
-        elif N:
-            reverse(dht, None if h0 is None else dh0, dS, dv)
+        carried_back(reverse, cu_seqlens, maps, starts, dht, None if h0 is None else dh0, dS, dv, N, row, HV, K, V, v_first, part)
         if chunks:
             kernels.scores[(chunks * HV,)](do, cu_seqlens, U, dv, X, scale, N, row, *at_d, HV=HV, V=V, BV=power(V), num_warps=4)
             kernels.grads[(chunks * HK,)](q, k, beta, do, cu_seqlens, G, S, U, dS, dv, X, dq, dk, dg, dbeta, scale, N, row, *strides(q, cu_seqlens),
@@ -146,18 +140,12 @@ def kda_recurrent(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Optional[Ten
                   initial_state: Optional[Tensor], cu_seqlens: Optional[Tensor], scale: float, bound: Optional[float], l2norm: bool, raw: bool, sigmoid: bool,
                   negative: bool, v_first: bool, final: bool) -> tuple[Tensor, Tensor]:
     """o and the final states, token by token in float32."""
-    B, T, HK, HV, K, V, N, _ = sizes(q, v, cu_seqlens)
-    h0 = None if initial_state is None else initial_state.contiguous()
-    o = torch.empty((B, T, HV, V), device=v.device, dtype=v.dtype)
-    ht = state_like(v, K, N, HV, V, v_first, initial_state) if final else None
-    step(q, k, v, g, beta, A_log, dt_bias, cu_seqlens, h0, ht, o, None, None, None, scale, 0, l2norm, sigmoid, negative, v_first, False, raw, bound)
-    return o, none_of(q) if ht is None else ht
+    return recurred(q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens, scale, l2norm, sigmoid, negative, v_first, final, raw, bound)
 
 
 @kda_recurrent.register_fake
 def _(q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens, scale, bound, l2norm, raw, sigmoid, negative, v_first, final):
-    B, T, HK, HV, K, V, N, _ = sizes(q, v, cu_seqlens)
-    return q.new_empty((B, T, HV, V), dtype=v.dtype), state_like(v, K, N, HV, V, v_first, initial_state) if final else none_of(q)
+    return recurrent_results(q, v, initial_state, cu_seqlens, v_first, final)
 
 
 def gate(g, A_log, dt_bias, bound):

@@ -140,6 +140,17 @@ def combined(cu, maps, rests, h0, ht, starts, N, row, HV, K, V, v_first, part, b
                                                num_warps=8)
 
 
+def carried_back(reverse, cu, maps, starts, dht, dh0, dS, dv, N, row, HV, K, V, v_first, part):
+    """Runs reverse(dht, dh0, dS, dv) over sequences; over their parts once from zeros, and once from what combine carries between them."""
+    if part:
+        rests, behind = torch.empty_like(starts), torch.empty_like(starts)
+        reverse(None, rests, None, None)
+        combined(cu, maps, rests, dht, dh0, behind, N, row, HV, K, V, v_first, part, True)
+        reverse(behind, None, dS, dv)
+    elif N:
+        reverse(dht, dh0, dS, dv)
+
+
 @chunk_forward.register_fake
 def _(q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens, scale, l2norm, sigmoid, negative, v_first, final, save, states):
     B, T, HK, HV, K, V, N, _ = sizes(q, v, cu_seqlens)
@@ -186,13 +197,7 @@ def chunk_backward(q: Tensor, k: Tensor, v: Tensor, initial_state: Optional[Tens
     with on(q):
         if N and not kept:
             kernels.scan[programs](None, k, v, cu_seqlens, T_in, None, G, rate, starts if part else h0, None, None, S, U, scale, N, row, *at, *at_v, **serial)
-        if part:
-            rests, behind = torch.empty_like(starts), torch.empty_like(starts)
-            reverse(None, rests, None, None)
-            combined(cu_seqlens, maps, rests, dht, None if h0 is None else dh0, behind, N, row, HV, K, V, v_first, part, True)
-            reverse(behind, None, dS, dv)
-        elif N:
-            reverse(dht, None if h0 is None else dh0, dS, dv)
+        carried_back(reverse, cu_seqlens, maps, starts, dht, None if h0 is None else dh0, dS, dv, N, row, HV, K, V, v_first, part)
         if chunks:
             kernels.scores[(chunks * HK,)](q, k, do, cu_seqlens, G, rate, U, dv, X, sums, dbeta, scale, N, row, *at, *at_d, **wide, BV=power(V), num_warps=8)
             kernels.grads[(chunks * HK,)](q, k, do, cu_seqlens, G, rate, S, U, dS, dv, X, sums, dq, dk, dg, dbeta, scale, N, row, *at, *at_d, **wide,
@@ -237,18 +242,26 @@ def recurrent(q: Tensor, k: Tensor, v: Tensor, g: Optional[Tensor], beta: Option
               initial_state: Optional[Tensor], cu_seqlens: Optional[Tensor], scale: float, l2norm: bool, sigmoid: bool, negative: bool, v_first: bool,
               final: bool) -> tuple[Tensor, Tensor]:
     """o and the final states, token by token in float32."""
-    B, T, HK, HV, K, V, N, row = sizes(q, v, cu_seqlens)
+    return recurred(q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens, scale, l2norm, sigmoid, negative, v_first, final)
+
+
+def recurred(q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens, scale, l2norm, sigmoid, negative, v_first, final, raw=False, bound=None):
+    """Makes o and the final states by step."""
+    o, ht = recurrent_results(q, v, initial_state, cu_seqlens, v_first, final)
     h0 = None if initial_state is None else initial_state.contiguous()
-    o = torch.empty((B, T, HV, V), device=v.device, dtype=v.dtype)
-    ht = state_like(v, K, N, HV, V, v_first, initial_state) if final else None
-    step(q, k, v, g, beta, A_log, dt_bias, cu_seqlens, h0, ht, o, None, None, None, scale, 0, l2norm, sigmoid, negative, v_first, False)
-    return o, none_of(q) if ht is None else ht
+    step(q, k, v, g, beta, A_log, dt_bias, cu_seqlens, h0, ht if final else None, o, None, None, None, scale, 0, l2norm, sigmoid, negative, v_first, False, raw, bound)
+    return o, ht
+
+
+def recurrent_results(q, v, initial_state, cu_seqlens, v_first, final):
+    """Room for o and the final states; those are empty where nobody asks."""
+    B, T, HK, HV, K, V, N, _ = sizes(q, v, cu_seqlens)
+    return q.new_empty((B, T, HV, V), dtype=v.dtype), state_like(v, K, N, HV, V, v_first, initial_state) if final else none_of(q)
 
 
 @recurrent.register_fake
 def _(q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens, scale, l2norm, sigmoid, negative, v_first, final):
-    B, T, HK, HV, K, V, N, _ = sizes(q, v, cu_seqlens)
-    return q.new_empty((B, T, HV, V), dtype=v.dtype), state_like(v, K, N, HV, V, v_first, initial_state) if final else none_of(q)
+    return recurrent_results(q, v, initial_state, cu_seqlens, v_first, final)
 
 
 def step(q, k, v, g, beta, A_log, dt_bias, cu, h0, ht, o, read, write, accepted, scale, states, l2norm, sigmoid, negative, v_first, every, raw=False, bound=None):

@@ -74,23 +74,18 @@ func (s *site) write() error {
 	if err := s.pages(); err != nil {
 		return err
 	}
-	charts, err := s.charts()
-	if err != nil {
-		return err
-	}
-	schedules, err := s.schedules()
-	if err != nil {
-		return err
-	}
-	reports, err := s.reports()
-	if err != nil {
-		return err
-	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "<h1>gdngen</h1><p>Kernels of the gated delta rule for TPU, CPU and GPU: what they are, what they cost, how far they err. All figures are static or modelled; nothing here ran on a TPU. <a href=\"README.html\">Start here</a>, or search the pages above.</p>")
-	b.WriteString("<h2>Schedules</h2><p>Cycles per token and value head by wall; by throughput in brackets where a target's latencies are not known. A page shows the slots over the schedule, bundle by bundle, and what each stage costs; – was not compiled on the machine that made this.</p>" + schedules)
-	b.WriteString("<h2>Searches</h2>" + reports)
-	b.WriteString("<h2>Charts</h2>" + charts)
+	b.WriteString("<h1>gdngen</h1><p>Kernels of the gated delta rule for TPU, CPU and GPU: what they are, what they cost, how far they err. All figures are static or modelled; nothing here ran on a TPU. <a href=\"README.html\">Start here</a>, or search the pages above.</p>")
+	for _, part := range []struct {
+		head string
+		text func() (string, error)
+	}{{"<h2>Schedules</h2><p>Cycles per token and value head by wall; by throughput in brackets where a target's latencies are not known. A page shows the slots over the schedule, bundle by bundle, and what each stage costs; – was not compiled on the machine that made this.</p>", s.schedules}, {"<h2>Searches</h2>", s.reports}, {"<h2>Charts</h2>", s.charts}} {
+		text, err := part.text()
+		if err != nil {
+			return err
+		}
+		b.WriteString(part.head + text)
+	}
 	b.WriteString("<h2>Pages</h2><ul class=\"pages\">")
 	for _, d := range s.docs {
 		fmt.Fprintf(&b, "<li><a href=\"%s\">%s</a></li>", d.Path, template.HTMLEscapeString(d.Title))

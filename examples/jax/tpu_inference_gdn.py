@@ -1,8 +1,8 @@
 """Calls a package by gdngen where tpu-inference calls its convolution and rule.
 
 tpu-inference 0.32 has them in tpu_inference/kernels/gdn/v3/wrapper.py, with the
-arguments of tokamax but for KDA. So `replaced(package)` is that of tokamax_gdn.py, which
-stands beside this file:
+arguments of tokamax but for KDA. So `replaced(package)` is that of tokamax_gdn.py,
+which stands beside this file:
 
     from tpu_inference.kernels.gdn.v3 import wrapper
     import gdnop, tpu_inference_gdn

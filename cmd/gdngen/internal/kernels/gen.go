@@ -179,7 +179,7 @@ func (a CLI) emit(f *route.Form, backend, target, file, text string) error {
 	return a.emitText(generated{Spec: f.Spec.String(), Variant: f.Variant.String(), Why: f.Why(), Unsafe: f.Variant.Unsafe(f.Spec), Backend: backend, Target: target}, file, text)
 }
 
-// emitText is deliver for any program; g is all but its text.
+// emitText is emit for any program; g is all but its text.
 func (a CLI) emitText(g generated, file, text string) error {
 	if a.Output == "text" {
 		return a.writeText(file, text)

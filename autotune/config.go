@@ -20,7 +20,6 @@ import (
 	"github.com/gdngen/gdngen/autotune/objective"
 	"github.com/gdngen/gdngen/autotune/promoted"
 	"github.com/gdngen/gdngen/autotune/strategy"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/triton"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
@@ -346,7 +345,7 @@ type plan struct {
 	*journal.Header
 	spec      gdn.Spec
 	shapes    []judge.Shape
-	targets   []*codegen.Target
+	targets   []*target.Target
 	gpus      []*target.GPU // in place of targets
 	ruler     measure.Ruler
 	objective objective.Objective
@@ -397,7 +396,7 @@ func newGround(h *journal.Header) (*plan, error) {
 		if p.gpus != nil {
 			continue
 		}
-		t, err := codegen.LookupTarget(name)
+		t, err := target.Lookup(name)
 		if err != nil {
 			return nil, err
 		}

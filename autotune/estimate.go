@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	"github.com/gdngen/gdngen/autotune/strategy"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/pass"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build"
@@ -18,13 +17,13 @@ import (
 // but tells which of two variants of one kind takes less, in a hundredth of the time: strategies rank by it what nobody has tried.
 type estimator struct {
 	spec    gdn.Spec
-	targets []*codegen.Target
+	targets []*target.Target
 
 	counted once[*counts] // by fitted variant, its order of instructions aside
 	kept    once[*strategy.Estimate]
 }
 
-func newEstimator(s gdn.Spec, targets []*codegen.Target) *estimator {
+func newEstimator(s gdn.Spec, targets []*target.Target) *estimator {
 	return &estimator{spec: s, targets: targets}
 }
 

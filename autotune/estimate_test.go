@@ -6,15 +6,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // Estimates order variants as their schedules do: each pair's costs were counted in schedules for v6e on the bench work.
 func TestEstimates(t *testing.T) {
 	s, err := gdn.LookupPreset("bench")
 	require.NoError(t, err)
-	e := newEstimator(s, []*codegen.Target{mustTarget(t, "v6e"), mustTarget(t, "v5e")})
+	e := newEstimator(s, []*target.Target{mustTarget(t, "v6e"), mustTarget(t, "v5e")})
 	cycles := func(text string) float64 {
 		v, err := gdn.ParseVariant(text)
 		require.NoError(t, err)
@@ -24,7 +24,7 @@ func TestEstimates(t *testing.T) {
 		require.GreaterOrEqual(t, x.Targets[1].Kernel, x.Targets[0].Kernel, "its vector unit has no bf16")
 		c := x.Targets[0].Kernel + x.Targets[0].XLA
 		require.Positive(t, c, text)
-		require.Equal(t, x.Targets[:1], newEstimator(s, []*codegen.Target{mustTarget(t, "v6e")}).estimate(v).Targets, "a function of the variant")
+		require.Equal(t, x.Targets[:1], newEstimator(s, []*target.Target{mustTarget(t, "v6e")}).estimate(v).Targets, "a function of the variant")
 		return c
 	}
 	for _, row := range []struct {

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // ParseGuards reads entries TARGET or TARGET=SHARE, a share being a number or percent.
@@ -16,7 +16,7 @@ func ParseGuards(entries []string) (map[string]float64, error) {
 	guards := map[string]float64{}
 	for _, entry := range entries {
 		name, text, given := strings.Cut(entry, "=")
-		if _, err := codegen.ParseTargets(name); err != nil {
+		if _, err := target.Parse(name); err != nil {
 			return nil, err
 		}
 		share := 0.

@@ -11,8 +11,8 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/judge"
 	"github.com/gdngen/gdngen/autotune/measure"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // priced is an evaluator whose costs a test gives.
@@ -132,7 +132,7 @@ func TestPatienceAgain(t *testing.T) {
 func TestBoundEnds(t *testing.T) {
 	c := quick(t, 40)
 	c.Targets = []string{"v6e"}
-	target, err := codegen.LookupTarget("v6e")
+	target, err := target.Lookup("v6e")
 	require.NoError(t, err)
 	least := measure.Score(0, 0, c.Spec, target)
 	var compiled atomic.Int64

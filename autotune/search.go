@@ -15,9 +15,9 @@ import (
 	"github.com/gdngen/gdngen/autotune/judge"
 	"github.com/gdngen/gdngen/autotune/report"
 	"github.com/gdngen/gdngen/autotune/strategy"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/internal/disk"
 	"github.com/gdngen/gdngen/internal/store"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/machine"
 )
 
@@ -134,14 +134,14 @@ type driver struct {
 // attach binds the device of an evaluator, where it has one, to the targets of the run.
 func attach(e judge.Evaluator, targets []string) error {
 	a, ok := e.(interface {
-		Attach([]*codegen.Target) error
+		Attach([]*target.Target) error
 	})
 	if !ok {
 		return nil
 	}
-	var list []*codegen.Target
+	var list []*target.Target
 	for _, name := range targets {
-		t, err := codegen.LookupTarget(name)
+		t, err := target.Lookup(name)
 		if err != nil {
 			return err
 		}

@@ -21,9 +21,9 @@ import (
 	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/autotune/objective"
 	"github.com/gdngen/gdngen/autotune/report"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/internal/rotate"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // quickSpec is the work of searches with the fake evaluator: of few heads, since estimates of their programs are most of what such a search
@@ -673,7 +673,7 @@ func TestRefusedStart(t *testing.T) {
 // elsewhere is an evaluator whose device is not of the targets.
 type elsewhere struct{ fake }
 
-func (e *elsewhere) Attach([]*codegen.Target) error {
+func (e *elsewhere) Attach([]*target.Target) error {
 	return &judge.DeviceError{Err: errors.New("it is another")}
 }
 

@@ -7,10 +7,10 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/promoted"
 	"github.com/gdngen/gdngen/autotune/strategy"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // promoted gives the user's champions that hold for a search: for its spec, targets and least precision.
@@ -73,7 +73,7 @@ func (c *Config) seeds(least string, targets []string, own []gdn.Variant) (first
 func champions(s gdn.Spec, text string, targets []string) ([]gdn.Variant, error) {
 	var list []gdn.Variant
 	for _, name := range targets {
-		t, err := codegen.LookupTarget(name)
+		t, err := target.Lookup(name)
 		if err != nil {
 			return nil, err
 		}
@@ -147,7 +147,7 @@ func lowered(v gdn.Variant, s gdn.Spec, least string) gdn.Variant {
 }
 
 // seedDoc is the hypothesis of a seed: what the table of champions, or that of named variants of the same cell, says about it.
-func seedDoc(v gdn.Variant, s gdn.Spec, targets []*codegen.Target) string {
+func seedDoc(v gdn.Variant, s gdn.Spec, targets []*target.Target) string {
 	for _, n := range gdn.Variants {
 		if w, err := gdn.ParseVariant(n.Text); err == nil {
 			w.Numerics.PrecInv, w.Numerics.PrecIntra, w.Numerics.PrecState = v.Numerics.PrecInv, v.Numerics.PrecIntra, v.Numerics.PrecState

@@ -9,9 +9,9 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/promoted"
 	"github.com/gdngen/gdngen/autotune/strategy"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 func spec(t *testing.T, text string) gdn.Spec {
@@ -20,8 +20,8 @@ func spec(t *testing.T, text string) gdn.Spec {
 	return s
 }
 
-func mustTarget(t *testing.T, name string) *codegen.Target {
-	x, err := codegen.LookupTarget(name)
+func mustTarget(t *testing.T, name string) *target.Target {
+	x, err := target.Lookup(name)
 	require.NoError(t, err)
 	return x
 }
@@ -40,7 +40,7 @@ func best(t *testing.T, s gdn.Spec, least string) []gdn.Variant {
 
 // Seeds are the named variants that are legal, each program once, and the best known.
 func TestDefaultSeeds(t *testing.T) {
-	targets := []*codegen.Target{mustTarget(t, "v5e"), mustTarget(t, "v6e")}
+	targets := []*target.Target{mustTarget(t, "v5e"), mustTarget(t, "v6e")}
 	for _, preset := range gdn.Presets {
 		s := spec(t, preset.Name)
 		seeds := DefaultSeeds(s, "bf16x1", best(t, s, "bf16x1"))

@@ -1,6 +1,9 @@
 package codegen
 
-import "github.com/gdngen/gdngen/ir"
+import (
+	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/target"
+)
 
 // Backend turns a module into a program that a compiler takes. It is a rule table over ops and a small driver.
 type Backend interface {
@@ -8,7 +11,7 @@ type Backend interface {
 	// Supports is nil for an op the backend has a rule for; otherwise it says why not, and what to do.
 	Supports(op ir.Op) error
 	// Emit renders a verified module. Errors name the instruction. A backend without machine facts ignores the target.
-	Emit(m *ir.Module, t *Target) (*Artifact, error)
+	Emit(m *ir.Module, t *target.Target) (*Artifact, error)
 }
 
 // Artifact is what a backend made of a module.

@@ -18,6 +18,7 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/device"
 )
@@ -134,7 +135,7 @@ func number(text string) float64 {
 type bencher struct {
 	plugin      string
 	engine      *pjrt.Engine
-	target      *codegen.Target // nil: no TPU
+	target      *target.Target // nil: no TPU
 	flush       *pjrt.Flush
 	environment flashinfer.Environment
 

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/autotune/flashinfer"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/internal/terminal"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // Sources say what a sweep is of.
@@ -18,7 +18,7 @@ type Sources struct {
 	Root        string   // that paths of the workloads start from
 	Only        string   // as flashinfer.Choose takes it
 	Variant     string   // of which the solutions are
-	Target      *codegen.Target
+	Target      *target.Target
 	Read        func(file string) ([]byte, error)
 	Warn        func(string)
 }

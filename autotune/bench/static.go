@@ -15,10 +15,10 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/flashinfer"
 	"github.com/gdngen/gdngen/autotune/measure"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/internal/store"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // StaticRow is the modelled cost of workloads of one shape on one target. Nothing in it was measured.
@@ -48,7 +48,7 @@ const StaticFile = "static.jsonl"
 // Static costs the kernels of workloads for TPUs that are absent.
 type Static struct {
 	Instrument *measure.Instrument
-	Targets    []*codegen.Target
+	Targets    []*target.Target
 	Variant    string // text; auto is chosen for each shape and target
 	InPlace    bool   // final states have the memory of the initial ones
 	File       string // that rows are kept in as they come
@@ -126,7 +126,7 @@ func (c *Static) Cost(ctx context.Context, items []Item) (rows []StaticRow, err 
 }
 
 // model fills in what follows from the cycles and the traffic.
-func (r *StaticRow) model(c *measure.Cost, s gdn.Spec, t *codegen.Target) {
+func (r *StaticRow) model(c *measure.Cost, s gdn.Spec, t *target.Target) {
 	if c.Refused != "" {
 		return
 	}

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/gdngen/gdngen/autotune/flashinfer"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/machine"
 )
 
@@ -29,7 +29,7 @@ type Item struct {
 
 // Choose reads the text of the variant that the workloads are computed by, on a CPU or a TPU, and names the solution after it. No user's
 // champions: others compare with these figures.
-func (it *Item) Choose(text string, target *codegen.Target) error {
+func (it *Item) Choose(text string, target *target.Target) error {
 	d := it.Definition
 	p, err := flashinfer.NewProblem(d)
 	if err != nil {
@@ -181,7 +181,7 @@ func Sweep(ctx context.Context, c Config, store *Store) error {
 		return &DeviceError{probe.Fault}
 	}
 	if probe.Target != "" {
-		if w.target, err = codegen.LookupTarget(probe.Target); err != nil {
+		if w.target, err = target.Lookup(probe.Target); err != nil {
 			return err
 		}
 		if len(w.target.Flags) > 0 {

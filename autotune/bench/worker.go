@@ -6,7 +6,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/child"
 	"github.com/gdngen/gdngen/pjrt/device"
 )
@@ -52,9 +52,9 @@ func (e *CrashError) Error() string {
 
 // Worker evaluates jobs in a child process, one at a time.
 type Worker struct {
-	child  *child.Process  // nil: the next job starts one
-	target *codegen.Target // of the device, once it is known; its compile options are in the environment of the child
-	output *child.Noise    // what it prints
+	child  *child.Process // nil: the next job starts one
+	target *target.Target // of the device, once it is known; its compile options are in the environment of the child
+	output *child.Noise   // what it prints
 }
 
 // Evaluate does a job within a limit. The error is a *TimeoutError, a *CrashError, or that of ctx; the child is gone then, and the next job

@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/autotune/measure"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/internal/terminal"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/aot"
 )
 
@@ -38,7 +38,7 @@ type Compilation struct {
 }
 
 // Compile compiles the module for a target. A refusal gives the verdict and the error; what is no verdict gives the error alone.
-func (m *Module) Compile(ctx context.Context, x *measure.Instrument, t *codegen.Target, dump string) (*Verdict, error) {
+func (m *Module) Compile(ctx context.Context, x *measure.Instrument, t *target.Target, dump string) (*Verdict, error) {
 	row := &Verdict{Target: t.Name, Verdict: accepted, VMEM: -1, VMEMLimit: int64(t.VMEM)}
 	c, err := x.Compile(ctx, m.Program, t, measure.Options{Dump: dump})
 	if refusal := (*measure.Refusal)(nil); errors.As(err, &refusal) {

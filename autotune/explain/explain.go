@@ -15,10 +15,10 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/autotune/measure"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/internal/terminal"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/llo"
 	"github.com/gdngen/gdngen/pjrt/llo/hlo"
 )
@@ -45,7 +45,7 @@ type Explanation struct {
 
 	module *Module
 	work   float64 // tokens x value heads; 0 where not known
-	target *codegen.Target
+	target *target.Target
 }
 
 // Result is a module on some targets, alone or against another.
@@ -80,7 +80,7 @@ func NewModule(p *measure.Program) *Module {
 func (m *Module) String() string { return m.Program.String() }
 
 // Explain measures the module on a target. work is tokens times value heads; 0 where it is not known.
-func (m *Module) Explain(ctx context.Context, x *measure.Instrument, compiler string, t *codegen.Target, work float64, o measure.Options) (*Explanation, error) {
+func (m *Module) Explain(ctx context.Context, x *measure.Instrument, compiler string, t *target.Target, work float64, o measure.Options) (*Explanation, error) {
 	c, err := x.Static(ctx, m.Program, t, o)
 	if err != nil {
 		return nil, err

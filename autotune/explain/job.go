@@ -6,12 +6,12 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/autotune/measure"
-	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // Job asks for the explanation of a module on some targets, perhaps against another.
 type Job struct {
-	Targets  []*codegen.Target
+	Targets  []*target.Target
 	Modules  []*Module // one for each target
 	Others   []*Module // to compare with, one for each target; nil: nothing
 	Tokens   int       // of a module from a file, over the whole batch; 0: not known
@@ -74,7 +74,7 @@ func (j *Job) on(ctx context.Context, x *measure.Instrument, i int) (*Explanatio
 	return e, nil
 }
 
-func (j *Job) one(ctx context.Context, x *measure.Instrument, m *Module, t *codegen.Target) (*Explanation, error) {
+func (j *Job) one(ctx context.Context, x *measure.Instrument, m *Module, t *target.Target) (*Explanation, error) {
 	e, err := m.Explain(ctx, x, j.Compiler, t, j.work(), j.Options)
 	if err == nil && len(e.Unread) > 0 {
 		j.Warn(fmt.Sprintf("%s: no kernel reads the operands that --scalars %s names", t.Name, strings.Join(e.Unread, ", ")))

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/gdngen/gdngen/autotune/measure"
-	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/aot"
 )
 
@@ -50,7 +50,7 @@ func TestJob(t *testing.T) {
 	x := &measure.Instrument{Compiler: recorded{"dot512_v6e_0.0.51"}, Libtpu: "libtpu test", Scratch: t.TempDir()}
 	var said []string
 	job := func(targets string) *Job {
-		list, err := codegen.ParseTargets(targets)
+		list, err := target.Parse(targets)
 		require.NoError(t, err)
 		j := &Job{Targets: list, Tokens: 64, Heads: 2, Compiler: "libtpu test", Warn: func(text string) { said = append(said, text) }}
 		for range list {
@@ -120,14 +120,14 @@ func (a asked) Compile(ctx context.Context, q aot.Request) (*aot.Result, error) 
 func TestPlain(t *testing.T) {
 	p, err := measure.ReadForeign("dot.mlir", []byte("module @dot {\n  func.func @main(%a: tensor<512x512xf32>) -> tensor<512x512xf32> {\n    return %a : tensor<512x512xf32>\n  }\n}\n"))
 	require.NoError(t, err)
-	v6e, err := codegen.LookupTarget("v6e")
+	v6e, err := target.Lookup("v6e")
 	require.NoError(t, err)
 	wanting := *v6e
 	wanting.Flags = map[string]string{"xla_tpu_x": "true"}
 	for refuses, want := range map[bool]string{false: "options   xla_tpu_x=true: give it to the compiler (in JAX, compiler_options of the outermost jit); without, 4208 cycles by wall (1.00 x)\n", true: "jit); without, refused: "} {
 		var flags []map[string]string
 		x := &measure.Instrument{Compiler: asked{recorded{"dot512_v6e_0.0.51"}, refuses, nil, &flags}, Libtpu: "libtpu test", Scratch: t.TempDir()}
-		j := &Job{Targets: []*codegen.Target{&wanting}, Modules: []*Module{NewModule(p)}, Plain: true, Warn: func(string) {}}
+		j := &Job{Targets: []*target.Target{&wanting}, Modules: []*Module{NewModule(p)}, Plain: true, Warn: func(string) {}}
 		r, refused, err := j.Run(t.Context(), x)
 		require.NoError(t, errors.Join(err, refused))
 		require.Equal(t, []map[string]string{wanting.Flags, nil}, flags)
@@ -138,7 +138,7 @@ func TestPlain(t *testing.T) {
 	}
 
 	lacks := asked{recorded{"dot512_v6e_0.0.51"}, false, []string{"xla_tpu_x"}, new([]map[string]string)}
-	j := &Job{Targets: []*codegen.Target{&wanting}, Modules: []*Module{NewModule(p)}, Warn: func(string) {}}
+	j := &Job{Targets: []*target.Target{&wanting}, Modules: []*Module{NewModule(p)}, Warn: func(string) {}}
 	r, refused, err := j.Run(t.Context(), &measure.Instrument{Compiler: lacks, Libtpu: "libtpu test", Scratch: t.TempDir()})
 	require.NoError(t, errors.Join(err, refused))
 	var b strings.Builder

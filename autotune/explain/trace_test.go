@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/autotune/measure"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
 
@@ -21,7 +21,7 @@ func tiny(t *testing.T, columns int) *Explanation {
 	require.NoError(t, err)
 	r, err := route.Lookup("mosaic")
 	require.NoError(t, err)
-	v6e, err := codegen.LookupTarget("v6e")
+	v6e, err := target.Lookup("v6e")
 	require.NoError(t, err)
 	p, err := measure.Make(s, "merge-packed", r, v6e)
 	require.NoError(t, err)

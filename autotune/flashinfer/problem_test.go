@@ -13,11 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/autotune/flashinfer"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 const fixtures = "../../tests/fixtures"
@@ -352,7 +352,7 @@ func TestProgramSolution(t *testing.T) {
 		require.Contains(t, main, `BACKEND = ["stablehlo"]`)
 		require.NotRegexp(t, "@[A-Z]+@", main)
 
-		v5e, err := codegen.LookupTarget("v5e")
+		v5e, err := target.Lookup("v5e")
 		require.NoError(t, err)
 		sol, err = p.ProgramSolution("x", "me", s, "tpu-packed", v5e)
 		require.NoError(t, err)

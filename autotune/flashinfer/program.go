@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // solutionMain is the entry point of solutions: Python that runs generated programs through JAX.
@@ -19,7 +19,7 @@ var solutionMain string
 
 // ProgramSolution is the solution of a problem by a variant: programs that are generated for each shape, run through JAX; kernels for a
 // target, or plain ops where it is nil. s is the spec of any workload.
-func (p *Problem) ProgramSolution(name, author string, s gdn.Spec, variant string, t *codegen.Target) (*Solution, error) {
+func (p *Problem) ProgramSolution(name, author string, s gdn.Spec, variant string, t *target.Target) (*Solution, error) {
 	// What depends on the shape or on what is given is left to the entry point.
 	s.Batch, s.Tokens, s.Seqs, s.Packed, s.Init, s.InPlace, s.Empty, s.Scale = 1, 1, 0, false, false, false, gdn.EmptyKeep, 0
 	fixed := strings.TrimPrefix(s.String(), "b=1,t=1,")

@@ -3,7 +3,7 @@ package judge
 import (
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/measure"
-	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // beats is the cycles from which on a candidate can not be better than another: its score; or the bound of the objective, where the score
@@ -17,7 +17,7 @@ func (w *Work) beats(c *journal.Cost) int64 {
 
 // Traffic is the weighed sum of the least scores of shapes by main memory: each input is read once, and each output written once, whatever the
 // program.
-func Traffic(shapes []Shape, t *codegen.Target) (sum float64) {
+func Traffic(shapes []Shape, t *target.Target) (sum float64) {
 	for _, s := range shapes {
 		sum += s.Weight * float64(measure.Score(0, 0, s.Spec, t))
 	}
@@ -25,7 +25,7 @@ func Traffic(shapes []Shape, t *codegen.Target) (sum float64) {
 }
 
 // bound is the weighed sum of the least scores of the shapes. A program of its own is bound by its traffic alone.
-func (w *Work) bound(t *codegen.Target) int64 {
+func (w *Work) bound(t *target.Target) int64 {
 	if w.Text != "" {
 		return int64(Traffic(w.Shapes, t))
 	}

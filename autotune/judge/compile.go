@@ -16,8 +16,8 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/measure"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
@@ -74,7 +74,7 @@ func (w *Work) artifacts() *artifacts {
 }
 
 // refusal turns what the instrument says of a program on a target into a refusal, and keeps its log; other errors stay.
-func (w *Work) refusal(err error, t *codegen.Target, shape int) (*Refusal, error) {
+func (w *Work) refusal(err error, t *target.Target, shape int) (*Refusal, error) {
 	var r *measure.Refusal
 	if !errors.As(err, &r) {
 		return nil, err
@@ -92,7 +92,7 @@ func (w *Work) refusal(err error, t *codegen.Target, shape int) (*Refusal, error
 }
 
 // emitFor makes the texts for a target and keeps them as objects.
-func (l *Lab) emitFor(w *Work, t *codegen.Target) (*Refusal, error) {
+func (l *Lab) emitFor(w *Work, t *target.Target) (*Refusal, error) {
 	defer w.clock("emit/"+t.Name, time.Now())
 	a := w.artifacts()
 	for i, m := range w.Modules {
@@ -117,7 +117,7 @@ func (l *Lab) emitFor(w *Work, t *codegen.Target) (*Refusal, error) {
 }
 
 // compileFor compiles the texts for a target and reads the schedules. It returns a cost only where the compiler's answer is a verdict.
-func (l *Lab) compileFor(ctx context.Context, w *Work, t *codegen.Target) (*journal.Cost, error) {
+func (l *Lab) compileFor(ctx context.Context, w *Work, t *target.Target) (*journal.Cost, error) {
 	var c *aot.Compiler
 	select {
 	case c = <-l.compilers:
@@ -187,7 +187,7 @@ func firstLines(s string) string {
 }
 
 // costFor weighs the costs of the schedules. One that the cost model does not understand is a limit of the model, no fault of the program.
-func (l *Lab) costFor(w *Work, t *codegen.Target) journal.Cost {
+func (l *Lab) costFor(w *Work, t *target.Target) journal.Cost {
 	defer w.clock("cost/"+t.Name, time.Now())
 	a := w.artifacts()
 	sum := &tally{target: t, ruler: w.Ruler.On(t.Name)}
@@ -207,7 +207,7 @@ func (l *Lab) costFor(w *Work, t *codegen.Target) journal.Cost {
 
 // tally weighs the costs of the shapes.
 type tally struct {
-	target *codegen.Target
+	target *target.Target
 	ruler  measure.Ruler
 
 	cycles, wall, hbm, score, spills, xla, calls, stall, tokens, topped float64

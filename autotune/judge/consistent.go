@@ -9,14 +9,14 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/autotune/objective"
-	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
 
 // Grounds are what the costs of a run follow from.
 type Grounds struct {
 	Shapes    []Shape
-	Targets   []*codegen.Target
+	Targets   []*target.Target
 	Objective objective.Objective
 }
 
@@ -81,7 +81,7 @@ func (g Grounds) fault(c *journal.Cost) string {
 
 // counted holds a cost to the schedules of its shapes. Where one is not kept nothing is said.
 func (g Grounds) counted(c *journal.Cost, object func(role string) []byte) string {
-	var t *codegen.Target
+	var t *target.Target
 	for _, x := range g.Targets {
 		if x.Name == c.Target {
 			t = x

@@ -17,6 +17,7 @@ import (
 	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/device"
 	"github.com/gdngen/gdngen/pjrt/machine"
@@ -71,7 +72,7 @@ func (a *attached) drop() error {
 }
 
 // Attach binds the device to the targets of a run: a TPU of another generation is refused.
-func (l *Lab) Attach(targets []*codegen.Target) error {
+func (l *Lab) Attach(targets []*target.Target) error {
 	if l.device == nil {
 		return nil
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/autotune/journal"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/device"
 	"github.com/gdngen/gdngen/pjrt/device/devicetest"
 	"github.com/gdngen/gdngen/pjrt/machine"
@@ -107,9 +107,9 @@ func TestDeviceOfAnotherKind(t *testing.T) {
 	require.NoError(t, err)
 	defer l.device.drop()
 	var none *DeviceError
-	err = l.Attach([]*codegen.Target{mustTarget(t, "v6e"), mustTarget(t, "v5e")})
+	err = l.Attach([]*target.Target{mustTarget(t, "v6e"), mustTarget(t, "v5e")})
 	require.ErrorAs(t, err, &none)
 	require.ErrorContains(t, err, "is a v4 (TPU v4), and programs are wanted for v6e (TPU v6 lite), v5e (TPU v5 lite)")
-	require.NoError(t, l.Attach([]*codegen.Target{mustTarget(t, "v4")}))
+	require.NoError(t, l.Attach([]*target.Target{mustTarget(t, "v4")}))
 	require.Equal(t, "v4", l.device.open.Target().Name)
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/autotune/objective"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/target"
@@ -79,7 +78,7 @@ func Refuse(v journal.Verdict, format string, args ...any) *Refusal {
 type Work struct {
 	Spec      gdn.Spec // the first of the shapes
 	Shapes    []Shape  // those that are weighed
-	Targets   []*codegen.Target
+	Targets   []*target.Target
 	GPUs      []*target.GPU // in place of Targets
 	Ruler     measure.Ruler // of the run; on each target as far as it has it
 	Seed      uint64

@@ -11,7 +11,6 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/strategy"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build"
@@ -19,6 +18,7 @@ import (
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt"
 )
 
@@ -444,7 +444,7 @@ func (l *Lab) targets(ctx context.Context, w *Work) (*Refusal, error) {
 }
 
 // onTarget emits, compiles and costs for one target.
-func (l *Lab) onTarget(ctx context.Context, w *Work, t *codegen.Target) (journal.Cost, error) {
+func (l *Lab) onTarget(ctx context.Context, w *Work, t *target.Target) (journal.Cost, error) {
 	if r, err := l.emitFor(w, t); r != nil || err != nil {
 		if err != nil {
 			return journal.Cost{}, err

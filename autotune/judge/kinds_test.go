@@ -10,8 +10,8 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/judge"
 	"github.com/gdngen/gdngen/autotune/report"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/internal/rotate"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // Searches of every kind of work begin, go on and are reported by the same gates: a training step; several shapes on several targets, of which
@@ -19,7 +19,7 @@ import (
 func TestRealKinds(t *testing.T) {
 	l := judge.OpenLab(t, judge.LabOptions{})
 	var rest []string
-	for _, target := range codegen.Targets() {
+	for _, target := range target.All() {
 		if target.Name != "v5e" && target.Name != "v6e" {
 			rest = append(rest, target.Name)
 		}

@@ -14,11 +14,11 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/measure"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/gdn/exam"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
@@ -39,8 +39,8 @@ func spec(t *testing.T, text string) gdn.Spec {
 	return s
 }
 
-func mustTarget(t *testing.T, name string) *codegen.Target {
-	x, err := codegen.LookupTarget(name)
+func mustTarget(t *testing.T, name string) *target.Target {
+	x, err := target.Lookup(name)
 	require.NoError(t, err)
 	return x
 }
@@ -50,7 +50,7 @@ func workOn(t *testing.T, s gdn.Spec, variant string) *Work {
 	v, err := gdn.ParseVariant(variant)
 	require.NoError(t, err)
 	state := journal.NewState()
-	return &Work{Spec: s, Shapes: []Shape{{s, 1}}, Targets: []*codegen.Target{mustTarget(t, "v6e")}, Variant: v, Known: state.Now(),
+	return &Work{Spec: s, Shapes: []Shape{{s, 1}}, Targets: []*target.Target{mustTarget(t, "v6e")}, Variant: v, Known: state.Now(),
 		Record: &journal.Candidate{ID: 1}, Objects: map[string][]byte{}, Wall: map[string]float64{}}
 }
 
@@ -172,7 +172,7 @@ func TestCompileVerdicts(t *testing.T) {
 	}
 	w := workOn(t, s, "default")
 	w.artifacts().programs = []*measure.Program{measure.Foreign("test", "module {}")}
-	w.Targets[0] = &codegen.Target{Name: "v9", Topology: "v9:1x1"}
+	w.Targets[0] = &target.Target{Name: "v9", Topology: "v9:1x1"}
 	_, err := l.compile(t.Context(), w)
 	require.ErrorContains(t, err, "v9")
 }
@@ -212,7 +212,7 @@ func TestVMEM(t *testing.T) {
 	l := lab(t, LabOptions{Workers: 1})
 	small, big := *mustTarget(t, "v6e"), mustTarget(t, "v6e")
 	small.Name, small.VMEM = "small", 1<<16
-	for _, targets := range [][]*codegen.Target{{&small}, {&small, big}} {
+	for _, targets := range [][]*target.Target{{&small}, {&small, big}} {
 		w := workOn(t, spec(t, "b=1,t=256,hk=1,hv=2,k=128,v=128,dtype=bf16"), "merge-packed,prec=bf16x1")
 		w.Targets = targets
 		var r *Refusal

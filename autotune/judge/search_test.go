@@ -12,7 +12,6 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/judge"
 	"github.com/gdngen/gdngen/autotune/measure"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/exam"
 	"github.com/gdngen/gdngen/ir/target"
@@ -88,7 +87,7 @@ func TestRealSearch(t *testing.T) {
 	}
 	cost := first.Cost("v6e")
 	require.NotNil(t, cost)
-	target, err := codegen.LookupTarget("v6e")
+	target, err := target.Lookup("v6e")
 	require.NoError(t, err)
 	require.Greater(t, cost.Cycles, measure.Least(c.Spec, gdn.DefaultVariant(), target))
 	require.InDelta(t, float64(cost.Score)/128, float64(cost.PerToken), 1e-9)

@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/autotune"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/model"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // Config is one climb. It is the first record of its folder.
@@ -50,14 +50,14 @@ func ParseGuard(text string, most float64) (Guard, error) {
 	if i < 1 {
 		return g, fmt.Errorf("%q: want SPEC@TARGET=SHARE, such as bench@v5e=1%%", text)
 	}
-	target, share, given := strings.Cut(text[i+1:], "=")
+	generation, share, given := strings.Cut(text[i+1:], "=")
 	if given {
 		var ok bool
 		if g.Share, ok = autotune.ParseShare(share); !ok {
 			return g, fmt.Errorf("%q: %q is no share, such as 1%%", text, share)
 		}
 	}
-	t, err := codegen.LookupTarget(target)
+	t, err := target.Lookup(generation)
 	if err != nil {
 		return g, fmt.Errorf("%q: %w", text, err)
 	}
@@ -70,7 +70,7 @@ func ParseGuard(text string, most float64) (Guard, error) {
 }
 
 // DefaultGuards are the kernel on other targets, and its backward pass where it has none.
-func DefaultGuards(s gdn.Spec, target string, others []*codegen.Target, most float64) (l []Guard) {
+func DefaultGuards(s gdn.Spec, target string, others []*target.Target, most float64) (l []Guard) {
 	for _, t := range others {
 		if t.Name != target {
 			l = append(l, Guard{s.String(), t.Name, most})
@@ -126,7 +126,7 @@ func (c *Config) check() error {
 		return err
 	}
 	c.Kernel = s.String()
-	if _, err := codegen.LookupTarget(c.Target); err != nil {
+	if _, err := target.Lookup(c.Target); err != nil {
 		return err
 	}
 	for _, text := range []string{c.Base, c.Variant} {

@@ -18,6 +18,7 @@ import (
 	"github.com/gdngen/gdngen/internal/ratio"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/device"
 	"github.com/gdngen/gdngen/pjrt/machine"
@@ -81,7 +82,7 @@ func (x *Measured) step(ctx context.Context, c *Config, r Rung) (*Figures, error
 	t := x.Device.Target()
 	if t == nil {
 		var err error
-		if t, err = codegen.LookupTarget(r.Target); err != nil {
+		if t, err = target.Lookup(r.Target); err != nil {
 			return nil, err
 		}
 	}

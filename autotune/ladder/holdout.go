@@ -8,10 +8,10 @@ import (
 	"github.com/gdngen/gdngen/autotune/check"
 	"github.com/gdngen/gdngen/autotune/check/engine"
 	"github.com/gdngen/gdngen/autotune/journal"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/exam"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // holdOutHead is the most of K and V of a shape that is held out, and holdOutTokens of its tokens: the interpreter computes them.
@@ -43,7 +43,7 @@ func holdOut(ctx context.Context, c *Config, r Rung, f *Figures) error {
 	if err != nil {
 		return err
 	}
-	t, err := codegen.LookupTarget(r.Target)
+	t, err := target.Lookup(r.Target)
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func holdOut(ctx context.Context, c *Config, r Rung, f *Figures) error {
 			f.Notes = append(f.Notes, fmt.Sprintf("neither does %s, which was held out", x))
 			continue
 		}
-		p := engine.Plan{Text: v.String(), Target: t, Level: engine.Kernel, Resolve: func(s gdn.Spec, text string, t *codegen.Target) (*route.Form, error) {
+		p := engine.Plan{Text: v.String(), Target: t, Level: engine.Kernel, Resolve: func(s gdn.Spec, text string, t *target.Target) (*route.Form, error) {
 			return route.Resolve(s, text, t, nil)
 		}}
 		compute, _, err := (&engine.Env{Context: ctx}).Find("interp", p)

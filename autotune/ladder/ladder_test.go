@@ -14,10 +14,10 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/mfu"
 	"github.com/gdngen/gdngen/autotune/report"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/model"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/device"
 	"github.com/gdngen/gdngen/pjrt/pjrttest"
 )
@@ -234,7 +234,7 @@ func TestParse(t *testing.T) {
 func TestDefaultGuards(t *testing.T) {
 	s, err := gdn.Parse("bench")
 	require.NoError(t, err)
-	targets, err := codegen.ParseTargets("v6e,v5e")
+	targets, err := target.Parse("v6e,v5e")
 	require.NoError(t, err)
 	l := DefaultGuards(s, "v6e", targets, .01)
 	require.Len(t, l, 2)
@@ -313,7 +313,7 @@ func TestMeasured(t *testing.T) {
 // TestCarried: a program of a layer has as many heads as that of the kernel.
 func TestCarried(t *testing.T) {
 	c := config(t)
-	v6e, err := codegen.LookupTarget("v6e")
+	v6e, err := target.Lookup("v6e")
 	require.NoError(t, err)
 	for text, want := range map[string]string{"merge-packed": "merge-packed,heads=8", "merge-packed,heads=2": "merge-packed,heads=2", "auto": "auto", "nonsense": "nonsense", "naive": "naive,heads=1"} {
 		require.Equal(t, want, carried(&c, text, *c.Layer, v6e))

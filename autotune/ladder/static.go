@@ -15,10 +15,10 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/autotune/mfu"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/model"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // Static judges without a device: numbers, kernel and guards by the gates of the search, in runs of their own below the folder; layer and
@@ -131,7 +131,7 @@ func firstLine(text string) string {
 
 // step costs the modules of a training step with the rule by base and candidate. Those that are the same cost once.
 func (x *Static) step(ctx context.Context, c *Config, r Rung) (*Figures, error) {
-	t, err := codegen.LookupTarget(r.Target)
+	t, err := target.Lookup(r.Target)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +167,7 @@ func (x *Static) step(ctx context.Context, c *Config, r Rung) (*Figures, error) 
 
 // carried is a variant for a model, with as many heads in a program as on the rung of the kernel, unless its text says how many: what climbs is
 // that program. Example: a variant with all heads in a program has 8 of them for bench, and 8 in a layer of 32.
-func carried(c *Config, text string, m model.Config, t *codegen.Target) string {
+func carried(c *Config, text string, m model.Config, t *target.Target) string {
 	s, err := gdn.Parse(c.Kernel)
 	if err != nil || strings.Contains(text, "heads=") {
 		return text

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
 
@@ -21,7 +21,7 @@ type Bound struct {
 
 // Bounds lists what a schedule can be measured by: the traffic and the matrix products that the spec makes necessary, and those that
 // the module has.
-func (p *Program) Bounds(r *llo.Report, t *codegen.Target) []Bound {
+func (p *Program) Bounds(r *llo.Report, t *target.Target) []Bound {
 	var list []Bound
 	took, err := Wall.Cycles(r)
 	if err != nil { // all that is known
@@ -49,11 +49,11 @@ func (p *Program) Bounds(r *llo.Report, t *codegen.Target) []Bound {
 }
 
 // HBMCycles is the time, in core cycles, that some main memory traffic takes at least.
-func HBMCycles(bytes int64, t *codegen.Target) float64 { return float64(bytes) / t.HBM * t.Clock }
+func HBMCycles(bytes int64, t *target.Target) float64 { return float64(bytes) / t.HBM * t.Clock }
 
 // Score is what programs of a spec are ranked by, in cycles: the schedule's, or those of the main memory traffic where they are more.
 // Traffic that is not known, below zero, counts as the necessary.
-func Score(cycles, hbmBytes int64, s gdn.Spec, t *codegen.Target) int64 {
+func Score(cycles, hbmBytes int64, s gdn.Spec, t *target.Target) int64 {
 	return max(cycles, int64(HBMCycles(max(hbmBytes, s.NecessaryBytes()), t)))
 }
 
@@ -62,7 +62,7 @@ func Score(cycles, hbmBytes int64, s gdn.Spec, t *codegen.Target) int64 {
 // For the chunkwise form that is its matrix products on full matrix units in single passes, the inverse left out. Products
 // computed once for several value heads count once, so it holds for every variant of the same chunk. For the token
 // recurrence it is the decay and the update of each element of the float32 state at each token, which no matrix unit does.
-func Least(s gdn.Spec, v gdn.Variant, t *codegen.Target) int64 {
+func Least(s gdn.Spec, v gdn.Variant, t *target.Target) int64 {
 	f := v.Fit(s)
 	work := s.Flops(f.Chunk) / t.PeakFlops()
 	if f.Algo == gdn.AlgoToken {
@@ -119,7 +119,7 @@ func fullest(need map[string]float64) (most float64, name string) {
 
 // mxuFlops is the most floating-point operations a cycle of bf16 products whose dimensions are at most width. Products of
 // half the size of a matrix unit fill at most half of it, two of them packed into one.
-func mxuFlops(t *codegen.Target, width int) float64 {
+func mxuFlops(t *target.Target, width int) float64 {
 	if 2*width <= t.MXUSize {
 		return t.PeakFlops() / 2
 	}

@@ -5,9 +5,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
 
@@ -19,7 +19,7 @@ func TestBounds(t *testing.T) {
 	require.NoError(t, err)
 	p := &Program{Spec: &s, Variant: v}
 	for name, want := range map[string][2]float64{"v5e": {1.45, 1.50}, "v6e": {.845, .75}, "tpu7x": {.47, .75}} {
-		target, err := codegen.LookupTarget(name)
+		target, err := target.Lookup(name)
 		require.NoError(t, err)
 		r := &llo.Report{Cycles: 4 * 4096 * 8, HBMBytes: -1, Ops: []llo.OpReport{{Calls: 2, MXUBusy: 4096 * 8, Bundles: 4096 * 8,
 			Slots: []llo.Slot{{Name: "SALU", Used: 9, Capacity: 9}, {Name: "VALU", Used: 3, Capacity: 4}, {Name: "XLU", Used: 1, Capacity: 4}}}}}

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // Cost is the static cost of a program in figures, or why it has none.
@@ -80,7 +80,7 @@ func ofChecked(f *route.Form) (*Program, error) {
 }
 
 // Cost measures a form for a target. A refusal is a cost without figures, but for a timeout: another day the program may have a cost.
-func (l *Forms) Cost(ctx context.Context, x *Instrument, f *route.Form, t *codegen.Target) (*Cost, error) {
+func (l *Forms) Cost(ctx context.Context, x *Instrument, f *route.Form, t *target.Target) (*Cost, error) {
 	p, err := l.program(f)
 	var made *Compiled
 	if err == nil {

@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/ptx"
 	"github.com/gdngen/gdngen/codegen/stablehlo/eval"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/gpu/thunk"
 )
@@ -34,7 +34,7 @@ const thunkModel = "1"
 // CompileGPU compiles a program of StableHLO for a GPU that is not attached and reads what XLA would run there. The turns of loops that
 // depend on scalars are those of sequences of equal length, or of o.Scalars, by the number of an operand. It is no error if XLA's files can
 // not be read.
-func (x *Instrument) CompileGPU(ctx context.Context, p *Program, g *codegen.GPU, o Options) (*CompiledGPU, error) {
+func (x *Instrument) CompileGPU(ctx context.Context, p *Program, g *target.GPU, o Options) (*CompiledGPU, error) {
 	text, err := p.Text(nil)
 	if err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func (x *Instrument) CompileGPU(ctx context.Context, p *Program, g *codegen.GPU,
 }
 
 // assemble has ptxas assemble the PTX inside of a program, which XLA does not look into.
-func (x *Instrument) assemble(ctx context.Context, text string, g *codegen.GPU) error {
+func (x *Instrument) assemble(ctx context.Context, text string, g *target.GPU) error {
 	if !strings.Contains(text, ptx.Target) {
 		return nil
 	}
@@ -98,7 +98,7 @@ func (x *Instrument) assemble(ctx context.Context, text string, g *codegen.GPU) 
 
 // TakesPTX says why XLA does not take PTX inside of StableHLO for a GPU; nil where it does. The call is internal to XLA, so a small module is
 // compiled, once for each build of the compiler.
-func (x *Instrument) TakesPTX(ctx context.Context, g *codegen.GPU) error {
+func (x *Instrument) TakesPTX(ctx context.Context, g *target.GPU) error {
 	c, err := x.CompileGPU(ctx, Foreign("a probe", ptx.ProbeModule()), g, Options{})
 	if err != nil {
 		return err
@@ -107,7 +107,7 @@ func (x *Instrument) TakesPTX(ctx context.Context, g *codegen.GPU) error {
 }
 
 // read counts what XLA would run.
-func (c *CompiledGPU) read(dir string, p *Program, text string, g *codegen.GPU, o Options) error {
+func (c *CompiledGPU) read(dir string, p *Program, text string, g *target.GPU, o Options) error {
 	program, err := thunk.Read(dir)
 	if err != nil {
 		c.Unknown = err.Error()

@@ -11,11 +11,11 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/pallas"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // lowerScript is what a Python with JAX runs to lower a file.
@@ -45,7 +45,7 @@ func ByJAX(ctx context.Context, python string, f *route.Form) (*Program, error) 
 	if err != nil {
 		return nil, err
 	}
-	p := &Program{Spec: &f.Spec, Variant: f.Variant, route: way, texts: map[*codegen.Target]string{nil: text}}
+	p := &Program{Spec: &f.Spec, Variant: f.Variant, route: way, texts: map[*target.Target]string{nil: text}}
 	p.tables = guard("computing the tables of the kernels", func() error { return p.scalarsOf(f) })
 	return p, nil
 }
@@ -124,7 +124,7 @@ func runJAX(ctx context.Context, python, source string, s gdn.Spec) (string, err
 
 // PallasCosts are the static costs of a form, as Mosaic kernels, that the header of a Pallas file states. A target that refuses the
 // kernels is left out, and told of.
-func (x *Instrument) PallasCosts(ctx context.Context, f *route.Form, targets []*codegen.Target, refused func(*codegen.Target, error)) ([]pallas.Cost, error) {
+func (x *Instrument) PallasCosts(ctx context.Context, f *route.Form, targets []*target.Target, refused func(*target.Target, error)) ([]pallas.Cost, error) {
 	route, err := route.Lookup("mosaic")
 	if err != nil {
 		return nil, err

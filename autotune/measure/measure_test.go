@@ -17,11 +17,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/tools/txtar"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/aot"
 )
 
@@ -53,8 +53,8 @@ func (r *recorded) Compile(_ context.Context, q aot.Request) (*aot.Result, error
 	return &aot.Result{CodeBytes: 7, Fingerprint: "f"}, err
 }
 
-func target(t *testing.T, name string) *codegen.Target {
-	x, err := codegen.LookupTarget(name)
+func machine(t *testing.T, name string) *target.Target {
+	x, err := target.Lookup(name)
 	require.NoError(t, err)
 	return x
 }
@@ -68,7 +68,7 @@ func instrument(t *testing.T, c Compiler) *Instrument {
 func TestCache(t *testing.T) {
 	c := &recorded{dump: "dot512_v6e_0.0.51"}
 	x := instrument(t, c)
-	v6e := target(t, "v6e")
+	v6e := machine(t, "v6e")
 	p := Foreign("dot", "module @main {}")
 	first, err := x.Static(t.Context(), p, v6e, Options{Scalars: map[string][]int64{"9": {1}}})
 	require.NoError(t, err)
@@ -113,13 +113,13 @@ func TestDamagedCache(t *testing.T) {
 	c := &recorded{dump: "dot512_v6e_0.0.51"}
 	x := instrument(t, c)
 	p := Foreign("dot", "module @main {}")
-	_, err := x.Static(t.Context(), p, target(t, "v6e"), Options{})
+	_, err := x.Static(t.Context(), p, machine(t, "v6e"), Options{})
 	require.NoError(t, err)
 	files, err := filepath.Glob(filepath.Join(x.Cache.Dir, "*"))
 	require.NoError(t, err)
 	require.Len(t, files, 1)
 	require.NoError(t, os.WriteFile(files[0], []byte("no gzip"), 0o644))
-	_, err = x.Static(t.Context(), p, target(t, "v6e"), Options{})
+	_, err = x.Static(t.Context(), p, machine(t, "v6e"), Options{})
 	require.NoError(t, err)
 	require.Equal(t, 2, c.asked)
 }
@@ -128,18 +128,18 @@ func TestDamagedCache(t *testing.T) {
 func TestCostUnknown(t *testing.T) {
 	x := instrument(t, &recorded{dump: "varlen_v6e_0.0.51"})
 	p := Foreign("varlen", "module @main {}")
-	made, err := x.Compile(t.Context(), p, target(t, "v6e"), Options{})
+	made, err := x.Compile(t.Context(), p, machine(t, "v6e"), Options{})
 	require.NoError(t, err)
 	require.Nil(t, made.Report)
 	require.Equal(t, int64(7), made.Result.CodeBytes)
 	for range 2 { // from the cache too
-		_, err = x.Static(t.Context(), p, target(t, "v6e"), Options{})
+		_, err = x.Static(t.Context(), p, machine(t, "v6e"), Options{})
 		var r *Refusal
 		require.ErrorAs(t, err, &r)
 		require.Equal(t, CostUnknown, r.Verdict)
 		require.ErrorContains(t, err, "on a predicate that only a run would tell")
 	}
-	made, err = x.Static(t.Context(), p, target(t, "v6e"), Options{Scalars: map[string][]int64{"0": {0, 2, 2, 5, 8}, "1": {5}}})
+	made, err = x.Static(t.Context(), p, machine(t, "v6e"), Options{Scalars: map[string][]int64{"0": {0, 2, 2, 5, 8}, "1": {5}}})
 	require.NoError(t, err)
 	require.Positive(t, made.Report.Cycles)
 }
@@ -163,7 +163,7 @@ func TestVerdicts(t *testing.T) {
 		c := &recorded{err: row.err}
 		x := instrument(t, c)
 		for range 2 {
-			_, err := x.Compile(t.Context(), Foreign("f", "text"), target(t, "v6e"), Options{})
+			_, err := x.Compile(t.Context(), Foreign("f", "text"), machine(t, "v6e"), Options{})
 			require.ErrorContains(t, err, row.err.Error())
 			var r *Refusal
 			require.Equal(t, row.want != "", errors.As(err, &r), "%T", row.err)
@@ -199,19 +199,19 @@ func TestRefusedPrograms(t *testing.T) {
 	require.NoError(t, err)
 	s, err := gdn.Parse("b=1,t=64,hk=1,hv=2,k=64,v=64,dtype=bf16")
 	require.NoError(t, err)
-	_, err = Make(s, "chunk=256,leaf=512", route, target(t, "v6e"))
+	_, err = Make(s, "chunk=256,leaf=512", route, machine(t, "v6e"))
 	var r *Refusal
 	require.ErrorAs(t, err, &r)
 	require.Equal(t, Invalid, r.Verdict)
 
-	p, err := Make(s, "merge-packed,prec=bf16x1", route, target(t, "v6e"))
+	p, err := Make(s, "merge-packed,prec=bf16x1", route, machine(t, "v6e"))
 	require.NoError(t, err)
-	small := *target(t, "v6e")
+	small := *machine(t, "v6e")
 	small.VMEM = 1 << 16
 	_, err = p.Text(&small)
 	require.ErrorAs(t, err, &r)
 	require.Equal(t, VMEM, r.Verdict)
-	text, err := p.Text(target(t, "v6e"))
+	text, err := p.Text(machine(t, "v6e"))
 	require.NoError(t, err)
 	require.Contains(t, text, "tpu_custom_call")
 }
@@ -222,7 +222,7 @@ func TestTables(t *testing.T) {
 	require.NoError(t, err)
 	s, err := gdn.Parse("t=260,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=3,init,packed")
 	require.NoError(t, err)
-	p, err := Make(s, "tpu-packed,chunks=2", route, target(t, "v6e"))
+	p, err := Make(s, "tpu-packed,chunks=2", route, machine(t, "v6e"))
 	require.NoError(t, err)
 	require.NotEmpty(t, p.Scalars)
 	m, err := build.Module(s, p.Variant)
@@ -230,9 +230,9 @@ func TestTables(t *testing.T) {
 	q, err := OfModule(m, &s, p.Variant, route)
 	require.NoError(t, err)
 	require.Equal(t, p.Scalars, q.Scalars)
-	text, err := p.Text(target(t, "v6e"))
+	text, err := p.Text(machine(t, "v6e"))
 	require.NoError(t, err)
-	other, err := q.Text(target(t, "v6e"))
+	other, err := q.Text(machine(t, "v6e"))
 	require.NoError(t, err)
 	require.Equal(t, text, other)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // Program is what is measured: a spec by a variant, a module of the IR, or the text of a foreign module.
@@ -28,11 +29,11 @@ type Program struct {
 	stored string // folder of the schedules; empty for a program that is to be compiled
 	tables error  // why the values of some tables are not known
 	route  route.Route
-	texts  map[*codegen.Target]string // emitted
+	texts  map[*target.Target]string // emitted
 }
 
 // Make makes the program of a spec by the text of a variant, as route.Resolve reads it without champions of a user.
-func Make(s gdn.Spec, variant string, r route.Route, t *codegen.Target) (*Program, error) {
+func Make(s gdn.Spec, variant string, r route.Route, t *target.Target) (*Program, error) {
 	var f *route.Form
 	err := guard("resolving "+variant, func() (err error) {
 		f, err = route.Resolve(s, variant, r.For(t), nil)
@@ -69,7 +70,7 @@ func OfModule(m *ir.Module, s *gdn.Spec, v gdn.Variant, r route.Route) (*Program
 
 // Foreign is the program of the StableHLO text of somebody else.
 func Foreign(name, text string) *Program {
-	return &Program{Name: name, texts: map[*codegen.Target]string{nil: text}}
+	return &Program{Name: name, texts: map[*target.Target]string{nil: text}}
 }
 
 // loweredByJAX is how JAX gives the text of a program for a TPU, with the names of its kernels and the lines of its source.
@@ -94,7 +95,7 @@ func ReadForeign(name string, data []byte) (*Program, error) {
 
 // lower lowers the module and finds the values of its tables.
 func (p *Program) lower(lowering func() (*ir.Module, error)) error {
-	p.texts = map[*codegen.Target]string{}
+	p.texts = map[*target.Target]string{}
 	err := guard("lowering", func() (err error) {
 		p.Lowered, err = lowering()
 		return err
@@ -124,7 +125,7 @@ func (p *Program) Backend() string {
 }
 
 // Text is the program as the backend emits it for a target.
-func (p *Program) Text(t *codegen.Target) (string, error) {
+func (p *Program) Text(t *target.Target) (string, error) {
 	if p.IsForeign() {
 		return p.texts[nil], nil
 	}

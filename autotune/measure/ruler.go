@@ -3,7 +3,7 @@ package measure
 import (
 	"fmt"
 
-	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
 
@@ -28,8 +28,8 @@ func ParseRuler(name string) (Ruler, error) {
 }
 
 // On is the ruler on a target: throughput where the latencies of the target are not known.
-func (r Ruler) On(target string) Ruler {
-	if t, err := codegen.LookupTarget(target); err != nil || t.Timing == nil {
+func (r Ruler) On(generation string) Ruler {
+	if t, err := target.Lookup(generation); err != nil || t.Timing == nil {
 		return Throughput
 	}
 	return r

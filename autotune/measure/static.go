@@ -8,7 +8,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
@@ -56,7 +56,7 @@ type kept struct {
 }
 
 // Static gives the static cost of a program on a target. A program without one is a *Refusal.
-func (x *Instrument) Static(ctx context.Context, p *Program, t *codegen.Target, o Options) (*Compiled, error) {
+func (x *Instrument) Static(ctx context.Context, p *Program, t *target.Target, o Options) (*Compiled, error) {
 	c, err := x.Compile(ctx, p, t, o)
 	if err == nil && c.Report == nil {
 		err = &Refusal{Verdict: CostUnknown, Err: errors.New(c.Unknown)}
@@ -66,7 +66,7 @@ func (x *Instrument) Static(ctx context.Context, p *Program, t *codegen.Target, 
 
 // Compile compiles a program for a target and reads its schedule. It is no error if the cost model does not understand the schedule.
 // Stored schedules are read where they lie.
-func (x *Instrument) Compile(ctx context.Context, p *Program, t *codegen.Target, o Options) (*Compiled, error) {
+func (x *Instrument) Compile(ctx context.Context, p *Program, t *target.Target, o Options) (*Compiled, error) {
 	if p.IsStored() {
 		return p.readStored(t, o)
 	}
@@ -113,12 +113,12 @@ func (x *Instrument) Compile(ctx context.Context, p *Program, t *codegen.Target,
 }
 
 // Facts names all that the cost model knows of a target by a hash.
-func Facts(t *codegen.Target) string {
+func Facts(t *target.Target) string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(t.CostFacts())))[:8]
 }
 
 // compile asks the compiler.
-func (x *Instrument) compile(ctx context.Context, text string, t *codegen.Target, o Options) (*Compiled, error) {
+func (x *Instrument) compile(ctx context.Context, text string, t *target.Target, o Options) (*Compiled, error) {
 	dir, done, err := x.dumpFolder(o.Dump, t.Name)
 	if err != nil {
 		return nil, err

@@ -9,9 +9,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
 
@@ -31,7 +31,7 @@ type Origin struct {
 const originFile = "gdngen.json"
 
 // writeOrigin says in the folder of a dump what was compiled.
-func (x *Instrument) writeOrigin(p *Program, t *codegen.Target, o Options, text, dir string) error {
+func (x *Instrument) writeOrigin(p *Program, t *target.Target, o Options, text, dir string) error {
 	from := Origin{Target: t.Name, Compiler: x.Libtpu, Name: p.Name, Backend: p.Backend(), Scalars: o.Scalars, Kernels: kernelNames(text)}
 	if p.Spec != nil {
 		from.Spec, from.Variant = p.Spec.String(), p.Variant.String()
@@ -79,7 +79,7 @@ func Stored(dir string) (*Program, error) {
 func (p *Program) IsStored() bool { return p.stored != "" }
 
 // readStored costs schedules that are there.
-func (p *Program) readStored(t *codegen.Target, o Options) (*Compiled, error) {
+func (p *Program) readStored(t *target.Target, o Options) (*Compiled, error) {
 	if at := p.Origin.Target; at != "" && at != t.Name {
 		return nil, fmt.Errorf("%s has schedules for %s, not for %s", p.stored, at, t.Name)
 	}
@@ -102,7 +102,7 @@ func (p *Program) readStored(t *codegen.Target, o Options) (*Compiled, error) {
 }
 
 // takes says whether the bundles of schedules are as wide as those of a target. Old compilers do not print it.
-func takes(t *codegen.Target, r *llo.Report) bool {
+func takes(t *target.Target, r *llo.Report) bool {
 	for _, op := range r.Ops {
 		for _, s := range op.Slots {
 			if s.Name == "MATMUL" && s.Capacity != op.Bundles*int64(t.Slots.Matmul) {

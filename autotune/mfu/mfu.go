@@ -12,12 +12,12 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/autotune/measure"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/model"
 	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
 
@@ -59,7 +59,7 @@ type Step struct {
 const Note = "a step is the sum of its layers, each one module each way with its residual, but attention, whose core is a public kernel between two. Time is modelled by wall, the schedule of each module in order with its waits for main memory, one module after another; where latencies are not known, by throughput: of each op the larger of its cycles and of its main memory traffic at full bandwidth; nothing ran on a TPU"
 
 // NewStep begins the step of a model, and reads the variant of the rule for each target.
-func NewStep(c model.Config, variant string, targets []*codegen.Target) (*Step, []gdn.Variant, error) {
+func NewStep(c model.Config, variant string, targets []*target.Target) (*Step, []gdn.Variant, error) {
 	r := &Step{Model: c, Parameters: c.Parameters(), Note: Note}
 	var rules []gdn.Variant
 	for _, t := range targets {
@@ -73,7 +73,7 @@ func NewStep(c model.Config, variant string, targets []*codegen.Target) (*Step, 
 }
 
 // Cost costs the step on targets, the rule by a variant for each.
-func (r *Step) Cost(ctx context.Context, x *measure.Instrument, rules []gdn.Variant, targets []*codegen.Target, forward bool) error {
+func (r *Step) Cost(ctx context.Context, x *measure.Instrument, rules []gdn.Variant, targets []*target.Target, forward bool) error {
 	for i, t := range targets {
 		rows, err := Rows(ctx, x, r.Model, rules[i], t, forward)
 		if err != nil {
@@ -85,7 +85,7 @@ func (r *Step) Cost(ctx context.Context, x *measure.Instrument, rules []gdn.Vari
 }
 
 // Variant reads the variant of the rule; auto is the best known for the model's training step on a target.
-func Variant(c model.Config, text string, t *codegen.Target) (gdn.Variant, error) {
+func Variant(c model.Config, text string, t *target.Target) (gdn.Variant, error) {
 	s := c.Spec()
 	s.Direction = gdn.Train
 	f, err := route.Resolve(s, text, t, nil)
@@ -96,7 +96,7 @@ func Variant(c model.Config, text string, t *codegen.Target) (gdn.Variant, error
 }
 
 // Rows costs the parts and the pieces on a target, and sums them.
-func Rows(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Variant, t *codegen.Target, forward bool) ([]*Row, error) {
+func Rows(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Variant, t *target.Target, forward bool) ([]*Row, error) {
 	c.VMEM = t.VMEM
 	parts, err := partRows(ctx, x, c, v, t, forward, func(*Row) bool { return true })
 	if err != nil {
@@ -120,7 +120,7 @@ func Rows(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Vari
 }
 
 // sumUp gives the rows of parts and pieces with their sums: the parts of a layer by pass, the pieces of a layer, and the step.
-func sumUp(parts, pieces []*Row, t *codegen.Target) []*Row {
+func sumUp(parts, pieces []*Row, t *target.Target) []*Row {
 	var kinds []string
 	for _, r := range pieces {
 		if !slices.Contains(kinds, r.Kind) {
@@ -154,7 +154,7 @@ func sumUp(parts, pieces []*Row, t *codegen.Target) []*Row {
 }
 
 // Parts costs parts of a step alone, those of some rows by kind, part and pass, without their shares of a step. Pieces and sums are none.
-func Parts(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Variant, t *codegen.Target, of func(*Row) bool) ([]*Row, error) {
+func Parts(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Variant, t *target.Target, of func(*Row) bool) ([]*Row, error) {
 	rows, err := partRows(ctx, x, c, v, t, false, of)
 	for _, r := range rows {
 		r.MFU = r.Flops / (r.Time * t.PeakFlops())
@@ -163,7 +163,7 @@ func Parts(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Var
 }
 
 // partRows costs the passes of some parts.
-func partRows(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Variant, t *codegen.Target, forward bool,
+func partRows(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Variant, t *target.Target, forward bool,
 	of func(*Row) bool) (rows []*Row, err error) {
 	c.VMEM = t.VMEM
 	for _, p := range model.Parts(c) {
@@ -233,7 +233,7 @@ func newModule(kind, name, pass string, times int, flops float64, build func(gdn
 }
 
 // cost costs the module by the variant of the rule.
-func (m Module) cost(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Variant, t *codegen.Target) (*Row, error) {
+func (m Module) cost(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Variant, t *target.Target) (*Row, error) {
 	r := &Row{Target: t.Name, Kind: m.kind, Part: m.name, Pass: m.pass, Times: m.Times, Flops: m.Flops}
 	if m.Build == nil {
 		var err error
@@ -291,7 +291,7 @@ type modelledCost struct {
 }
 
 // cost measures the module of a part and fills the row.
-func (r *Row) cost(ctx context.Context, x *measure.Instrument, t *codegen.Target, build func() (*ir.Module, error)) error {
+func (r *Row) cost(ctx context.Context, x *measure.Instrument, t *target.Target, build func() (*ir.Module, error)) error {
 	m, err := build()
 	if err != nil {
 		return err
@@ -330,7 +330,7 @@ const fullSlot = .7
 
 // modelled is the time of a report, and what bounds it: main memory, the fullest unit, or neither but the order and the latencies of the
 // instructions. A wall that should be known and is not is a *measure.Refusal.
-func modelled(r *llo.Report, t *codegen.Target) (modelledCost, error) {
+func modelled(r *llo.Report, t *target.Target) (modelledCost, error) {
 	c := modelledCost{Cycles: r.Cycles, Bytes: r.HBMBytes, Ruler: measure.Wall.On(t.Name)}
 	wall, err := c.Ruler.Cycles(r)
 	if err != nil {

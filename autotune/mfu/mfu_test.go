@@ -5,13 +5,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn/model"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // A step is the sum of its pieces, each as often as it runs; parts are summed beside them by pass.
 func TestSumUp(t *testing.T) {
-	target, err := codegen.LookupTarget("v6e")
+	target, err := target.Lookup("v6e")
 	require.NoError(t, err)
 	row := func(kind, part, pass string, times int, time, flops float64, whole bool) *Row {
 		return &Row{Kind: kind, Part: part, Pass: pass, Times: times, Time: time, Flops: flops, Whole: whole}

@@ -11,9 +11,9 @@ import (
 	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/autotune/objective"
 	"github.com/gdngen/gdngen/autotune/strategy"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // UseError says that a run, a candidate or the configuration is not for promoting from.
@@ -23,13 +23,13 @@ func (e *UseError) Error() string { return e.Reason }
 
 // Promote lets auto stand for the best candidate of a run on a target, by default the run's first, and says what changed. Both figures are
 // the run's own, so that they compare.
-func Promote(dir, target string, best *journal.Candidate) (said string, err error) {
+func Promote(dir, generation string, best *journal.Candidate) (said string, err error) {
 	state, _, err := journal.Read(dir, nil)
 	if err != nil {
 		return "", err
 	}
 	h := state.Header
-	target = cmp.Or(target, h.Targets[0])
+	generation = cmp.Or(generation, h.Targets[0])
 	switch {
 	case File() == "":
 		return "", &UseError{fmt.Sprintf("there is no configuration to promote into: let %s name its folder", DirEnv)}
@@ -38,14 +38,14 @@ func Promote(dir, target string, best *journal.Candidate) (said string, err erro
 	case best.Variant == "":
 		return "", &UseError{fmt.Sprintf("candidate %d is the text of a program, and auto stands for variants", best.ID)}
 	}
-	if ruler := measure.Wall.On(target); ruler == measure.Wall && h.RulerName() != string(ruler) {
-		return "", fmt.Errorf("run %s ranks by %s, and what auto stands for on %s is chosen by %s: figures of two rulers do not compare, so search again with --ruler %s", dir, h.RulerName(), target, ruler, ruler)
+	if ruler := measure.Wall.On(generation); ruler == measure.Wall && h.RulerName() != string(ruler) {
+		return "", fmt.Errorf("run %s ranks by %s, and what auto stands for on %s is chosen by %s: figures of two rulers do not compare, so search again with --ruler %s", dir, h.RulerName(), generation, ruler, ruler)
 	}
 	s, err := gdn.Parse(h.Spec)
 	if err != nil {
 		return "", err
 	}
-	t, err := codegen.LookupTarget(target)
+	t, err := target.Lookup(generation)
 	if err != nil {
 		return "", err
 	}
@@ -61,7 +61,7 @@ func Promote(dir, target string, best *journal.Candidate) (said string, err erro
 	if err != nil {
 		return "", err
 	}
-	was, is, err := compared(state, dir, target, best, now)
+	was, is, err := compared(state, dir, generation, best, now)
 	if err != nil {
 		return "", err
 	}
@@ -69,12 +69,12 @@ func Promote(dir, target string, best *journal.Candidate) (said string, err erro
 	if err != nil {
 		return "", err
 	}
-	path, err := Write(Row{Spec: h.Spec, Target: target, Accuracy: class.String(), Variant: best.Variant, Cycles: is.Score, Ruler: is.RulerName(), Libtpu: cmp.Or(h.Plugins["libtpu"], "unknown"),
+	path, err := Write(Row{Spec: h.Spec, Target: generation, Accuracy: class.String(), Variant: best.Variant, Cycles: is.Score, Ruler: is.RulerName(), Libtpu: cmp.Or(h.Plugins["libtpu"], "unknown"),
 		Run: filepath.Base(absolute), Candidate: best.ID, Date: time.Now().UTC().Format(time.DateOnly)})
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s: %s of %s on %s is candidate %d from now on, %d cycles by %s; it was %s, %d cycles", path, class.Text(), h.Spec, target, best.ID, is.Score, is.RulerName(), now.Variant.Short(), was.Score), nil
+	return fmt.Sprintf("%s: %s of %s on %s is candidate %d from now on, %d cycles by %s; it was %s, %d cycles", path, class.Text(), h.Spec, generation, best.ID, is.Score, is.RulerName(), now.Variant.Short(), was.Score), nil
 }
 
 // compared gives what the run says of the form that auto stands for, and of the candidate, which must be better.

@@ -21,10 +21,10 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/objective"
 	"github.com/gdngen/gdngen/autotune/strategy"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/internal/store"
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // DirEnv names the environment variable with the folder of the configuration. Off stands for none.
@@ -133,7 +133,7 @@ func (r *Row) check() error {
 	if err != nil {
 		return err
 	}
-	if _, err := codegen.LookupTarget(r.Target); err != nil {
+	if _, err := target.Lookup(r.Target); err != nil {
 		return err
 	}
 	v, err := gdn.ParseVariant(r.Variant)

@@ -8,9 +8,9 @@ import (
 	"github.com/gdngen/gdngen/autotune/explain"
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/measure"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // Schedules draws the champion of each target, and what it is a change of, by an instrument of which release names the compiler. A text
@@ -22,7 +22,7 @@ func Schedules(ctx context.Context, s *journal.State, x *measure.Instrument, rel
 	}
 	drawn := map[string][]Picture{}
 	for _, name := range s.Header.Targets {
-		t, err := codegen.LookupTarget(name)
+		t, err := target.Lookup(name)
 		if err != nil {
 			return nil, err
 		}
@@ -50,7 +50,7 @@ func Schedules(ctx context.Context, s *journal.State, x *measure.Instrument, rel
 }
 
 // schedule draws the hottest loop of a variant's Mosaic kernel.
-func schedule(ctx context.Context, x *measure.Instrument, release string, s gdn.Spec, variant string, t *codegen.Target) ([]byte, error) {
+func schedule(ctx context.Context, x *measure.Instrument, release string, s gdn.Spec, variant string, t *target.Target) ([]byte, error) {
 	route, err := route.Lookup("mosaic")
 	if err != nil {
 		return nil, err

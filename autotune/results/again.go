@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/autotune/check"
-	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // errorColumn is the first column of errors of a work's table.
@@ -76,7 +76,7 @@ func cellsOf(line string) []string {
 
 // trial is the candidate in the form of the page: cycles and errors are of one kernel.
 func (e *entry) trial(p *Plan) (*trial, error) {
-	t, err := codegen.LookupTarget(e.target)
+	t, err := target.Lookup(e.target)
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +208,7 @@ func (l *Maker) frontAgain(ctx context.Context, p *Plan, lines []string) error {
 	}
 	for i := range f.Points {
 		point := &f.Points[i]
-		t, err := codegen.LookupTarget(f.Targets[0])
+		t, err := target.Lookup(f.Targets[0])
 		if err != nil {
 			return err
 		}

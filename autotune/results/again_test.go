@@ -14,9 +14,9 @@ import (
 	"github.com/gdngen/gdngen/autotune/check"
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/measure"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/internal/rotate"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/pjrttest"
 	"github.com/gdngen/gdngen/pjrt/plugins"
@@ -73,7 +73,7 @@ func TestCyclesOfPage(t *testing.T) {
 	for _, e := range drawn {
 		try, err := e.trial(p)
 		require.NoError(t, err)
-		target, err := codegen.LookupTarget(e.target)
+		target, err := target.Lookup(e.target)
 		require.NoError(t, err)
 		cost, err := w.forms.Cost(t.Context(), w.Instrument, try.Form, target)
 		require.NoError(t, err)

@@ -13,9 +13,9 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/check"
 	"github.com/gdngen/gdngen/autotune/measure"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // Champion is the cheapest candidate of a row on a target whose numbers are right.
@@ -78,7 +78,7 @@ func (r *Table) Text(data bool) ([]byte, error) {
 }
 
 // Make finds the champions, and shows what it has after each work.
-func (l *Maker) Make(ctx context.Context, p *Plan, targets []*codegen.Target, show func(*Table) error) (*Table, error) {
+func (l *Maker) Make(ctx context.Context, p *Plan, targets []*target.Target, show func(*Table) error) (*Table, error) {
 	r := &Table{Compiler: l.Compiler, Revision: l.Revision, Note: measure.StaticNote, Classes: p.Classes, Peers: p.Peers, Missed: []string{}}
 	for i := range p.Rows {
 		row := &p.Rows[i]
@@ -136,8 +136,8 @@ func (row *Result) on(target string) *Champion {
 }
 
 // only keeps the targets that a list names; an empty one names all.
-func only(targets []*codegen.Target, names string) []*codegen.Target {
-	return slices.DeleteFunc(slices.Clone(targets), func(t *codegen.Target) bool {
+func only(targets []*target.Target, names string) []*target.Target {
+	return slices.DeleteFunc(slices.Clone(targets), func(t *target.Target) bool {
 		return names != "" && !slices.Contains(strings.Split(names, ","), t.Name)
 	})
 }
@@ -165,7 +165,7 @@ type trial struct {
 	*route.Form
 }
 
-func newTrial(s gdn.Spec, c Candidate, t *codegen.Target) (*trial, error) {
+func newTrial(s gdn.Spec, c Candidate, t *target.Target) (*trial, error) {
 	f, err := route.Resolve(s, c.Variant, t, nil)
 	if err != nil {
 		return nil, err
@@ -174,7 +174,7 @@ func newTrial(s gdn.Spec, c Candidate, t *codegen.Target) (*trial, error) {
 }
 
 // champion costs the candidates of a row on a target and takes the cheapest whose numbers are right.
-func (w *work) champion(ctx context.Context, row *Row, candidates []Candidate, t *codegen.Target) (*Champion, error) {
+func (w *work) champion(ctx context.Context, row *Row, candidates []Candidate, t *target.Target) (*Champion, error) {
 	best := &Champion{Target: t.Name}
 	type entry struct {
 		*trial
@@ -183,7 +183,7 @@ func (w *work) champion(ctx context.Context, row *Row, candidates []Candidate, t
 	}
 	var list []entry
 	for _, c := range candidates {
-		if len(only([]*codegen.Target{t}, c.Targets)) == 0 {
+		if len(only([]*target.Target{t}, c.Targets)) == 0 {
 			continue
 		}
 		try, err := newTrial(row.spec, c, t)

@@ -13,8 +13,8 @@ import (
 	"github.com/gdngen/gdngen/autotune/check"
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/measure"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // FrontPlan says what the front of cycles and errors is made of.
@@ -28,7 +28,7 @@ type FrontPlan struct {
 
 func (f *FrontPlan) parse() (err error) {
 	if f.spec, err = gdn.Parse(f.Spec); err == nil {
-		_, err = codegen.ParseTargets(cmp.Or(f.Targets, "all"))
+		_, err = target.Parse(cmp.Or(f.Targets, "all"))
 	}
 	if err != nil {
 		err = fmt.Errorf("front: %w", err)
@@ -56,7 +56,7 @@ type Point struct {
 }
 
 // front costs the candidates of a front on each target.
-func (w *work) front(ctx context.Context, f *FrontPlan, targets []*codegen.Target) (*Front, error) {
+func (w *work) front(ctx context.Context, f *FrontPlan, targets []*target.Target) (*Front, error) {
 	out := &Front{Spec: f.Spec}
 	targets = only(targets, f.Targets)
 	for _, t := range targets {

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn/exam/accuracy"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // measured is what tests/peers/run.py measured.
@@ -97,7 +97,7 @@ func (r *Table) peers(b *bytes.Buffer) {
 // peerTable lists kernels by the targets that any of them has a figure for, and by columns of the caller's.
 func peerTable(b *bytes.Buffer, peers []Peer, columns []string, cell func(p *Peer, column string) string) {
 	var targets []string
-	for _, t := range codegen.Targets() {
+	for _, t := range target.All() {
 		if slices.ContainsFunc(peers, func(p Peer) bool { return p.Cycles[t.Name] > 0 }) {
 			targets = append(targets, t.Name)
 		}

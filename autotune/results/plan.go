@@ -10,10 +10,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // builtIn is the plan of the table that is made when no other is given.
@@ -104,7 +104,7 @@ func Parse(data []byte) (*Plan, error) {
 				return nil, fmt.Errorf("row %q: %w", row.Title, err)
 			}
 		}
-		if _, err := codegen.ParseTargets(cmp.Or(row.Targets, "all")); err != nil {
+		if _, err := target.Parse(cmp.Or(row.Targets, "all")); err != nil {
 			return nil, fmt.Errorf("row %q: %w", row.Title, err)
 		}
 		if !titles[row.Of] {
@@ -121,7 +121,7 @@ func Parse(data []byte) (*Plan, error) {
 					return nil, fmt.Errorf("candidate %q: %w", c.Name, err)
 				}
 			}
-			if _, err := codegen.ParseTargets(cmp.Or(c.Targets, "all")); err != nil {
+			if _, err := target.Parse(cmp.Or(c.Targets, "all")); err != nil {
 				return nil, fmt.Errorf("candidate %q: %w", c.Name, err)
 			}
 		}

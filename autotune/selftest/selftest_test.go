@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/mosaic"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
@@ -15,6 +14,7 @@ import (
 	"github.com/gdngen/gdngen/gdn/exam"
 	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // Every named variant is tried on some work, those made for a kind of work on that, and negative examples where they fail.
@@ -53,7 +53,7 @@ func TestKernels(t *testing.T) {
 		require.NoError(t, err)
 		m, err = route.Kernels(m)
 		require.NoError(t, err, "%s by %s", p.spec, p.variant.Name)
-		for _, tg := range codegen.Targets() {
+		for _, tg := range target.All() {
 			_, err = mosaic.Backend{}.Emit(m, tg)
 			require.NoError(t, err, "%s by %s for %s", p.spec, p.variant.Name, tg.Name)
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/judge"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 	"github.com/spf13/cobra"
@@ -126,9 +126,9 @@ func TestExitCode(t *testing.T) {
 }
 
 func TestNear(t *testing.T) {
-	require.Equal(t, `, did you mean "v6e"?`, app.Near("v6", codegen.TargetNames(), ""))
+	require.Equal(t, `, did you mean "v6e"?`, app.Near("v6", target.Names(), ""))
 	require.Equal(t, `, did you mean "--spec"?`, app.Near("spce", []string{"case", "spec"}, "--"))
-	require.Empty(t, app.Near("quite another", codegen.TargetNames(), ""))
+	require.Empty(t, app.Near("quite another", target.Names(), ""))
 }
 
 // What is wrong has its cure: where a flag belongs, what to do about a path, a run or a repository that is not there.

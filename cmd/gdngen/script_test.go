@@ -27,11 +27,11 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/promoted"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/loop"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/device"
@@ -167,7 +167,7 @@ func makeRun(ts *testscript.TestScript, _ bool, args []string) {
 func writeRun(check func(error), dir, spec, onTarget, ruler string, costs []string) {
 	s, err := gdn.Parse(spec)
 	check(err)
-	target, err := codegen.LookupTarget(onTarget)
+	target, err := target.Lookup(onTarget)
 	check(err)
 	j, _, err := journal.Open(dir)
 	check(err)

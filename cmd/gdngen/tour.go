@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/internal/terminal"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 	"github.com/spf13/cobra"
 )
@@ -43,7 +43,7 @@ var tourSteps = []tourStep{
 }
 
 func (a CLI) tourCmd() *cobra.Command {
-	var spec, target, dir string
+	var spec, generation, dir string
 	var yes bool
 	c := &cobra.Command{
 		Use:   "tour [--spec SPEC]",
@@ -58,7 +58,7 @@ terminal it asks before each; q ends it. What it writes goes into one new folder
 			if err != nil {
 				return err
 			}
-			if _, err := app.OneTarget(target); err != nil {
+			if _, err := app.OneTarget(generation); err != nil {
 				return err
 			}
 			if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
@@ -70,14 +70,14 @@ terminal it asks before each; q ends it. What it writes goes into one new folder
 			small := s
 			small.Tokens = min(s.Tokens, 256)
 			small.Seqs = min(s.Seqs, 2)
-			return a.tour(strings.NewReplacer("SPEC", s.String(), "SMALL", small.String(), "TARGET", target, "DIR", filepath.ToSlash(dir)), yes)
+			return a.tour(strings.NewReplacer("SPEC", s.String(), "SMALL", small.String(), "TARGET", generation, "DIR", filepath.ToSlash(dir)), yes)
 		},
 	}
 	app.SpecFlag(c, &spec, "bench,t=1024")
-	c.Flags().StringVar(&target, "target", app.DefaultTarget, "TPU generation (see gdngen list targets)")
+	c.Flags().StringVar(&generation, "target", app.DefaultTarget, "TPU generation (see gdngen list targets)")
 	c.Flags().StringVar(&dir, "out", "tour", "new folder for what is written")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "ask nothing")
-	app.CompleteList(c, "target", codegen.TargetNames())
+	app.CompleteList(c, "target", target.Names())
 	return c
 }
 

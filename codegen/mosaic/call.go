@@ -23,7 +23,7 @@ func (Backend) Name() string { return "mosaic" }
 func (Backend) Supports(op ir.Op) error { return Supports(op) }
 
 // Emit verifies a module and renders it as StableHLO, each kernel as a call of a Mosaic body made for the target.
-func (Backend) Emit(m *ir.Module, target *codegen.Target) (*codegen.Artifact, error) {
+func (Backend) Emit(m *ir.Module, target *target.Target) (*codegen.Artifact, error) {
 	if err := m.Verify(); err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func (Backend) Emit(m *ir.Module, target *codegen.Target) (*codegen.Artifact, er
 // call prints a kernel as one StableHLO operation, from the operation's name on; its location names it in the schedule.
 // operands are the names of the kernel's operands, outside the values that the module's caller has, and hands says whether
 // it hands arrays to another kernel or takes them.
-func call(kernel *ir.Instr, target *codegen.Target, body string, operands []string, outside map[*ir.Value]bool, hands bool) (string, error) {
+func call(kernel *ir.Instr, target *target.Target, body string, operands []string, outside map[*ir.Value]bool, hands bool) (string, error) {
 	limit, err := vmemLimit(kernel, target, hands && kernel.Attrs.Grid.Main)
 	if err != nil {
 		return "", err

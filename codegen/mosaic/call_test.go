@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/mosaic"
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/stretchr/testify/require"
 )
 
@@ -32,7 +32,7 @@ func TestPinned(t *testing.T) {
 }
 `
 	}
-	target, err := codegen.LookupTarget("v6e")
+	target, err := target.Lookup("v6e")
 	require.NoError(t, err)
 	for _, c := range []struct {
 		grid      string
@@ -83,7 +83,7 @@ func TestRoomForArrays(t *testing.T) {
   yield %3
 }
 `, "GRID", grid))
-		target, err := codegen.LookupTarget("tpu7x")
+		target, err := target.Lookup("tpu7x")
 		require.NoError(t, err)
 		a, err := mosaic.Backend{}.Emit(m, target)
 		require.NoError(t, err)

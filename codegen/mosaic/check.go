@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/target"
 )
@@ -147,7 +146,7 @@ func NeedsVMEM(m *ir.Module) (bytes int) {
 // What it asks for and does not use is lost to arrays that the compiler would put into vector memory. Of those that kernels hand to each
 // other it can put more there where they ask for less: with 22 MiB of windows and scratch and arrays of 8 MiB each, on a TPU of 64 MiB,
 // one array is there by a limit of 44 MiB, and three by one of 28.
-func vmemLimit(kernel *ir.Instr, target *codegen.Target, tight bool) (int, error) {
+func vmemLimit(kernel *ir.Instr, target *target.Target, tight bool) (int, error) {
 	n := VMEMBytes(kernel)
 	if n > target.VMEM {
 		us := vmemUsers(kernel)

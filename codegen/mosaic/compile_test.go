@@ -5,10 +5,10 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/mosaic"
 	"github.com/gdngen/gdngen/internal/rotate"
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/pjrttest"
 	"github.com/rogpeppe/go-internal/txtar"
@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func compile(t *testing.T, c *aot.Compiler, m *ir.Module, tg *codegen.Target) {
+func compile(t *testing.T, c *aot.Compiler, m *ir.Module, tg *target.Target) {
 	t.Helper()
 	a, err := mosaic.Backend{}.Emit(m, tg)
 	require.NoError(t, err)
@@ -44,10 +44,10 @@ func covering(t *testing.T, cs []kernelCase) (kept []kernelCase) {
 // TestCompile: the TPU compiler accepts the golden kernels and every op for every target, and every case for one that rotates by commit.
 func TestCompile(t *testing.T) {
 	c := pjrttest.TPU(t)
-	whole := rotate.Sample(10, codegen.Targets(), 1)
-	for _, tg := range codegen.Targets() {
+	whole := rotate.Sample(10, target.All(), 1)
+	for _, tg := range target.All() {
 		cs := slices.DeleteFunc(cases(), func(k kernelCase) bool { return tg.Name == "v4" && k.name == "take_rows" })
-		if !slices.ContainsFunc(whole, func(w *codegen.Target) bool { return w == tg }) {
+		if !slices.ContainsFunc(whole, func(w *target.Target) bool { return w == tg }) {
 			cs = covering(t, cs)
 		}
 		compile(t, c, parse(t, module(cs)), tg)
@@ -56,7 +56,7 @@ func TestCompile(t *testing.T) {
 		ar, err := txtar.ParseFile(f)
 		require.NoError(t, err)
 		m := parse(t, string(ar.Files[0].Data))
-		for _, tg := range codegen.Targets() {
+		for _, tg := range target.All() {
 			compile(t, c, m, tg)
 		}
 	}

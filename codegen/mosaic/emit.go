@@ -8,6 +8,7 @@ import (
 
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // mtype is an MLIR type: a vector, a scalar (no shape) or, where ref is set, a reference.
@@ -78,7 +79,7 @@ func mlirType(t ir.Type) (mtype, error) {
 // emitter prints one function of the Mosaic module.
 type emitter struct {
 	grid   *ir.Grid
-	target *codegen.Target
+	target *target.Target
 	head   strings.Builder // constants
 	out    strings.Builder
 	depth  int

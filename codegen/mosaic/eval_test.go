@@ -11,12 +11,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/mosaic"
 	"github.com/gdngen/gdngen/codegen/mosaic/eval"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/stretchr/testify/require"
 )
 
@@ -85,9 +85,9 @@ func parse(t testing.TB, text string) *ir.Module {
 	return m
 }
 
-func target(t testing.TB, name string) *codegen.Target {
+func machine(t testing.TB, name string) *target.Target {
 	t.Helper()
-	tg, err := codegen.LookupTarget(name)
+	tg, err := target.Lookup(name)
 	require.NoError(t, err)
 	return tg
 }
@@ -172,7 +172,7 @@ func TestRulesAgainstInterpreter(t *testing.T) {
 	for _, name := range []string{"v5e", "v6e"} { // without and with bf16 vector units
 		for _, by := range evaluators {
 			t.Run(name+"/"+by.name, func(t *testing.T) {
-				a, err := mosaic.Backend{}.Emit(m, target(t, name))
+				a, err := mosaic.Backend{}.Emit(m, machine(t, name))
 				require.NoError(t, err)
 				got := by.run(t, a.Text, list)
 				require.Len(t, got, len(m.Results))

@@ -5,12 +5,12 @@ import (
 	"math"
 	"strings"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // Body is the Mosaic module of a kernel instruction, as text.
-func Body(kernel *ir.Instr, target *codegen.Target) (string, error) {
+func Body(kernel *ir.Instr, target *target.Target) (string, error) {
 	g := kernel.Attrs.Grid
 	if g.Sched != nil || g.Live > 0 {
 		return "", fmt.Errorf("mosaic: the schedule of kernel %s is pending: apply the pass pipeline first", g.Name)

@@ -84,13 +84,13 @@ func TestRefusals(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			m, err := ir.Parse(c.text)
 			if err == nil {
-				_, err = mosaic.Backend{}.Emit(m, target(t, "v6e"))
+				_, err = mosaic.Backend{}.Emit(m, machine(t, "v6e"))
 			}
 			require.ErrorContains(t, err, c.want)
 		})
 	}
 	m := parse(t, module([]kernelCase{{name: "rows", in: []string{"f32[8,128]", "i32[8,128]"}, out: []string{"f32[8,128]"}, body: "%r0 = take %v0, %v1 {axis=0} : f32[8,128]"}}))
-	_, err := mosaic.Backend{}.Emit(m, target(t, "v4"))
+	_, err := mosaic.Backend{}.Emit(m, machine(t, "v4"))
 	require.ErrorContains(t, err, "v4 can not gather along rows")
 }
 
@@ -107,14 +107,14 @@ func kernelOf(m *ir.Module) (k *ir.Instr) {
 func TestVMEM(t *testing.T) {
 	m := parse(t, kernelText("", "[8,128]", ", scratch=(vmem:bf16[3,5,100])"))
 	require.Equal(t, 4*8*128*4+3*8*128*2, mosaic.VMEMBytes(kernelOf(m)))
-	a, err := mosaic.Backend{}.Emit(m, target(t, "v6e"))
+	a, err := mosaic.Backend{}.Emit(m, machine(t, "v6e"))
 	require.NoError(t, err)
 	require.NotContains(t, a.Text, "scoped_memory_configs")
 	m = parse(t, kernelText("", "[8,128]", ", scratch=(vmem:f32[40000,128])"))
-	a, err = mosaic.Backend{}.Emit(m, target(t, "v6e"))
+	a, err = mosaic.Backend{}.Emit(m, machine(t, "v6e"))
 	require.NoError(t, err)
 	require.Contains(t, a.Text, `\22scoped_memory_configs\22: [{\22memory_space\22: 1, \22offset\22: 0, \22size\22: 42397696}]`)
-	_, err = mosaic.Backend{}.Emit(m, target(t, "v4"))
+	_, err = mosaic.Backend{}.Emit(m, machine(t, "v4"))
 	require.ErrorContains(t, err, "v4 has 16 MiB")
 }
 
@@ -130,7 +130,7 @@ func TestGolden(t *testing.T) {
 			m := parse(t, string(ar.Files[0].Data))
 			for i := range ar.Files[1:] {
 				want := &ar.Files[i+1]
-				a, err := mosaic.Backend{}.Emit(m, target(t, want.Name))
+				a, err := mosaic.Backend{}.Emit(m, machine(t, want.Name))
 				require.NoError(t, err)
 				var got strings.Builder
 				for _, k := range a.Kernels {

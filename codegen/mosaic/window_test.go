@@ -59,7 +59,7 @@ func TestWindowsAgainstInterpreter(t *testing.T) {
 	byName["t"] = list[0]
 	want, err := interp.Run(m, byName, interp.Options{})
 	require.NoError(t, err)
-	a, err := mosaic.Backend{}.Emit(m, target(t, "v6e"))
+	a, err := mosaic.Backend{}.Emit(m, machine(t, "v6e"))
 	require.NoError(t, err)
 	require.Len(t, a.Kernels, 2)
 	require.Equal(t, "scan", a.Kernels[0].Name)
@@ -89,7 +89,7 @@ func TestBoundedAxis(t *testing.T) {
 `)
 	byName, list := inputs(m)
 	list[0] = array.FromInt64s(list[0].Type, []int{4}, []int64{2, 0, 3, 1})
-	a, err := mosaic.Backend{}.Emit(m, target(t, "v6e"))
+	a, err := mosaic.Backend{}.Emit(m, machine(t, "v6e"))
 	require.NoError(t, err)
 	for _, n := range []int64{1, 3, 4} {
 		list[2] = array.FromInt64s(list[2].Type, nil, []int64{n})

@@ -20,6 +20,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/tpu"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/passes"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // Backend writes modules whose grids have been tiled to kernels as Python.
@@ -33,7 +34,7 @@ func (Backend) Supports(op ir.Op) error { return Supports(op) }
 
 // Emit verifies a module and writes it as a Python module with one function, main, that takes the parameters of the module
 // and returns its results. The target is ignored: the compiler of a Pallas kernel learns it from the device.
-func (Backend) Emit(m *ir.Module, _ *codegen.Target) (*codegen.Artifact, error) {
+func (Backend) Emit(m *ir.Module, _ *target.Target) (*codegen.Artifact, error) {
 	c, err := write(program{name: "main", Module: m})
 	if err != nil {
 		return nil, err

@@ -8,10 +8,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/internal/rotate"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/pjrttest"
 	"github.com/gdngen/gdngen/pjrt/plugins"
@@ -34,7 +34,7 @@ func TestCompile(t *testing.T) {
 		{"t=64,hk=2,hv=2,k=256,v=96,dtype=bf16,init", "solve=block,leaf=16,flow=solve,prec=bf16x3,heads=1"},
 	} {
 		s, v := spec(t, row.spec), variant(t, row.variant)
-		for _, target := range rotate.Sample(20+uint64(i), codegen.Targets(), 2) {
+		for _, target := range rotate.Sample(20+uint64(i), target.All(), 2) {
 			a, err := route.Program(s, v, "mosaic", target)
 			require.NoError(t, err, "%s by %s for %s", s, v, target.Name)
 			_, err = c.Compile(t.Context(), aot.Request{Topology: target.Topology, Module: a.Text, Flags: target.Flags})
@@ -55,7 +55,7 @@ func TestOldestLibtpu(t *testing.T) {
 	}
 	c := aot.New(aot.Options{Libtpu: path, Timeout: 5 * time.Minute})
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	v6e, err := codegen.LookupTarget("v6e")
+	v6e, err := target.Lookup("v6e")
 	require.NoError(t, err)
 	for text, name := range map[string]string{"t=256,hk=1,hv=2,k=128,v=128,dtype=bf16": "tpu", "t=256,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=3": "tpu-packed"} {
 		a, err := route.Program(spec(t, text), variant(t, name), "mosaic", v6e)
@@ -67,7 +67,7 @@ func TestOldestLibtpu(t *testing.T) {
 
 // A program that can not fit is refused before the compiler sees it, with what takes the room and what to change.
 func TestTooLarge(t *testing.T) {
-	target, err := codegen.LookupTarget("v5e")
+	target, err := target.Lookup("v5e")
 	require.NoError(t, err)
 	s, v := spec(t, "b=8,t=256,hk=32,hv=32,k=256,v=256,dtype=bf16"), variant(t, "batch=8,layout=bthd,solve=forward")
 	_, err = route.Program(s, v, "mosaic", target)

@@ -6,12 +6,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/mosaic/eval"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/internal/rotate"
 	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/pjrttest"
 )
@@ -69,7 +69,7 @@ func inOrder(t *testing.T, s gdn.Spec, run func(...*array.Array) ([]*array.Array
 }
 
 // ofText is the program of a variant for a TPU, run from its text.
-func ofText(t *testing.T, s gdn.Spec, v gdn.Variant, target *codegen.Target) func(map[string]*array.Array) map[string]*array.Array {
+func ofText(t *testing.T, s gdn.Spec, v gdn.Variant, target *target.Target) func(map[string]*array.Array) map[string]*array.Array {
 	t.Helper()
 	a, err := route.Program(s, v, "mosaic", target)
 	require.NoError(t, err)
@@ -79,9 +79,9 @@ func ofText(t *testing.T, s gdn.Spec, v gdn.Variant, target *codegen.Target) fun
 }
 
 // forTPU is what a text of auto stands for on a TPU.
-func forTPU(t *testing.T, s gdn.Spec, auto, name string) (gdn.Variant, *codegen.Target) {
+func forTPU(t *testing.T, s gdn.Spec, auto, name string) (gdn.Variant, *target.Target) {
 	t.Helper()
-	target, err := codegen.LookupTarget(name)
+	target, err := target.Lookup(name)
 	require.NoError(t, err)
 	f, err := route.Resolve(s, auto, target, nil)
 	require.NoError(t, err)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build"
@@ -19,6 +18,7 @@ import (
 	"github.com/gdngen/gdngen/internal/rotate"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 var allPoisons = flag.Bool("all", false, "try all variants and poisons of TestContained, and all pairs of TestPairs and TestDrawnPairs, not a sample")
@@ -256,7 +256,7 @@ func TestContained(t *testing.T) {
 
 // Packed sequences have kernels for values of any width and heads of any number, which agree with the reference.
 func TestPackedWidths(t *testing.T) {
-	target, err := codegen.LookupTarget("v6e")
+	target, err := target.Lookup("v6e")
 	require.NoError(t, err)
 	mosaic, err := route.Lookup("mosaic")
 	require.NoError(t, err)

@@ -5,13 +5,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/mosaic"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/interp"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // matrix is a sample of what users may ask for: nearly all pairs of values of two axes, or of an axis and a property of the
@@ -124,7 +124,7 @@ func TestMatrix(t *testing.T) {
 			}
 			require.Positive(t, kernels)
 			for _, name := range []string{"v5e", "v6e"} { // without and with bf16 vector units
-				target, err := codegen.LookupTarget(name)
+				target, err := target.Lookup(name)
 				require.NoError(t, err)
 				_, err = mosaic.Backend{}.Emit(k, target)
 				require.NoError(t, err, name)

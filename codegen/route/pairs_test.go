@@ -12,10 +12,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/internal/rotate"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 var pairSeed = flag.Uint64("seed", 0, "of what TestDrawnPairs draws; 0: another each time")
@@ -42,7 +42,7 @@ func pairs(t *testing.T) (list []pair) {
 }
 
 // emitted emits a variant of a spec for a target, as check does of what it accepts, and for a CPU.
-func emitted(spec, variant string, target *codegen.Target) error {
+func emitted(spec, variant string, target *target.Target) error {
 	s, err := gdn.Parse(spec)
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func requirePairs(t *testing.T, list []pair, sample int) {
 	for _, p := range list {
 		t.Run(fmt.Sprint(p.spec, " by ", p.variant, " for ", p.target), func(t *testing.T) {
 			t.Parallel()
-			target, err := codegen.LookupTarget(p.target)
+			target, err := target.Lookup(p.target)
 			require.NoError(t, err)
 			if err = emitted(p.spec, p.variant, target); p.refused != "" {
 				require.ErrorContains(t, err, p.refused)
@@ -132,7 +132,7 @@ func TestDrawnPairs(t *testing.T) {
 }
 
 // drawnPair draws a spec, a named variant that suits it, with up to eight axes changed, and a target.
-func drawnPair(t *testing.T, draw *rand.Rand) (gdn.Spec, string, *codegen.Target) {
+func drawnPair(t *testing.T, draw *rand.Rand) (gdn.Spec, string, *target.Target) {
 	pick := func(l ...int) int { return l[draw.IntN(len(l))] }
 	some := func(text string, odds int) string {
 		if draw.IntN(odds) > 0 {
@@ -150,7 +150,7 @@ func drawnPair(t *testing.T, draw *rand.Rand) (gdn.Spec, string, *codegen.Target
 		if err != nil {
 			continue
 		}
-		target := codegen.Targets()[draw.IntN(len(codegen.Targets()))]
+		target := target.All()[draw.IntN(len(target.All()))]
 		suits := func(text string) bool {
 			v, err := gdn.ParseVariant(text)
 			return err == nil && v.Check(s) == nil

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/mosaic"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // Form is a spec by a variant. Its modules are made when they are asked for, once each.
@@ -35,7 +35,7 @@ func (f *Form) Kernels() (*ir.Module, error) { return f.kernels() }
 type Champions func(s gdn.Spec, target string, class gdn.Accuracy) (variant, origin string, err error)
 
 // For gives the target that a variant is resolved for: of a backend whose programs are no kernels of a TPU, none.
-func (r Route) For(t *codegen.Target) *codegen.Target {
+func (r Route) For(t *target.Target) *target.Target {
 	if r.Kernels {
 		return t
 	}
@@ -54,7 +54,7 @@ func (r Route) For(t *codegen.Target) *codegen.Target {
 //	choices A, B, C: A needs 90 % of the memory, B 70 %   ->   B; C is never built
 //
 // The variant is checked against the spec. Modules that were built to find out stay in the form.
-func Resolve(s gdn.Spec, text string, t *codegen.Target, champions Champions) (*Form, error) {
+func Resolve(s gdn.Spec, text string, t *target.Target, champions Champions) (*Form, error) {
 	f, err := known(s, text, t)
 	if err == nil {
 		err = f.Variant.Check(s)
@@ -76,7 +76,7 @@ func Resolve(s gdn.Spec, text string, t *codegen.Target, champions Champions) (*
 }
 
 // known is Resolve without champions of a user.
-func known(s gdn.Spec, text string, t *codegen.Target) (*Form, error) {
+func known(s gdn.Spec, text string, t *target.Target) (*Form, error) {
 	// A named variant is taken as it is, whether its kernels fit or not: Emit refuses those that do not, and names the biggest users.
 	if _, ok := gdn.ParseAuto(text); !ok {
 		v, err := gdn.ParseVariant(text)

@@ -27,6 +27,7 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // Names of the backends that write the text of a spec by templates over the algebra of a chunk, not from modules.
@@ -40,7 +41,7 @@ type Route struct {
 	codegen.Backend
 	GPU       bool // written from a spec, for a target.GPU; it takes no modules
 	Doc       string
-	TPU       bool                                 // emits for a codegen.Target; others ignore it
+	TPU       bool                                 // emits for a target.Target; others ignore it
 	Kernels   bool                                 // its programs are kernels of a TPU
 	Transform func(*ir.Module) (*ir.Module, error) // what the backend asks for beyond a verified module
 }
@@ -70,7 +71,7 @@ func (t template) Supports(ir.Op) error {
 func (t template) refuse(*ir.Module) (*ir.Module, error) { return nil, t.Supports(ir.BadOp) }
 
 // Emit refuses every module.
-func (t template) Emit(*ir.Module, *codegen.Target) (*codegen.Artifact, error) {
+func (t template) Emit(*ir.Module, *target.Target) (*codegen.Artifact, error) {
 	return nil, t.Supports(ir.BadOp)
 }
 
@@ -131,7 +132,7 @@ func After(m *ir.Module, step string) (*ir.Module, error) {
 
 // Emit lowers a module and renders it.
 // The module stays as it is, so that one can be emitted by several routes.
-func (r Route) Emit(m *ir.Module, t *codegen.Target) (*codegen.Artifact, error) {
+func (r Route) Emit(m *ir.Module, t *target.Target) (*codegen.Artifact, error) {
 	if r.TPU && t == nil {
 		return nil, fmt.Errorf("backend %s needs a target", r.Name())
 	}
@@ -153,7 +154,7 @@ func (r Route) Lower(m *ir.Module) (*ir.Module, error) {
 
 // Program is a spec computed by a variant, as a backend renders it.
 // It takes the variant as it is named: whether its kernels fit the memory of the target is for Suit to ask, or for Emit to refuse.
-func Program(s gdn.Spec, v gdn.Variant, backend string, t *codegen.Target) (*codegen.Artifact, error) {
+func Program(s gdn.Spec, v gdn.Variant, backend string, t *target.Target) (*codegen.Artifact, error) {
 	r, err := Lookup(backend)
 	if err != nil {
 		return nil, err
@@ -180,7 +181,7 @@ func Modules(s gdn.Spec, v gdn.Variant) ([]*ir.Module, error) {
 }
 
 // Text is the text of On, as package pjrt/device asks for it.
-func Text(m *ir.Module, t *codegen.Target) (string, error) {
+func Text(m *ir.Module, t *target.Target) (string, error) {
 	a, err := On(m, t)
 	if err != nil {
 		return "", err
@@ -190,7 +191,7 @@ func Text(m *ir.Module, t *codegen.Target) (string, error) {
 
 // On renders a module for a device: kernels for a TPU of a target, a program of plain ops where there is none.
 // pallas is none of the two: its text is Python, which no engine of ours runs.
-func On(m *ir.Module, t *codegen.Target) (*codegen.Artifact, error) {
+func On(m *ir.Module, t *target.Target) (*codegen.Artifact, error) {
 	backend := "stablehlo"
 	if t != nil {
 		backend = "mosaic"

@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/pass"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/codegen/tpu"
@@ -17,6 +16,7 @@ import (
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 func spec(t *testing.T, text string) gdn.Spec {
@@ -439,7 +439,7 @@ func TestKeptInWindows(t *testing.T) {
 
 func TestProgram(t *testing.T) {
 	s, v := spec(t, "t=40,hk=1,hv=2,k=128,v=128"), gdn.DefaultVariant()
-	target, err := codegen.LookupTarget("v6e")
+	target, err := target.Lookup("v6e")
 	require.NoError(t, err)
 	for _, r := range route.Routes {
 		a, err := route.Program(s, v, r.Name(), target)

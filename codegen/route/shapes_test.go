@@ -5,7 +5,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/mosaic"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
@@ -13,6 +12,7 @@ import (
 	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // shapes are what the best known variants for TPUs must be right and compile on: few tokens and many, odd lengths, heads that are
@@ -55,7 +55,7 @@ func TestRowsAreEmitted(t *testing.T) {
 				continue
 			}
 			for _, name := range []string{"v5e", "v6e"} {
-				target, err := codegen.LookupTarget(name)
+				target, err := target.Lookup(name)
 				require.NoError(t, err)
 				f, err := route.Resolve(s, "auto", target, nil)
 				require.NoError(t, err, s)
@@ -77,7 +77,7 @@ func TestShapes(t *testing.T) {
 			s := spec(t, text)
 			done := map[gdn.Variant]bool{}
 			for k, name := range []string{"v6e", "v5p"} {
-				target, err := codegen.LookupTarget(name)
+				target, err := target.Lookup(name)
 				require.NoError(t, err)
 				variant := "auto-fast"
 				switch {
@@ -132,7 +132,7 @@ func TestDecodeRows(t *testing.T) {
 		m, err := build.Module(s, v)
 		require.NoError(t, err)
 		for _, generation := range []string{"v5e", "v6e"} {
-			target, err := codegen.LookupTarget(generation)
+			target, err := target.Lookup(generation)
 			require.NoError(t, err)
 			_, err = mosaicRoute.Emit(m, target)
 			require.NoError(t, err, "%s on %s", name, generation)

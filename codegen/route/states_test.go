@@ -5,7 +5,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/mosaic"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
@@ -13,6 +12,7 @@ import (
 	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // A state within a sequence is the final state of a shorter call, to the bit: a prefix cache may keep one or the other.
@@ -34,7 +34,7 @@ func TestStatesAreThoseOfShorterCalls(t *testing.T) {
 			inputs, err := class.Generate(s, 1)
 			require.NoError(t, err)
 			var v gdn.Variant
-			var target *codegen.Target
+			var target *target.Target
 			if row.target == "" {
 				v = variant(t, row.variant)
 			} else {
@@ -85,7 +85,7 @@ func TestStatesAreThoseOfShorterCalls(t *testing.T) {
 func TestDecodeOfManyHeads(t *testing.T) {
 	s := spec(t, "b=64,t=1,hk=16,hv=48,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,l2norm,init")
 	for name, batch := range map[string]int{"v5e": 4, "v6e": 4, "tpu7x": 2} {
-		target, err := codegen.LookupTarget(name)
+		target, err := target.Lookup(name)
 		require.NoError(t, err)
 		f, err := route.Resolve(s, gdn.Auto, target, nil)
 		require.NoError(t, err)

@@ -9,6 +9,7 @@ import (
 	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/plain"
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // Backend emits whole programs for a CPU or GPU.
@@ -38,7 +39,7 @@ func (Backend) Supports(op ir.Op) error {
 const noRow = "has no row in the rules of codegen/stablehlo"
 
 // Emit batches the module's grids and renders it; the target does not matter.
-func (Backend) Emit(m *ir.Module, _ *codegen.Target) (*codegen.Artifact, error) {
+func (Backend) Emit(m *ir.Module, _ *target.Target) (*codegen.Artifact, error) {
 	m, err := plain.Batch(m)
 	if err != nil {
 		return nil, err

@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/autotune/measure"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/internal/rotate"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/llo"
 	"github.com/gdngen/gdngen/pjrt/pjrttest"
@@ -30,9 +30,9 @@ func cycles(t *testing.T, p *measure.Program, target string) int64 {
 	return report(t, p, target).Cycles
 }
 
-func report(t *testing.T, p *measure.Program, target string) *llo.Report {
+func report(t *testing.T, p *measure.Program, generation string) *llo.Report {
 	t.Helper()
-	tg, err := codegen.LookupTarget(target)
+	tg, err := target.Lookup(generation)
 	require.NoError(t, err)
 	c := pjrttest.TPU(t)
 	defer c.Close() // not one for each module at the end of the test
@@ -48,9 +48,9 @@ func report(t *testing.T, p *measure.Program, target string) *llo.Report {
 }
 
 // program is a spec by the text of a variant, as Mosaic kernels for a target.
-func program(t *testing.T, s gdn.Spec, variant, target string) *measure.Program {
+func program(t *testing.T, s gdn.Spec, variant, generation string) *measure.Program {
 	t.Helper()
-	tg, err := codegen.LookupTarget(target)
+	tg, err := target.Lookup(generation)
 	require.NoError(t, err)
 	route, err := route.Lookup("mosaic")
 	require.NoError(t, err)

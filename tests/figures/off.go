@@ -9,10 +9,10 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/check"
 	"github.com/gdngen/gdngen/autotune/results"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/exam"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // off is an error that gdngen check finds of the kernels for a target: on a class of inputs, or on all, of some kind the largest over the
@@ -20,7 +20,7 @@ import (
 type off struct {
 	spec                         gdn.Spec
 	variant, class, kind, output string
-	target                       *codegen.Target
+	target                       *target.Target
 }
 
 // parseOff reads SPEC VARIANT TARGET CLASS KIND, and maybe an output.
@@ -32,7 +32,7 @@ func parseOff(words []string) (*term, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := codegen.LookupTarget(words[2])
+	t, err := target.Lookup(words[2])
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func parsePeer(words []string) (*term, error) {
 	if len(words) != 3 || words[0] != "wall-token" && words[0] != "token" {
 		return nil, errors.New("want peer QUANTITY NAME TARGET, with wall-token or token as the quantity")
 	}
-	t, err := codegen.LookupTarget(words[2])
+	t, err := target.Lookup(words[2])
 	if err != nil {
 		return nil, err
 	}

@@ -10,11 +10,11 @@ import (
 	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/autotune/mfu"
 	"github.com/gdngen/gdngen/autotune/results"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/gdn/model"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // source says where a figure comes from: a term or a sum of some, or one such over another.
@@ -25,7 +25,7 @@ type term struct {
 	quantity string
 	spec     gdn.Spec
 	variant  string
-	target   *codegen.Target
+	target   *target.Target
 	part     *part         // of mfu
 	peer     *results.Peer // the public kernel
 	off      *off          // the error
@@ -38,29 +38,29 @@ type part struct {
 }
 
 // quantities of a program, from what was measured of it.
-var quantities = map[string]func(p *measure.Program, c *measure.Compiled, t *codegen.Target) (float64, error){
-	"cycles": func(_ *measure.Program, c *measure.Compiled, _ *codegen.Target) (float64, error) {
+var quantities = map[string]func(p *measure.Program, c *measure.Compiled, t *target.Target) (float64, error){
+	"cycles": func(_ *measure.Program, c *measure.Compiled, _ *target.Target) (float64, error) {
 		return known(c.Report.Cycles)
 	},
-	"token": func(p *measure.Program, c *measure.Compiled, _ *codegen.Target) (float64, error) {
+	"token": func(p *measure.Program, c *measure.Compiled, _ *target.Target) (float64, error) {
 		return perToken(p, c.Report.Cycles)
 	},
-	"wall": func(_ *measure.Program, c *measure.Compiled, _ *codegen.Target) (float64, error) {
+	"wall": func(_ *measure.Program, c *measure.Compiled, _ *target.Target) (float64, error) {
 		return known(c.Report.Wall.Cycles)
 	},
-	"wall-token": func(p *measure.Program, c *measure.Compiled, _ *codegen.Target) (float64, error) {
+	"wall-token": func(p *measure.Program, c *measure.Compiled, _ *target.Target) (float64, error) {
 		return perToken(p, c.Report.Wall.Cycles)
 	},
-	"hbm": func(_ *measure.Program, c *measure.Compiled, _ *codegen.Target) (float64, error) {
+	"hbm": func(_ *measure.Program, c *measure.Compiled, _ *target.Target) (float64, error) {
 		return known(c.Report.HBMBytes)
 	},
-	"vmem": func(_ *measure.Program, c *measure.Compiled, _ *codegen.Target) (float64, error) {
+	"vmem": func(_ *measure.Program, c *measure.Compiled, _ *target.Target) (float64, error) {
 		return known(c.Report.VMEM)
 	},
-	"bound": func(p *measure.Program, c *measure.Compiled, t *codegen.Target) (float64, error) {
+	"bound": func(p *measure.Program, c *measure.Compiled, t *target.Target) (float64, error) {
 		return bound(p, c, t, "hbm, spec")
 	},
-	"module-bound": func(p *measure.Program, c *measure.Compiled, t *codegen.Target) (float64, error) {
+	"module-bound": func(p *measure.Program, c *measure.Compiled, t *target.Target) (float64, error) {
 		return bound(p, c, t, "slots, module")
 	},
 }
@@ -77,7 +77,7 @@ func perToken(p *measure.Program, cycles int64) (float64, error) {
 	return n / float64(p.Spec.Work()), err
 }
 
-func bound(p *measure.Program, c *measure.Compiled, t *codegen.Target, name string) (float64, error) {
+func bound(p *measure.Program, c *measure.Compiled, t *target.Target, name string) (float64, error) {
 	for _, b := range p.Bounds(c.Report, t) {
 		if b.Name == name {
 			return perToken(p, b.Cycles)
@@ -88,16 +88,16 @@ func bound(p *measure.Program, c *measure.Compiled, t *codegen.Target, name stri
 
 // fields of parts of a training step: cycles by the ruler, the same and cycles by throughput per token and value head, cycles by
 // throughput, and the utilisation.
-var fields = map[string]func(sum *mfu.Row, c model.Config, t *codegen.Target) float64{
-	"time": func(sum *mfu.Row, _ model.Config, _ *codegen.Target) float64 { return sum.Time },
-	"wall-token": func(sum *mfu.Row, c model.Config, _ *codegen.Target) float64 {
+var fields = map[string]func(sum *mfu.Row, c model.Config, t *target.Target) float64{
+	"time": func(sum *mfu.Row, _ model.Config, _ *target.Target) float64 { return sum.Time },
+	"wall-token": func(sum *mfu.Row, c model.Config, _ *target.Target) float64 {
 		return sum.Time / float64(c.Spec().Work())
 	},
-	"token": func(sum *mfu.Row, c model.Config, _ *codegen.Target) float64 {
+	"token": func(sum *mfu.Row, c model.Config, _ *target.Target) float64 {
 		return float64(sum.Cycles) / float64(c.Spec().Work())
 	},
-	"cycles": func(sum *mfu.Row, _ model.Config, _ *codegen.Target) float64 { return float64(sum.Cycles) },
-	"percent": func(sum *mfu.Row, _ model.Config, t *codegen.Target) float64 {
+	"cycles": func(sum *mfu.Row, _ model.Config, _ *target.Target) float64 { return float64(sum.Cycles) },
+	"percent": func(sum *mfu.Row, _ model.Config, t *target.Target) float64 {
 		return 100 * sum.Flops / (sum.Time * t.PeakFlops())
 	},
 }
@@ -133,7 +133,7 @@ func parseTerm(text string) (*term, error) {
 		if len(words) != 7 || fields[words[1]] == nil {
 			return nil, errors.New("want mfu FIELD MODEL TARGET KIND PART PASS, with time, cycles, wall-token, token or percent as the field")
 		}
-		target, err := codegen.LookupTarget(words[3])
+		target, err := target.Lookup(words[3])
 		p := &part{model: words[2], kind: words[4], names: strings.Split(words[5], "+"), pass: words[6]}
 		if p.pass != "forward" && p.pass != "backward" && p.pass != "both" {
 			return nil, fmt.Errorf("%q is no pass; there are forward, backward and both", p.pass)
@@ -153,7 +153,7 @@ func parseTerm(text string) (*term, error) {
 	if err != nil {
 		return nil, err
 	}
-	target, err := codegen.LookupTarget(words[3])
+	target, err := target.Lookup(words[3])
 	return &term{quantity: words[0], spec: s, variant: words[2], target: target}, err
 }
 

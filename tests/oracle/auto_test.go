@@ -3,12 +3,12 @@ package oracle
 import (
 	"testing"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/internal/rotate"
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/stretchr/testify/require"
 )
 
@@ -52,7 +52,7 @@ func TestAutoAgainstOracle(t *testing.T) {
 			t.Parallel()
 			work, err := gdn.Parse(c.work)
 			require.NoError(t, err)
-			on, err := codegen.LookupTarget(r.target)
+			on, err := target.Lookup(r.target)
 			require.NoError(t, err)
 			form, err := route.Resolve(work, r.accuracy.Text(), on, nil)
 			require.NoError(t, err)

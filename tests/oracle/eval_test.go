@@ -7,12 +7,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/mosaic/eval"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/stretchr/testify/require"
 )
 
@@ -39,12 +39,12 @@ var champions = []struct {
 func TestEvaluatorAgainstOracle(t *testing.T) {
 	py := python(t)
 	for _, c := range champions {
-		for _, target := range []string{"v5e", "v6e", "tpu7x"} {
-			t.Run(c.name+"/"+target, func(t *testing.T) {
+		for _, generation := range []string{"v5e", "v6e", "tpu7x"} {
+			t.Run(c.name+"/"+generation, func(t *testing.T) {
 				t.Parallel()
 				s, err := gdn.Parse(c.spec)
 				require.NoError(t, err)
-				on, err := codegen.LookupTarget(target)
+				on, err := target.Lookup(generation)
 				require.NoError(t, err)
 				form, err := route.Resolve(s, c.variant, on, nil)
 				require.NoError(t, err)
@@ -57,7 +57,7 @@ func TestEvaluatorAgainstOracle(t *testing.T) {
 }
 
 // agree requires that our evaluator and the oracle compute the same from the text of a variant, but for sums in another order.
-func agree(t *testing.T, py string, s gdn.Spec, v gdn.Variant, on *codegen.Target, class truth.Class, limit float64) {
+func agree(t *testing.T, py string, s gdn.Spec, v gdn.Variant, on *target.Target, class truth.Class, limit float64) {
 	t.Helper()
 	a, err := route.Program(s, v, "mosaic", on)
 	require.NoError(t, err)
@@ -95,14 +95,14 @@ func TestXLAOpsAgainstOracle(t *testing.T) {
 		{"visits", "t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=5,init,state=vk,empty=zero,packed", "tpu-x3,chunk=64,pack=segments,fetch=copies"},
 		{"pool", "b=5,t=1,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,init,state=vk,pool=7,inplace", "decode-f32"},
 	} {
-		for _, target := range []string{"v5e", "v6e", "tpu7x"} {
-			t.Run(row.name+"/"+target, func(t *testing.T) {
+		for _, generation := range []string{"v5e", "v6e", "tpu7x"} {
+			t.Run(row.name+"/"+generation, func(t *testing.T) {
 				t.Parallel()
 				s, err := gdn.Parse(row.spec)
 				require.NoError(t, err)
 				v, err := gdn.ParseVariant(row.variant)
 				require.NoError(t, err)
-				on, err := codegen.LookupTarget(target)
+				on, err := target.Lookup(generation)
 				require.NoError(t, err)
 				a, err := route.Program(s, v, "mosaic", on)
 				require.NoError(t, err)

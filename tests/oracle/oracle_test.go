@@ -6,11 +6,11 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/stretchr/testify/require"
 )
 
@@ -80,7 +80,7 @@ func TestSolvesOnFixture(t *testing.T) {
 			require.NoError(t, err)
 			require.Empty(t, v.Unsafe(c.Spec))
 			require.Equal(t, "bf16x1", v.Precision().String())
-			target, err := codegen.LookupTarget(row.target)
+			target, err := target.Lookup(row.target)
 			require.NoError(t, err)
 			a, err := route.Program(c.Spec, v, "mosaic", target)
 			require.NoError(t, err)
@@ -134,8 +134,8 @@ func TestSpecsAgainstReference(t *testing.T) {
 }
 
 // evaluated computes a class of inputs by the emitted text, and by the float64 reference.
-func evaluated(t *testing.T, py string, s gdn.Spec, v gdn.Variant, target string, class truth.Class) (got, want map[string]*array.Array) {
-	on, err := codegen.LookupTarget(target)
+func evaluated(t *testing.T, py string, s gdn.Spec, v gdn.Variant, generation string, class truth.Class) (got, want map[string]*array.Array) {
+	on, err := target.Lookup(generation)
 	require.NoError(t, err)
 	a, err := route.Program(s, v, "mosaic", on)
 	require.NoError(t, err)

@@ -8,11 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/autotune/measure"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/pallas"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/internal/rotate"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/pjrttest"
 )
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 func TestPallasCost(t *testing.T) {
 	py := python(t)
 	compiler := pjrttest.TPU(t)
-	cycles := func(p *measure.Program, target *codegen.Target) float64 {
+	cycles := func(p *measure.Program, target *target.Target) float64 {
 		x := &measure.Instrument{Compiler: compiler, Scratch: t.TempDir()}
 		made, err := x.Static(t.Context(), p, target, measure.Options{})
 		require.NoError(t, err)
@@ -55,7 +55,7 @@ func TestPallasCost(t *testing.T) {
 		require.NoError(t, err)
 		kernels, err := measure.Of(f, route)
 		require.NoError(t, err)
-		target, err := codegen.LookupTarget(row.target)
+		target, err := target.Lookup(row.target)
 		require.NoError(t, err)
 		ours, theirs := cycles(kernels, target), cycles(jax, target)
 		t.Logf("%s by %s on %s: %.0f cycles, %.0f by JAX", row.spec, row.variant, row.target, ours, theirs)
@@ -68,7 +68,7 @@ func TestGradientByJAX(t *testing.T) {
 	py := python(t)
 	v, err := gdn.ParseVariant("default")
 	require.NoError(t, err)
-	target, err := codegen.LookupTarget("v6e")
+	target, err := target.Lookup("v6e")
 	require.NoError(t, err)
 	x := &measure.Instrument{Compiler: pjrttest.TPU(t), Scratch: t.TempDir()}
 	cycles := map[gdn.Direction]int64{}

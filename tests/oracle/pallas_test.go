@@ -13,7 +13,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/pallas"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
@@ -23,6 +22,7 @@ import (
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // quickJAX has JAX run on the CPU, and XLA compile rather than optimise: kernels run a few chunks. On two cores XLA waits forever where loops that
@@ -283,7 +283,7 @@ func TestPallasPackageOfBench(t *testing.T) {
 	require.NoError(t, err)
 	for _, names := range []string{"v5e", "v6e", "v6e,v5e"} {
 		t.Run(names, func(t *testing.T) {
-			targets, err := codegen.ParseTargets(names)
+			targets, err := target.Parse(names)
 			require.NoError(t, err)
 			var parts []pallas.Part
 			for _, target := range targets {

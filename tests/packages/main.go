@@ -22,10 +22,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/pallas"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // What comes of a draw.
@@ -117,7 +117,7 @@ func write(d draw, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	target, err := codegen.LookupTarget(d.target)
+	target, err := target.Lookup(d.target)
 	if err != nil {
 		return err
 	}

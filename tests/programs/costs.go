@@ -17,10 +17,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/gdngen/gdngen/autotune/measure"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/internal/store"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/llo"
 	"github.com/gdngen/gdngen/pjrt/machine"
@@ -293,7 +293,7 @@ func instrument(p plugins.Plugin) (*measure.Instrument, func(), error) {
 
 // factsOf names what the cost model knows of a target.
 func factsOf(name string) string {
-	t, err := codegen.LookupTarget(name)
+	t, err := target.Lookup(name)
 	if err != nil {
 		return "-"
 	}
@@ -301,12 +301,12 @@ func factsOf(name string) string {
 }
 
 // program makes the program of a cost.
-func (c *cost) program() (*measure.Program, *codegen.Target, error) {
+func (c *cost) program() (*measure.Program, *target.Target, error) {
 	s, err := gdn.LookupPreset(c.preset)
 	if err != nil {
 		return nil, nil, err
 	}
-	target, err := codegen.LookupTarget(c.target)
+	target, err := target.Lookup(c.target)
 	if err != nil {
 		return nil, nil, err
 	}

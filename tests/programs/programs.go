@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/mosaic"
 	"github.com/gdngen/gdngen/codegen/pallas"
 	"github.com/gdngen/gdngen/codegen/pallas/helpers"
@@ -13,6 +12,7 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // program gives the texts of a preset by a variant, one for each column, or the error that there is in its place. Kernels are
@@ -65,7 +65,7 @@ func emitted(m *ir.Module, backend string) (string, error) {
 
 // kernels is the text of a lowered module for a target: the calls, and below them their bodies as text.
 func kernels(m *ir.Module, name string) (string, error) {
-	target, err := codegen.LookupTarget(name)
+	target, err := target.Lookup(name)
 	if err != nil {
 		return "", err
 	}

@@ -10,10 +10,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/internal/rotate"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // frozen is the digest of the programs at the base, and of their names. It stays; programs may change, with a reason. It changed once,
@@ -102,7 +102,7 @@ func TestAuto(t *testing.T) {
 			s, err := gdn.LookupPreset(preset)
 			require.NoError(t, err)
 			for _, name := range columns[2:] {
-				target, err := codegen.LookupTarget(name)
+				target, err := target.Lookup(name)
 				require.NoError(t, err)
 				choices, err := gdn.Choices(job.auto, s, gdn.HostTPU, target.Machine())
 				require.NoError(t, err)
@@ -149,8 +149,8 @@ func TestAuto(t *testing.T) {
 func TestAutoFits(t *testing.T) {
 	s, err := gdn.LookupPreset("bench")
 	require.NoError(t, err)
-	for target, want := range map[string]string{"v5e": "tpu-128,fetch=copies,tail_decay=v,state_delay=6", "tpu7x": "tpu-long,fetch=copies,main=yes,tail_decay=v"} {
-		tg, err := codegen.LookupTarget(target)
+	for generation, want := range map[string]string{"v5e": "tpu-128,fetch=copies,tail_decay=v,state_delay=6", "tpu7x": "tpu-long,fetch=copies,main=yes,tail_decay=v"} {
+		tg, err := target.Lookup(generation)
 		require.NoError(t, err)
 		f, err := route.Resolve(s, gdn.Auto, tg, nil)
 		require.NoError(t, err)
@@ -160,7 +160,7 @@ func TestAutoFits(t *testing.T) {
 	f, err := route.Resolve(s, gdn.Auto, nil, nil)
 	require.NoError(t, err)
 	require.Equal(t, "cpu", f.Variant.Short())
-	v6e, err := codegen.LookupTarget("v6e")
+	v6e, err := target.Lookup("v6e")
 	require.NoError(t, err)
 	for spec, own := range map[string]bool{"tiny": true, "tiny,t=64": true, "tiny,t=65": false, "tiny,hk=4,hv=8,k=128,v=128": false, "tiny,rule=kda": false, "tiny,b=2": false} {
 		s, err := gdn.Parse(spec)

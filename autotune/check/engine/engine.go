@@ -9,7 +9,6 @@ import (
 
 	"github.com/gomlx/compute"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/mosaic/eval"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
@@ -18,6 +17,7 @@ import (
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/device"
 )
@@ -30,13 +30,13 @@ type ComputeLayer func(c truth.LayerCase, inputs map[string]*array.Array) (map[s
 
 // Plan says what an engine computes.
 type Plan struct {
-	Text   string          // of the variant, as it was given; auto follows from spec and target
-	Target *codegen.Target // nil where none is named: auto is then for a CPU
-	Level  string          // of the interpreter: Tensor or Kernel
-	PTX    Kernels         // of the device, where it is a GPU that takes kernels inside of StableHLO; nil: it takes programs of plain ops
+	Text   string         // of the variant, as it was given; auto follows from spec and target
+	Target *target.Target // nil where none is named: auto is then for a CPU
+	Level  string         // of the interpreter: Tensor or Kernel
+	PTX    Kernels        // of the device, where it is a GPU that takes kernels inside of StableHLO; nil: it takes programs of plain ops
 
-	Resolve func(s gdn.Spec, text string, t *codegen.Target) (*route.Form, error) // of the text for a spec; t is nil for a CPU
-	Tell    func(*route.Form)                                                     // what is said of a form that was chosen; nil: nothing
+	Resolve func(s gdn.Spec, text string, t *target.Target) (*route.Form, error) // of the text for a spec; t is nil for a CPU
+	Tell    func(*route.Form)                                                    // what is said of a form that was chosen; nil: nothing
 }
 
 // Kernels makes programs of StableHLO with kernels inside, by the best known variant. A *ptx.Maker is one.

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/mosaic"
 	"github.com/gdngen/gdngen/codegen/mosaic/eval"
 	"github.com/gdngen/gdngen/codegen/route"
@@ -14,6 +13,7 @@ import (
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/stretchr/testify/require"
 )
 
@@ -50,13 +50,13 @@ var programs = []struct{ name, target, spec, variant, class string }{
 }
 
 // emitted is a program by its two ways: the text, and the module at the kernel level that the text was made of.
-func emitted(t testing.TB, target, spec, variant string) (gdn.Spec, string, *ir.Module) {
+func emitted(t testing.TB, generation, spec, variant string) (gdn.Spec, string, *ir.Module) {
 	t.Helper()
 	s, err := gdn.Parse(spec)
 	require.NoError(t, err)
 	v, err := gdn.ParseVariant(variant)
 	require.NoError(t, err)
-	on, err := codegen.LookupTarget(target)
+	on, err := target.Lookup(generation)
 	require.NoError(t, err)
 	m, err := build.Module(s, v)
 	require.NoError(t, err)

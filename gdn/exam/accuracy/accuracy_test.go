@@ -13,12 +13,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/internal/rotate"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/tests/arith"
 )
 
@@ -34,7 +34,7 @@ const head = `# Errors by class of inputs, rms of the error over that of the ref
 func chosen(t *testing.T, class string) string {
 	s, err := gdn.Parse("bench")
 	require.NoError(t, err)
-	target, err := codegen.LookupTarget("v6e")
+	target, err := target.Lookup("v6e")
 	require.NoError(t, err)
 	f, err := route.Resolve(s, gdn.Auto+"-"+class, target, nil)
 	require.NoError(t, err)

@@ -12,12 +12,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/internal/rotate"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 var (
@@ -38,7 +38,7 @@ var classes = []string{"fast", "f32-like"}
 func chosen(t *testing.T, class string) gdn.Variant {
 	s, err := gdn.Parse("train")
 	require.NoError(t, err)
-	target, err := codegen.LookupTarget("v6e")
+	target, err := target.Lookup("v6e")
 	require.NoError(t, err)
 	f, err := route.Resolve(s, gdn.Auto+"-"+class, target, nil)
 	require.NoError(t, err)

@@ -10,12 +10,12 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/ptx"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/layer/device"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
@@ -36,7 +36,7 @@ func OnDevice(ctx context.Context, b compute.Backend, o plugins.Options) (Option
 		return Options{}, fmt.Errorf("kernels: %w", err)
 	}
 	if strings.Contains(strings.ToLower(platform), "tpu") {
-		t, err := codegen.TargetOfKind(kind)
+		t, err := target.OfKind(kind)
 		return Options{Target: t}, err
 	}
 	g, err := ptx.GPUOf(platform, kind, k.plugin.Attributes())

@@ -15,18 +15,18 @@ import (
 	"github.com/gomlx/go-xla/compute/xla"
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/ptx"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/layer/irgraph"
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/table"
 )
 
 // Options says what is generated.
 type Options struct {
-	Target *codegen.Target      // Mosaic kernels in tpu_custom_call for this TPU; nil: StableHLO for a CPU or GPU
+	Target *target.Target       // Mosaic kernels in tpu_custom_call for this TPU; nil: StableHLO for a CPU or GPU
 	PTX    *ptx.Maker           // Triton kernels, as PTX inside of StableHLO, for this GPU; what they can not compute is plain StableHLO
 	Dump   func(program string) // gets every program before it is compiled; may be nil
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/ptx"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/internal/layertest"
@@ -88,7 +87,7 @@ func TestInserted(t *testing.T) {
 
 // Where no kernel can be made, the same call computes by graph code, and says why.
 func TestFallback(t *testing.T) {
-	v4, err := codegen.LookupTarget("v4")
+	v4, err := target.Lookup("v4")
 	require.NoError(t, err)
 	k, err := kernels.Wrap(layertest.Backend(t, device.XLA), kernels.Options{Target: v4})
 	require.NoError(t, err)
@@ -156,7 +155,7 @@ func TestGPU(t *testing.T) {
 
 // For a TPU the graph holds Mosaic kernels, and libtpu compiles it.
 func TestTPU(t *testing.T) {
-	v6e, err := codegen.LookupTarget("v6e")
+	v6e, err := target.Lookup("v6e")
 	require.NoError(t, err)
 	for _, text := range []string{
 		"b=1,t=256,hk=1,hv=2,k=128,v=128,dtype=bf16,direction=train",

@@ -16,8 +16,8 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/calibrate"
 	"github.com/gdngen/gdngen/autotune/promoted"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/internal/remote"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
@@ -97,7 +97,7 @@ func readConfig() (c configuration, err error) {
 		}
 	}
 	if t := c.values["target"]; t != "" {
-		if _, err := codegen.LookupTarget(t); err != nil {
+		if _, err := target.Lookup(t); err != nil {
 			return configuration{}, fmt.Errorf("%s: target: %w", file, NearTarget(err))
 		}
 	}

@@ -7,10 +7,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gdngen/gdngen/autotune/check/engine"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/ptx"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/ir/target"
 	gpus "github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/device"
@@ -26,7 +26,7 @@ const PluginUse = "PJRT plugin of the device, a path or cpu (default: libtpu whe
 func (f *DeviceFlags) Add(c *cobra.Command) {
 	c.Flags().StringVar(&f.Plugin, "plugin", "", PluginUse)
 	c.Flags().StringVar(&f.Target, "target", "", "TPU generation that the device must be of (default: whatever is attached)")
-	Complete(c, "target", codegen.TargetNames())
+	Complete(c, "target", target.Names())
 }
 
 // PluginPath finds a plugin: a path, the pinned one of the CPU, or where none is named the one of what is attached.

@@ -10,10 +10,10 @@ import (
 
 	"github.com/gdngen/gdngen/autotune"
 	"github.com/gdngen/gdngen/autotune/promoted"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // ParseSpec reads a spec from the command line.
@@ -29,19 +29,19 @@ func ParseVariant(text string) (gdn.Variant, error) {
 }
 
 // ParseTargets reads a list of targets from the command line; "all" stands for every one.
-func ParseTargets(text string) ([]*codegen.Target, error) {
-	list, err := codegen.ParseTargets(text)
+func ParseTargets(text string) ([]*target.Target, error) {
+	list, err := target.Parse(text)
 	return list, Usage(NearTarget(err))
 }
 
 // NearTarget adds the target that a mistyped one is nearest to.
 func NearTarget(err error) error {
-	if unknown := (*codegen.UnknownTargetError)(nil); errors.As(err, &unknown) {
+	if unknown := (*target.UnknownError)(nil); errors.As(err, &unknown) {
 		name := strings.TrimPrefix(strings.ToLower(unknown.Name), "tpu") // as in tpuv6, but for tpu7x
-		if meant := Near(name, codegen.TargetNames(), ""); meant != "" && name != "" {
+		if meant := Near(name, target.Names(), ""); meant != "" && name != "" {
 			return fmt.Errorf("%w%s", err, meant)
 		}
-		return fmt.Errorf("%w%s", err, Near(unknown.Name, codegen.TargetNames(), ""))
+		return fmt.Errorf("%w%s", err, Near(unknown.Name, target.Names(), ""))
 	}
 	return err
 }
@@ -148,7 +148,7 @@ func (v *AccuracyText) Set(name string) error {
 const PythonEnv = "GDNGEN_PYTHON"
 
 // Resolve says what the text of a variant stands for, as route.Resolve does, by the champions of the user's configuration.
-func Resolve(s gdn.Spec, text string, t *codegen.Target) (*route.Form, error) {
+func Resolve(s gdn.Spec, text string, t *target.Target) (*route.Form, error) {
 	var broken error // of the configuration: no fault of what was typed
 	f, err := route.Resolve(s, text, t, func(s gdn.Spec, target string, class gdn.Accuracy) (variant, origin string, err error) {
 		variant, origin, broken = promoted.Champion(s, target, class)

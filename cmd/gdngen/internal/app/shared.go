@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn/model"
 	"github.com/gdngen/gdngen/internal/remote"
 	"github.com/gdngen/gdngen/ir/target"
@@ -48,14 +47,14 @@ func (a *App) ReadModelConfig(name string) (model.Config, error) {
 // TargetFlag is --target of commands that take several.
 func TargetFlag(c *cobra.Command, at *string) {
 	c.Flags().StringVar(at, "target", DefaultTarget, "TPU generations or GPUs, separated by commas, or all for every generation (see gdngen list targets)")
-	CompleteList(c, "target", slices.Concat(codegen.TargetNames(), target.GPUNames(), []string{"all"}))
+	CompleteList(c, "target", slices.Concat(target.Names(), target.GPUNames(), []string{"all"}))
 }
 
 // DefaultTarget is the target where none is named and one is needed. The user's configuration may name another.
 var DefaultTarget = "v6e"
 
 // OneTarget reads the name of a target.
-func OneTarget(name string) (*codegen.Target, error) {
+func OneTarget(name string) (*target.Target, error) {
 	list, err := ParseTargets(name)
 	if err == nil && len(list) != 1 {
 		err = Usage(fmt.Errorf("give one target, not %d; gen --package of --backend pallas takes several", len(list)))

@@ -12,9 +12,9 @@ import (
 	"github.com/gdngen/gdngen/autotune/bench"
 	"github.com/gdngen/gdngen/autotune/flashinfer"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/internal/terminal"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/device"
 	"github.com/gdngen/gdngen/pjrt/machine"
@@ -33,7 +33,7 @@ type benchFlags struct {
 	targets, staticVariant string
 	protocol, on, solution string
 
-	target *codegen.Target // of the device of --plugin; nil: no TPU
+	target *target.Target // of the device of --plugin; nil: no TPU
 }
 
 func (a CLI) BenchCmd() *cobra.Command {
@@ -108,7 +108,7 @@ The status is 3 if a workload did not pass.`,
 	f.BoolVar(&b.staticOnly, "static-only", false, "run nothing: static cost alone")
 	app.CompleteChoices(c, "variant", app.VariantOffers, app.VariantChoices)
 	app.CompleteChoices(c, "static-variant", app.VariantOffers, app.VariantChoices)
-	app.CompleteList(c, "target", append(codegen.TargetNames(), "all"))
+	app.CompleteList(c, "target", append(target.Names(), "all"))
 	return c
 }
 
@@ -242,7 +242,7 @@ func (a CLI) staticCosts(b *benchFlags, r *bench.Report) error {
 }
 
 // probe opens a device and tells its generation; nil where it is no TPU.
-func (a CLI) probe(f *app.DeviceFlags) (*codegen.Target, error) {
+func (a CLI) probe(f *app.DeviceFlags) (*target.Target, error) {
 	o, err := a.DeviceOptions(f)
 	if err != nil {
 		return nil, err

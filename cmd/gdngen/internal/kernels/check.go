@@ -8,7 +8,6 @@ import (
 	"github.com/gdngen/gdngen/autotune/check"
 	"github.com/gdngen/gdngen/autotune/check/engine"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/triton"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/truth"
@@ -75,7 +74,7 @@ Classes:` + docs.String(),
 	f.StringVar(&k.only, "only", "", "with --cases: only those whose name holds one of these texts, separated by commas")
 	a.VariantFlag(c, &k.variant)
 	c.Flags().StringVar(&k.target, "target", "", "check what is made for this TPU generation (default for auto by the interpreter: "+app.DefaultTarget+"); with --engine triton, compile for these GPUs too")
-	app.CompleteList(c, "target", append(codegen.TargetNames(), target.GPUNames()...))
+	app.CompleteList(c, "target", append(target.Names(), target.GPUNames()...))
 	c.Flags().StringVar(&k.engine, "engine", "interp", strings.Join(append(engine.Names()[1:], triton.Name), ", "))
 	c.Flags().StringVar(&k.plugin, "plugin", "", "with --engine device: "+app.PluginUse)
 	c.Flags().StringVar(&k.level, "level", "", "of the interpreter: tensor, or kernel after the lowering of grids (default: kernel with --target, else tensor)")

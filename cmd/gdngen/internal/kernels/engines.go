@@ -9,24 +9,24 @@ import (
 	"github.com/gdngen/gdngen/autotune/check/engine"
 	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/mosaic"
 	"github.com/gdngen/gdngen/codegen/route"
+	"github.com/gdngen/gdngen/ir/target"
 	gpus "github.com/gdngen/gdngen/ir/target"
 )
 
 // newPlan reads the flags of a command. Without a level the interpreter takes the lowered kernels where a target is named.
-func newPlan(variant, target, level, by string) (engine.Plan, error) {
+func newPlan(variant, generation, level, by string) (engine.Plan, error) {
 	p := engine.Plan{Text: variant, Level: level, Resolve: app.Resolve}
 	err := app.CheckText(variant)
 	if err != nil {
 		return p, err
 	}
-	if _, err := gpus.LookupGPU(target); by == engine.Device && err == nil {
-		target = "" // what is attached must be that GPU, and its kernels are not lowered here
+	if _, err := gpus.LookupGPU(generation); by == engine.Device && err == nil {
+		generation = "" // what is attached must be that GPU, and its kernels are not lowered here
 	}
-	if target != "" {
-		if p.Target, err = app.OneTarget(target); err != nil {
+	if generation != "" {
+		if p.Target, err = app.OneTarget(generation); err != nil {
 			return p, err
 		}
 	}
@@ -36,7 +36,7 @@ func newPlan(variant, target, level, by string) (engine.Plan, error) {
 	case level != "" && level != engine.Tensor && level != engine.Kernel:
 		return p, app.Usage(fmt.Errorf("unknown level %q (known: tensor kernel)", level))
 	case by == "module" && p.Target == nil:
-		p.Target, err = codegen.LookupTarget(app.DefaultTarget)
+		p.Target, err = target.Lookup(app.DefaultTarget)
 	case by == "interp" && level == "":
 		if p.Level = engine.Tensor; p.Target != nil {
 			p.Level = engine.Kernel

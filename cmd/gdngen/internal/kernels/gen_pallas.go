@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/pallas"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/internal/store"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // pallasForm is what the Pallas file of a spec is written from, and the form that the variant names on a target.
@@ -259,6 +259,6 @@ func (a CLI) pallasCosts(f *route.Form, names string, p *pallas.Provenance) erro
 		return fmt.Errorf("%w; --target none writes the file without its cost", err)
 	}
 	p.Libtpu = "by " + a.TPU.Release()
-	p.Costs, err = x.PallasCosts(a.Ctx, f, targets, func(t *codegen.Target, err error) { a.Warn("%s: %v", t.Name, err) })
+	p.Costs, err = x.PallasCosts(a.Ctx, f, targets, func(t *target.Target, err error) { a.Warn("%s: %v", t.Name, err) })
 	return err
 }

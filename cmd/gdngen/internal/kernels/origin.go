@@ -4,16 +4,16 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"github.com/gdngen/gdngen/autotune"
 	"io/fs"
 	"os"
 	"slices"
 	"strings"
 
+	"github.com/gdngen/gdngen/autotune"
+
 	"github.com/gdngen/gdngen/autotune/explain"
 	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir/target"
 	"github.com/spf13/cobra"
@@ -31,7 +31,7 @@ func (o *origin) flags(a *app.App, cmd *cobra.Command) {
 }
 
 // modules makes the module of each target: the file's, or that of the spec.
-func (o *origin) modules(a *app.App, cmd *cobra.Command, args []string, targets []*codegen.Target) ([]*explain.Module, error) {
+func (o *origin) modules(a *app.App, cmd *cobra.Command, args []string, targets []*target.Target) ([]*explain.Module, error) {
 	switch {
 	case len(args) == 1 && o.spec != "":
 		return nil, app.Usage(errors.New("give a file or --spec, not both"))
@@ -49,7 +49,7 @@ func (o *origin) modules(a *app.App, cmd *cobra.Command, args []string, targets 
 }
 
 // others makes the modules to compare with: the same spec by another variant, or those of a file.
-func (o *origin) others(a *app.App, text string, targets []*codegen.Target) ([]*explain.Module, error) {
+func (o *origin) others(a *app.App, text string, targets []*target.Target) ([]*explain.Module, error) {
 	text, err := autotune.VariantOf(text)
 	if err != nil {
 		return nil, app.Usage(err)
@@ -67,7 +67,7 @@ func (o *origin) others(a *app.App, text string, targets []*codegen.Target) ([]*
 }
 
 // generate renders the spec by a variant for each target.
-func (o *origin) generate(a *app.App, variant string, targets []*codegen.Target) ([]*explain.Module, error) {
+func (o *origin) generate(a *app.App, variant string, targets []*target.Target) ([]*explain.Module, error) {
 	s, err := app.ParseSpec(o.spec)
 	if err != nil {
 		return nil, err
@@ -104,7 +104,7 @@ func (o *origin) generate(a *app.App, variant string, targets []*codegen.Target)
 }
 
 // byJAX lowers the Pallas file of the spec, the same for each target; auto is that of the first.
-func (o *origin) byJAX(a *app.App, s gdn.Spec, variant string, targets []*codegen.Target) ([]*explain.Module, error) {
+func (o *origin) byJAX(a *app.App, s gdn.Spec, variant string, targets []*target.Target) ([]*explain.Module, error) {
 	python := cmp.Or(o.python, os.Getenv(app.PythonEnv))
 	if python == "" {
 		return nil, app.Usage(fmt.Errorf("--backend pallas writes Python, which JAX lowers: name a Python that has JAX by --python or %s, or lower the file of gdngen gen --backend pallas "+
@@ -125,7 +125,7 @@ func (o *origin) byJAX(a *app.App, s gdn.Spec, variant string, targets []*codege
 }
 
 // fileModules is the module of a file, or of a folder of stored schedules, the same for each target.
-func (a CLI) fileModules(name string, targets []*codegen.Target) ([]*explain.Module, error) {
+func (a CLI) fileModules(name string, targets []*target.Target) ([]*explain.Module, error) {
 	if at, err := os.Stat(name); err == nil && at.IsDir() {
 		program, err := measure.Stored(name)
 		if err != nil {

@@ -11,13 +11,13 @@ import (
 	"github.com/gdngen/gdngen/autotune/contest"
 	"github.com/gdngen/gdngen/autotune/flashinfer"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/internal/store"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/spf13/cobra"
 )
 
 func (a CLI) PackCmd() *cobra.Command {
-	var file, author, out, variant, definition, target, root string
+	var file, author, out, variant, definition, generation, root string
 	c := &cobra.Command{
 		Use:   "pack [DIR]",
 		Short: "Pack a solution for FlashInfer-Bench, from a folder or of a variant",
@@ -40,7 +40,7 @@ called with. The same files give the same bytes. --variant packs a variant inste
 				if definition == "" {
 					return app.Usage(errors.New("--variant needs --definition"))
 				}
-				sol, err = a.packVariant(set, variant, definition, target, author)
+				sol, err = a.packVariant(set, variant, definition, generation, author)
 			case len(words) == 0:
 				return app.Usage(errors.New("pack what? give a folder, or --variant"))
 			default:
@@ -68,9 +68,9 @@ called with. The same files give the same bytes. --variant packs a variant inste
 	a.Formerly(c, "file", "out")
 	f.StringVar(&variant, "variant", "", "pack this variant")
 	f.StringVar(&definition, "definition", "", "of the variant, by name or file")
-	f.StringVar(&target, "target", "", "TPU generation of the variant's kernels (default: programs of plain ops)")
+	f.StringVar(&generation, "target", "", "TPU generation of the variant's kernels (default: programs of plain ops)")
 	rootFlag(c, &root)
-	app.Complete(c, "target", codegen.TargetNames())
+	app.Complete(c, "target", target.Names())
 	app.CompleteChoices(c, "variant", app.VariantOffers, app.VariantChoices)
 	return c
 }
@@ -81,10 +81,10 @@ func rootFlag(c *cobra.Command, at *string) {
 }
 
 // packVariant makes the solution of a variant.
-func (a CLI) packVariant(set contest.Set, variant, definition, target, author string) (*flashinfer.Solution, error) {
-	var t *codegen.Target
-	if target != "" {
-		l, err := app.ParseTargets(target)
+func (a CLI) packVariant(set contest.Set, variant, definition, generation, author string) (*flashinfer.Solution, error) {
+	var t *target.Target
+	if generation != "" {
+		l, err := app.ParseTargets(generation)
 		if err != nil {
 			return nil, err
 		}

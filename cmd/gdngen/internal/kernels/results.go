@@ -8,13 +8,13 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/results"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/internal/store"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/spf13/cobra"
 )
 
 func (a CLI) ResultsCmd() *cobra.Command {
-	var target, table, file, again string
+	var generation, table, file, again string
 	var rows []string
 	var fresh bool
 	c := &cobra.Command{
@@ -32,7 +32,7 @@ are made anew by the forms that it names, into --out, or into the page.`,
 			if again != "" && (len(rows) > 0 || c.Flags().Changed("target")) {
 				return app.Usage(errors.New("--errors is about the rows and targets of its page: leave out --only and --target"))
 			}
-			targets, err := app.ParseTargets(target)
+			targets, err := app.ParseTargets(generation)
 			if err != nil {
 				return err
 			}
@@ -80,8 +80,8 @@ are made anew by the forms that it names, into --out, or into the page.`,
 			return err
 		},
 	}
-	c.Flags().StringVar(&target, "target", "all", "TPU generations, separated by commas, or all (see gdngen list targets)")
-	app.CompleteList(c, "target", append(codegen.TargetNames(), "all"))
+	c.Flags().StringVar(&generation, "target", "all", "TPU generations, separated by commas, or all (see gdngen list targets)")
+	app.CompleteList(c, "target", append(target.Names(), "all"))
 	c.Flags().StringVar(&table, "table", "", "rows and candidates, in place of those built in; - is standard input")
 	c.Flags().StringArrayVar(&rows, "only", nil, "only rows with this text in their title or spec, once for each; the front and the peers are left out")
 	c.Flags().StringVar(&file, "out", "", "write to this file, data where it ends in .json; standard output without")

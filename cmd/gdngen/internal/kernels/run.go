@@ -9,9 +9,9 @@ import (
 	"github.com/gdngen/gdngen/autotune/check"
 	"github.com/gdngen/gdngen/autotune/check/engine"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/internal/store"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/spf13/cobra"
 )
 
@@ -46,7 +46,7 @@ The status is 3 if a case is outside its tolerance, and 1 if a case can not be c
 	c.Flags().StringVar(&r.target, "target", "", "compute what is made for this TPU generation")
 	c.Flags().StringVar(&r.plugin, "plugin", "", "with --engine device: "+app.PluginUse)
 	c.Flags().StringVar(&r.level, "level", "", "of the interpreter: tensor, or kernel after the lowering of grids (default: kernel with --target, else tensor)")
-	app.Complete(c, "target", codegen.TargetNames())
+	app.Complete(c, "target", target.Names())
 	app.Complete(c, "level", []string{"tensor", "kernel"})
 	c.Flags().StringVar(&r.only, "only", "", "only cases whose name holds one of these texts, separated by commas")
 	app.Complete(c, "engine", engine.Names())

@@ -7,12 +7,12 @@ import (
 
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/split"
-	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/spf13/cobra"
 )
 
 func (a CLI) SplitCmd() *cobra.Command {
-	var spec, variant, target, out string
+	var spec, variant, generation, out string
 	var n int
 	var alone bool
 	c := &cobra.Command{
@@ -31,9 +31,9 @@ The order of calls stands in docs/parallel.md, and as Go in package gdn/parallel
 			if err != nil {
 				return err
 			}
-			var t *codegen.Target
-			if target != "" {
-				if t, err = app.OneTarget(target); err != nil {
+			var t *target.Target
+			if generation != "" {
+				if t, err = app.OneTarget(generation); err != nil {
 					return err
 				}
 			}
@@ -53,8 +53,8 @@ The order of calls stands in docs/parallel.md, and as Go in package gdn/parallel
 	fs := c.Flags()
 	fs.IntVar(&n, "parts", 2, "parts of equal length, one a device")
 	fs.BoolVar(&alone, "forward", false, "the forward pass alone")
-	fs.StringVar(&target, "target", "", "TPU generation; none: programs of plain ops, for a CPU or GPU")
-	app.Complete(c, "target", codegen.TargetNames())
+	fs.StringVar(&generation, "target", "", "TPU generation; none: programs of plain ops, for a CPU or GPU")
+	app.Complete(c, "target", target.Names())
 	fs.StringVar(&out, "out", "runs/split", "folder for the programs")
 	return c
 }

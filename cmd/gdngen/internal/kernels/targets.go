@@ -5,7 +5,6 @@ import (
 	"io"
 
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/internal/terminal"
 	"github.com/gdngen/gdngen/ir/target"
 	"github.com/spf13/cobra"
@@ -52,7 +51,7 @@ whole device; none needs to be attached. GPUs are targets of the triton backend,
 			var tpus []targetRow
 			var gpus []gpuRow
 			var rows []any
-			for _, t := range codegen.Targets() {
+			for _, t := range target.All() {
 				tpus = append(tpus, targetRow{"tpu", t.Name, t.Topology, t.MXUs, t.MXUSize, t.VMEM, t.HBM, t.Clock, t.BF16VPU, t.PeakFlops() * t.Clock})
 				rows = append(rows, tpus[len(tpus)-1])
 			}

@@ -10,11 +10,11 @@ import (
 	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/tune"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/model"
 	"github.com/gdngen/gdngen/gdn/published"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 	"github.com/spf13/cobra"
 )
@@ -132,7 +132,7 @@ func (a CLI) tune(f *tuneFlags, cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	r, err := tune.New(config, works, f.sizes, targets, func(s gdn.Spec, t *codegen.Target) (*route.Form, error) {
+	r, err := tune.New(config, works, f.sizes, targets, func(s gdn.Spec, t *target.Target) (*route.Form, error) {
 		form, err := app.Resolve(s, variant, way.For(t))
 		if err == nil {
 			a.TellPromoted(form)
@@ -188,7 +188,7 @@ func (a CLI) tune(f *tuneFlags, cmd *cobra.Command, args []string) error {
 }
 
 // wholeSteps costs whole layers of the works, where --whole asks for them.
-func (f *tuneFlags) wholeSteps(a *app.App, config model.Config, works []*tune.Work, variant string, targets []*codegen.Target, x *measure.Instrument) ([]*tune.Step, error) {
+func (f *tuneFlags) wholeSteps(a *app.App, config model.Config, works []*tune.Work, variant string, targets []*target.Target, x *measure.Instrument) ([]*tune.Step, error) {
 	if !f.whole {
 		return nil, nil
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/gdngen/gdngen/autotune/mfu"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/profile"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn/model"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/device"
 	"github.com/gdngen/gdngen/pjrt/machine"
@@ -125,10 +125,10 @@ func profileFlags(c *cobra.Command, name string, forward bool, train int) error 
 }
 
 // profileWork reads what a step is, and gives what makes it for a device; no target: the device is no TPU.
-func (a CLI) profileWork(name, spec, variant string, forward bool) (func(*codegen.Target) (*profile.Work, error), error) {
+func (a CLI) profileWork(name, spec, variant string, forward bool) (func(*target.Target) (*profile.Work, error), error) {
 	if name != "" {
 		config, err := a.ReadModelConfig(name)
-		return func(t *codegen.Target) (*profile.Work, error) {
+		return func(t *target.Target) (*profile.Work, error) {
 			v, err := mfu.Variant(config, variant, t)
 			if err != nil {
 				return nil, app.Usage(err)
@@ -137,7 +137,7 @@ func (a CLI) profileWork(name, spec, variant string, forward bool) (func(*codege
 		}, err
 	}
 	s, err := app.ParseSpec(spec)
-	return func(t *codegen.Target) (*profile.Work, error) {
+	return func(t *target.Target) (*profile.Work, error) {
 		form, err := route.Resolve(s, variant, t, nil)
 		if err != nil {
 			return nil, app.Usage(err)
@@ -148,7 +148,7 @@ func (a CLI) profileWork(name, spec, variant string, forward bool) (func(*codege
 }
 
 // profileStages costs the kernels of a step.
-func (a CLI) profileStages(t *codegen.Target, w *profile.Work, out string) error {
+func (a CLI) profileStages(t *target.Target, w *profile.Work, out string) error {
 	x, err := a.Instrument(false)
 	if err != nil {
 		return err

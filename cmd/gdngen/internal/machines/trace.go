@@ -14,9 +14,9 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/profile"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn/model"
 	"github.com/gdngen/gdngen/internal/terminal"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/trace"
 	"github.com/gdngen/gdngen/pjrt/trace/fetch"
 	"github.com/spf13/cobra"
@@ -60,7 +60,7 @@ func (f *traceFlags) add(c *cobra.Command, by bool) {
 	fs.StringVar(&f.stages, "stages", "", "file of gdngen explain -o json, for --by stage (default: "+profile.StagesFile+" in the folder of a profile)")
 	fs.StringVar(&f.kernel, "kernel", "", "regular expression that finds the kernel of --stages by name or scope, where the trace calls it otherwise")
 	fs.StringVar(&f.target, "target", "", "generation whose shares of --stages count, where the file has several")
-	app.Complete(c, "target", codegen.TargetNames())
+	app.Complete(c, "target", target.Names())
 }
 
 // openTrace reads what is asked for, and the trace.
@@ -230,7 +230,7 @@ what stands above it is said. Parts are medians of their own: they add up where 
 func (a CLI) traceMFUCmd() *cobra.Command {
 	var f traceFlags
 	var work trace.Work
-	var name, target string
+	var name, generation string
 	var forward bool
 	c := &cobra.Command{
 		Use:   "mfu TRACE",
@@ -254,8 +254,8 @@ from --model (a preset: ` + strings.Join(model.Presets(), ", ") + `, or a file, 
 				}
 				work.Flops, work.Tokens = config.StepFlops(forward), float64(config.Batch*config.Tokens)
 			}
-			if target != "" {
-				if work.Target, err = codegen.LookupTarget(target); err != nil {
+			if generation != "" {
+				if work.Target, err = target.Lookup(generation); err != nil {
 					return app.Usage(err)
 				}
 			}
@@ -281,8 +281,8 @@ from --model (a preset: ` + strings.Join(model.Presets(), ", ") + `, or a file, 
 	c.Flags().Float64Var(&work.Flops, "flops", 0, "model flops of a step, on all chips")
 	c.Flags().Float64Var(&work.Tokens, "tokens", 0, "tokens of a step, with --flops")
 	c.Flags().IntVar(&work.Chips, "chips", 0, "chips that share a step (default: the devices of the trace)")
-	c.Flags().StringVar(&target, "target", "", "generation whose peak counts (default: what the trace says)")
-	app.Complete(c, "target", codegen.TargetNames())
+	c.Flags().StringVar(&generation, "target", "", "generation whose peak counts (default: what the trace says)")
+	app.Complete(c, "target", target.Names())
 	return c
 }
 

@@ -19,9 +19,9 @@ import (
 	"time"
 
 	"github.com/gdngen/gdngen/autotune/journal"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn/model"
 	"github.com/gdngen/gdngen/internal/terminal"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/device"
 	"github.com/gdngen/gdngen/pjrt/machine"
@@ -152,7 +152,7 @@ func (r *Record) median(steps []time.Duration) time.Duration {
 }
 
 // mfu is the model flop utilisation by the host's clock.
-func (r *Record) mfu(t *codegen.Target) float64 {
+func (r *Record) mfu(t *target.Target) float64 {
 	return r.ModelFlops / (r.Median().Seconds() * t.PeakFlops() * t.Clock)
 }
 
@@ -162,7 +162,7 @@ func (r *Record) Note(dir string) journal.Note {
 	if r.Trace != "" {
 		n.Trace = dir
 	}
-	if t, err := codegen.LookupTarget(r.Target); err == nil {
+	if t, err := target.Lookup(r.Target); err == nil {
 		n.MFU = r.mfu(t)
 	}
 	return n
@@ -176,7 +176,7 @@ func (r *Record) Write(w io.Writer, dir string) {
 	}
 	fmt.Fprintf(w, "steps   %d to %d of %d: median %v on the host, %.4g tokens a second\n", r.First, r.First+r.Count-1, len(r.Steps),
 		r.Median().Round(time.Microsecond), float64(r.Tokens)/r.Median().Seconds())
-	if t, err := codegen.LookupTarget(r.Target); err == nil {
+	if t, err := target.Lookup(r.Target); err == nil {
 		fmt.Fprintf(w, "MFU     %.2f%% by the host's clock\n", 100*r.mfu(t))
 	}
 	if r.Trace == "" {

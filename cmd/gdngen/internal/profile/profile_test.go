@@ -13,10 +13,10 @@ import (
 	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/autotune/mfu"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/profile"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/model"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/device"
@@ -158,7 +158,7 @@ func TestTrain(t *testing.T) {
 
 // The static cycles beside a profile are those that trace splits a kernel by.
 func TestStages(t *testing.T) {
-	target, err := codegen.LookupTarget("v6e")
+	target, err := target.Lookup("v6e")
 	require.NoError(t, err)
 	s, err := gdn.Parse("tiny")
 	require.NoError(t, err)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/autotune/mfu"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build"
@@ -15,6 +14,7 @@ import (
 	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/device"
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
@@ -145,7 +145,7 @@ type staticReport struct {
 }
 
 // Stages writes the static cycles of the kernels of a step by stage, by which gdngen device trace top --by stage splits what a trace measured.
-func Stages(ctx context.Context, x *measure.Instrument, t *codegen.Target, w *Work, dir string) error {
+func Stages(ctx context.Context, x *measure.Instrument, t *target.Target, w *Work, dir string) error {
 	route, err := route.Lookup("mosaic")
 	if err != nil {
 		return err

@@ -8,9 +8,9 @@ import (
 	"github.com/gdngen/gdngen/autotune"
 	"github.com/gdngen/gdngen/autotune/ladder"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn/model"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/device"
 	"github.com/gdngen/gdngen/pjrt/machine"
 	"github.com/spf13/cobra"
@@ -91,7 +91,7 @@ The decision is keep (status 0), revert (8; 3 for wrong numbers, 5 for a guard),
 	a.Formerly(c, "targets", "target")
 	a.Formerly(c, "kernel", "spec")
 	a.Formerly(c, "guard", "guard-work")
-	app.CompleteList(c, "target", codegen.TargetNames())
+	app.CompleteList(c, "target", target.Names())
 	app.Complete(c, "layer", append(model.Presets(), none))
 	app.Complete(c, "model", append(model.Presets(), none))
 	return c
@@ -191,11 +191,11 @@ func (a CLI) ladderEvaluator(dir string, l *ladderFlags) (ladder.Evaluator, erro
 	if err != nil {
 		return nil, err
 	}
-	target, err := codegen.LookupTarget(l.config.Target)
+	generation, err := target.Lookup(l.config.Target)
 	if err != nil {
 		return nil, err
 	}
-	if a.Runner, err = device.NewRunner(a.Ctx, device.Options{Emit: route.Text, Plugin: path, Targets: []*codegen.Target{target}}); err != nil {
+	if a.Runner, err = device.NewRunner(a.Ctx, device.Options{Emit: route.Text, Plugin: path, Targets: []*target.Target{generation}}); err != nil {
 		return nil, err
 	}
 	d := a.Runner.Device()

@@ -20,7 +20,6 @@ import (
 	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/autotune/worker"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/model"
 	"github.com/gdngen/gdngen/internal/store"
@@ -145,7 +144,7 @@ Directives: ` + strings.Join(meanings, "; ") + `.`,
 	a.Formerly(c, "device", "plugin")
 	a.Formerly(c, "ladder", "climb")
 	a.Formerly(c, "ladder-forward", "climb-forward")
-	app.CompleteList(c, "target", append(codegen.TargetNames(), "all"))
+	app.CompleteList(c, "target", append(target.Names(), "all"))
 	app.Complete(c, "objective", objective.Examples())
 	app.CompleteList(c, "axes", app.AxisNames())
 	app.CompleteChoices(c, "focus", func() []cobra.Completion { return nil }, app.VariantChoices)
@@ -510,6 +509,6 @@ of accuracy of the run, which must have ranked what auto stands for until then, 
 	c.Flags().StringVar(&name, "target", "", "TPU generation or GPU (default: the first of the run)")
 	c.Flags().BoolVar(&promote, "promote", false, "let auto stand for it, by a row in the user's configuration")
 	c.Flags().StringVar(&module, "module", "", "write the compiled StableHLO module to this file, for a GPU its Python")
-	app.Complete(c, "target", codegen.TargetNames())
+	app.Complete(c, "target", target.Names())
 	return c
 }

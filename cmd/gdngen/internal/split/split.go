@@ -7,12 +7,12 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/parallel"
 	"github.com/gdngen/gdngen/internal/store"
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // File is the record beside the programs of a split.
@@ -39,7 +39,7 @@ type Programs struct {
 
 // Write writes the programs of s in n parts into a folder, by a variant's text (empty: the best known), for a target or, without one, of
 // plain ops. forward leaves the gradients out.
-func Write(s gdn.Spec, n int, variant string, forward bool, t *codegen.Target, dir string) (*Programs, error) {
+func Write(s gdn.Spec, n int, variant string, forward bool, t *target.Target, dir string) (*Programs, error) {
 	s.Direction = gdn.Forward
 	ahead, err := route.Resolve(s, cmp.Or(variant, gdn.Auto), t, nil)
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/autotune/mfu"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/model"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // ModelOf is a model of which nothing is known but its layers of the rule. A count of value heads and a width of values that are 0 are
@@ -32,7 +32,7 @@ type Step struct {
 }
 
 // Layers makes the steps of the works whose whole layers are modelled; Cost fills them.
-func Layers(c model.Config, works []*Work, z Sizes, variant string, targets []*codegen.Target) ([]*Step, error) {
+func Layers(c model.Config, works []*Work, z Sizes, variant string, targets []*target.Target) ([]*Step, error) {
 	var steps []*Step
 	for _, w := range works {
 		if !w.Layered() {
@@ -53,7 +53,7 @@ func Layers(c model.Config, works []*Work, z Sizes, variant string, targets []*c
 }
 
 // Cost costs the parts of the step on the targets that it was made for.
-func (s *Step) Cost(ctx context.Context, x *measure.Instrument, targets []*codegen.Target) error {
+func (s *Step) Cost(ctx context.Context, x *measure.Instrument, targets []*target.Target) error {
 	return s.Step.Cost(ctx, x, s.rules, targets, s.forward)
 }
 

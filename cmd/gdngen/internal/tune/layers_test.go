@@ -5,9 +5,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/model"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // Sizes of the rule alone are a model: what is not given of the values is as of the keys. One that can not be is refused.
@@ -28,7 +28,7 @@ func TestLayers(t *testing.T) {
 	require.NoError(t, err)
 	works, err := ParseWorks("all")
 	require.NoError(t, err)
-	targets, err := codegen.ParseTargets("v5e,v6e")
+	targets, err := target.Parse("v5e,v6e")
 	require.NoError(t, err)
 	steps, err := Layers(c, works, Sizes{Tokens: 2048, Batch: 2}, gdn.Auto, targets)
 	require.NoError(t, err)

@@ -10,11 +10,11 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/autotune/measure"
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/model"
 	"github.com/gdngen/gdngen/internal/terminal"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // Row is the kernel for one work on one target.
@@ -39,7 +39,7 @@ type Row struct {
 
 	program *measure.Program
 	form    *route.Form
-	to      *codegen.Target
+	to      *target.Target
 }
 
 // Result is the answer for a model.
@@ -51,11 +51,11 @@ type Result struct {
 }
 
 // Resolve chooses the form of a spec for a target.
-type Resolve func(gdn.Spec, *codegen.Target) (*route.Form, error)
+type Resolve func(gdn.Spec, *target.Target) (*route.Form, error)
 
 // New chooses the variants of a model's works on some targets, and makes their programs. Nothing is compiled yet.
 
-func New(c model.Config, works []*Work, z Sizes, targets []*codegen.Target, suit Resolve) (*Result, error) {
+func New(c model.Config, works []*Work, z Sizes, targets []*target.Target, suit Resolve) (*Result, error) {
 	r := &Result{Model: c, Layers: c.RuleLayers(), Note: measure.StaticNote}
 	if r.Layers == 0 {
 		return nil, errors.New("model: no layer mixes by the gated delta rule")

@@ -10,10 +10,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gdngen/gdngen/codegen"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/model"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 func read(t *testing.T, name string) model.Config {
@@ -26,7 +26,7 @@ func read(t *testing.T, name string) model.Config {
 }
 
 // byAuto is what auto stands for.
-func byAuto(s gdn.Spec, t *codegen.Target) (*route.Form, error) {
+func byAuto(s gdn.Spec, t *target.Target) (*route.Form, error) {
 	return route.Resolve(s, gdn.Auto, t, nil)
 }
 
@@ -60,7 +60,7 @@ func TestWorks(t *testing.T) {
 // A stored cost is taken for exactly its program on its target, and gives what a compile would.
 func TestStored(t *testing.T) {
 	c := model.Config{Hidden: 64, Layers: 3, Batch: 1, Tokens: 1, Rule: model.Rule{HeadsK: 1, HeadsV: 2, K: 32, V: 32, Conv: 1}}
-	targets, err := codegen.ParseTargets("v5e,v6e,v4")
+	targets, err := target.Parse("v5e,v6e,v4")
 	require.NoError(t, err)
 	make := func(tokens int) *Result {
 		r, err := New(c, Works[:1], Sizes{Tokens: tokens}, targets, byAuto)
@@ -106,7 +106,7 @@ func TestStored(t *testing.T) {
 func TestStoredToday(t *testing.T) {
 	stored, err := ReadStored()
 	require.NoError(t, err)
-	targets, err := codegen.ParseTargets("v6e")
+	targets, err := target.Parse("v6e")
 	require.NoError(t, err)
 	works, err := ParseWorks("prefill,decode")
 	require.NoError(t, err)
@@ -124,7 +124,7 @@ func TestStoredToday(t *testing.T) {
 
 func TestFiles(t *testing.T) {
 	c := model.Config{Hidden: 64, Layers: 3, Batch: 1, Tokens: 1, Rule: model.Rule{HeadsK: 1, HeadsV: 2, K: 32, V: 32, Conv: 1}}
-	targets, err := codegen.ParseTargets("v5e,v6e")
+	targets, err := target.Parse("v5e,v6e")
 	require.NoError(t, err)
 	r, err := New(c, Works[:1], Sizes{Tokens: 64}, targets, byAuto)
 	require.NoError(t, err)

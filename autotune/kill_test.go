@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/judge"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/internal/rotate"
 )
@@ -33,6 +34,9 @@ func scriptedRun(dir string) string {
 	return fmt.Sprintf("%s=%d %s", scriptedEnv, scriptedCandidates(), dir)
 }
 
+// hoard is what a scripted run does at each gate; nil: nothing.
+var hoard func(gate string, w *judge.Work) error
+
 // scripted is a run that only its end or a signal stops.
 func scripted(text string) {
 	var n int
@@ -44,7 +48,7 @@ func scripted(text string) {
 	if err != nil {
 		panic(err)
 	}
-	begin(Config{Dir: dir, Spec: s, Candidates: n, Strategy: "beam", Evaluator: &fake{delay: time.Millisecond}, Generator: "test"})
+	begin(Config{Dir: dir, Spec: s, Candidates: n, Strategy: "beam", Evaluator: &fake{delay: time.Millisecond, fail: hoard}, Generator: "test"})
 }
 
 // begin begins or resumes a run, and ends the process where it fails.

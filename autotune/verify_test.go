@@ -3,6 +3,7 @@ package autotune
 import (
 	"encoding/json"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -87,4 +88,20 @@ func TestVerifyOtherVersions(t *testing.T) {
 	v, err = Verify(wrong)
 	require.NoError(t, err)
 	require.NotEmpty(t, v.Faults, "a verdict that the scores do not give is one under any rules")
+
+	for says, change := range map[string]func(*journal.Cost){
+		"candidate 3: cost on v5e: score 1, and": func(c *journal.Cost) { c.Score = 1 },
+		"candidate 3: cost on v5e: score -":      func(c *journal.Cost) { c.Score = -c.Score },
+		".001 cycles a token, and score":         func(c *journal.Cost) { c.PerToken = .001 },
+	} {
+		lies := rewritten(t, rules, func(_ *journal.Header, k *journal.Candidate) {
+			if k != nil && k.ID == 3 {
+				require.NotEmpty(t, k.Costs)
+				change(&k.Costs[0])
+			}
+		})
+		v, err := Verify(lies)
+		require.NoError(t, err)
+		require.Contains(t, strings.Join(v.Faults, "\n"), says)
+	}
 }

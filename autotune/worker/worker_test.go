@@ -113,7 +113,7 @@ func behave(mode string) error {
 			}
 			return nil
 		}
-		if slices.Contains([]string{"half", "twice", "stranger", "lie", "negative", "swindle", "another", "reworded"}, mode) {
+		if slices.Contains([]string{"half", "twice", "stranger", "lie", "cheap", "negative", "swindle", "another", "reworded", "invented"}, mode) {
 			e.before, out = nil, &mangler{mode: mode, wrong: wrong}
 		}
 	}
@@ -174,6 +174,10 @@ func (m *mangler) Write(b []byte) (int, error) {
 			b = bytes.Replace(b, []byte(`{"reply":{"id":`), []byte(`{"reply":{"id":9`), 1)
 		case "lie":
 			b = regexp.MustCompile(`"score":\d+`).ReplaceAll(b, []byte(`"score":1`))
+		case "cheap":
+			b = regexp.MustCompile(`"per_token":[0-9.]+`).ReplaceAll(b, []byte(`"per_token":0.001`))
+		case "invented":
+			b = regexp.MustCompile(`^\{"reply":\{"id":(\d+).*`).ReplaceAll(b, []byte(`{"reply":{"id":$1,"steps":[{"gate":"x"}]}}`))
 		case "negative":
 			b = regexp.MustCompile(`"score":(\d+)`).ReplaceAll(b, []byte(`"score":-$1`))
 		case "another":
@@ -274,7 +278,7 @@ func engine(t *testing.T, text string, env ...string) *Engine {
 }
 
 func pool(t *testing.T, o PoolOptions, engines ...*Engine) *Pool {
-	o.Generator, o.Silence = testGenerator, max(o.Silence, testSilence)
+	o.Generator, o.Silence = testGenerator, cmp.Or(o.Silence, time.Minute) // on a busy machine
 	if o.Warn == nil {
 		o.Warn = func(text string) { t.Log(text) }
 	}
@@ -364,6 +368,8 @@ func TestMisbehaving(t *testing.T) {
 		{"stranger", "", "not asked"},
 		{"flood", "6/compile", "it wrote"},
 		{"lie", "", "its record contradicts itself: cost on v6e: score 1, and the larger of its cycles and of main memory is "},
+		{"cheap", "", "its record contradicts itself: cost on v6e: 0.001 cycles a token, and score "},
+		{"invented", "", `step 1 of its judgement is of gate "x"`},
 		{"another", "", "of its judgement has a record of another candidate than"},
 		{"reworded", "", "of its judgement has a record of another candidate than"},
 		{"negative", "", "its record contradicts itself: cost on v6e: score -"},
@@ -374,9 +380,12 @@ func TestMisbehaving(t *testing.T) {
 		t.Run(x.mode+" "+x.at, func(t *testing.T) {
 			once := onceEnv + "=" + filepath.Join(t.TempDir(), "once")
 			bad := func() *Engine { return engine(t, x.mode, once, atEnv+"="+x.at) }
-			o := PoolOptions{Limit: time.Minute, Silence: time.Minute} // what is said is not a matter of time, on a busy machine either
-			if strings.Contains(x.says, "silent") || strings.Contains(x.says, "in time") {
-				o = PoolOptions{Limit: 2 * time.Second}
+			o := PoolOptions{Limit: time.Minute} // what is said is not a matter of time
+			switch {
+			case strings.Contains(x.says, "silent"):
+				o.Silence = testSilence
+			case strings.Contains(x.says, "in time"):
+				o.Limit = 2 * time.Second
 			}
 			p := pool(t, o, bad(), bad())
 			c := quick(t, p)
@@ -473,7 +482,7 @@ func rayEngine(t *testing.T, address string, slots int) *Engine {
 func TestRay(t *testing.T) {
 	e := rayEngine(t, "auto", 2)
 	t.Setenv("RAY_LOSES", filepath.Join(t.TempDir(), "once"))
-	c := quick(t, pool(t, PoolOptions{Silence: time.Minute}, e))
+	c := quick(t, pool(t, PoolOptions{}, e))
 	_, err := autotune.Search(t.Context(), c)
 	require.NoError(t, err)
 	got, losses := outcome(t, c.Dir)
@@ -491,7 +500,7 @@ func TestRay(t *testing.T) {
 
 // A gate that takes longer than the silence that is allowed is no loss while its worker says that it is alive.
 func TestSlowIsNotLost(t *testing.T) {
-	c := quick(t, pool(t, PoolOptions{}, engine(t, "slow")))
+	c := quick(t, pool(t, PoolOptions{Silence: testSilence}, engine(t, "slow")))
 	c.Candidates = 2
 	_, err := autotune.Search(t.Context(), c)
 	require.NoError(t, err)
@@ -525,7 +534,7 @@ func TestThreeLossesPause(t *testing.T) {
 // Workers that are not alike are refused with both texts, and the others go on; where none is left the search does not begin.
 func TestRefused(t *testing.T) {
 	var said []string
-	p := pool(t, PoolOptions{Silence: time.Minute, Warn: func(text string) { said = append(said, text) }}, engine(t, "good"), engine(t, "other"), engine(t, "plugins"), engine(t, "broken"))
+	p := pool(t, PoolOptions{Warn: func(text string) { said = append(said, text) }}, engine(t, "good"), engine(t, "other"), engine(t, "plugins"), engine(t, "broken"))
 	text := strings.Join(said, "\n")
 	for _, want := range []string{"it is gdngen v9.9.9, and the run needs (devel)", "its plugins are libtpu 9.9, and the run needs none", "no plugin here"} {
 		require.Contains(t, text, want)

@@ -117,7 +117,7 @@ func parseState(line string) (*State, error) {
 	n, err := strconv.Atoi(number)
 	s := &State{Exit: n}
 	switch {
-	case err != nil:
+	case err != nil || n < 0:
 	case word == "ended" && n == 0:
 		s.Phase = Succeeded
 	case word == "ended":

@@ -47,7 +47,7 @@ func (f *Follower) Wait(ctx context.Context) (*State, error) {
 	for cuts := 0; ; {
 		s, err := f.Place.Status(ctx, f.ID)
 		if err == nil && s.Phase != Pending && f.Out != nil {
-			err = f.copy(ctx)
+			err = f.copy(ctx, !s.Phase.Done())
 		}
 		none := (*NoJobError)(nil)
 		switch {
@@ -78,9 +78,9 @@ func (f *Follower) Wait(ctx context.Context) (*State, error) {
 	}
 }
 
-// copy copies the output until its stream ends.
-func (f *Follower) copy(ctx context.Context) error {
-	r, err := f.Place.Logs(ctx, f.ID, f.From, true)
+// copy copies the output until its stream ends. The output of a job that has ended is not followed: what follows it may end before all is read.
+func (f *Follower) copy(ctx context.Context, follow bool) error {
+	r, err := f.Place.Logs(ctx, f.ID, f.From, follow)
 	if err != nil {
 		return err
 	}

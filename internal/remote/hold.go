@@ -209,16 +209,17 @@ func (h *Hold) Acquire(ctx context.Context) (*Lease, error) {
 			if err == nil {
 				return l, nil
 			}
-			err = errors.Join(err, h.remove(zone))
+			bad := h.remove(zone)
 			if ctx.Err() != nil {
-				return nil, ctx.Err()
+				return nil, errors.Join(context.Cause(ctx), bad)
 			}
+			err = errors.Join(err, bad)
 			why = append(why, fmt.Sprintf("%s, attempt %d: %v", zone, attempt, err))
 			h.note(why[len(why)-1])
 			select {
 			case <-time.After(h.Sleep):
 			case <-ctx.Done():
-				return nil, ctx.Err()
+				return nil, context.Cause(ctx)
 			}
 		}
 	}
@@ -303,10 +304,11 @@ func (h *Hold) remove(zone string) error {
 }
 
 // Keep holds a machine until ctx ends or its time is over, takes another where it is lost, and gives it back at the end. tell hears of each.
+// *NoMachineError where none was had in that time.
 func (h *Hold) Keep(ctx context.Context, tell func(*Lease)) error {
 	if h.Max > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, h.Max)
+		ctx, cancel = context.WithTimeoutCause(ctx, h.Max, &NoMachineError{[]string{fmt.Sprintf("none was ready within the %v of the hold", h.Max)}})
 		defer cancel()
 	}
 	for {

@@ -35,6 +35,7 @@ more:*/out/*) head -c 300000000 /dev/zero;;
 hang:*) exec sleep 100;;
 stops:*'find . -type f'*) printf 'there\n5 ./a\n';;
 stops:*/out/*) printf 'ab'; sleep 20;;
+below:*) printf 'there\nended -7\n';;
 big:*) printf 'there\nended 99999999999999999999\n';;
 absolute:*'find . -type f'*) printf 'there\n5 .//etc/escaped\n';;
 *) printf 'there\nended 0\n';;
@@ -45,9 +46,11 @@ esac
 	require.NoError(t, err)
 	was := sshSilence
 	defer func() { sshSilence = was }()
-	t.Setenv("MODE", "big")
-	_, err = p.Status(t.Context(), "j1")
-	require.Error(t, err)
+	for _, mode := range []string{"big", "below"} {
+		t.Setenv("MODE", mode)
+		_, err = p.Status(t.Context(), "j1")
+		require.ErrorContains(t, err, "which is none", mode)
+	}
 	for mode, says := range map[string]string{"flood": "it answers with more than 64 MiB", "motd": `its shell prints "Welcome to host!"`, "outside": "outside of the results", "hidden": "outside of the results", "more": "", "hang": "nothing came for 1s", "stops": "nothing came for 1s", "absolute": "outside of the results"} {
 		t.Setenv("MODE", mode)
 		if sshSilence = time.Minute; strings.HasPrefix(says, "nothing came") { // others have time on a busy machine
@@ -153,14 +156,17 @@ func TestHostileRay(t *testing.T) {
 	require.Equal(t, "Bearer secret", (*tokens)[0])
 
 	for id, says := range map[string]string{"err": "ray answers 500", "bomb": "is not its JSON", "endless": "more than 268435456 bytes came", "silent": "timeout awaiting response headers", "half": "nothing came for 2s"} {
-		begun, limit := time.Now(), time.Minute // on a busy machine
-		if id == "silent" || id == "half" {
-			limit = 2 * time.Second
+		begun, limits := time.Now(), web.Limits{Headers: time.Minute, Silence: time.Minute} // on a busy machine
+		switch id {
+		case "silent":
+			limits.Headers = 2 * time.Second
+		case "half":
+			limits.Silence = 2 * time.Second
 		}
-		p.http = web.New(web.Limits{Headers: limit, Silence: limit})
+		p.http = web.New(limits)
 		_, err := p.Status(t.Context(), id)
 		require.ErrorContains(t, err, says, id)
-		require.Less(t, time.Since(begun), limit+13*time.Second, id)
+		require.Less(t, time.Since(begun), min(limits.Headers, limits.Silence)+13*time.Second, id)
 		if bad := (*UnreachableError)(nil); id == "silent" || id == "half" || id == "endless" {
 			require.True(t, errors.As(err, &bad), "%s: status 7", id)
 		}

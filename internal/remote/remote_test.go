@@ -223,16 +223,31 @@ func TestCutConnection(t *testing.T) {
 	_, err = p.Status(t.Context(), "cut")
 	require.ErrorAs(t, err, &unreachable)
 	require.ErrorContains(t, err, "no route")
-	time.AfterFunc(300*time.Millisecond, func() { os.Remove(down) })
 
 	var rest bytes.Buffer
 	var notes []string
-	f := Follower{Place: p, ID: "cut", Out: &rest, From: int64(len(first)), Every: 50 * time.Millisecond, Note: func(text string) { notes = append(notes, text) }}
+	f := Follower{Place: p, ID: "cut", Out: &rest, From: int64(len(first)), Every: 50 * time.Millisecond, Note: func(text string) { notes = append(notes, text); os.Remove(down) }}
 	s, err := f.Wait(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, Succeeded, s.Phase)
 	require.Equal(t, "line 2\nline 3\nline 4\nline 5\nline 6\n", rest.String())
 	require.NotEmpty(t, notes)
+}
+
+// A tail that is slow to begin loses nothing of a job that has ended.
+func TestSlowTail(t *testing.T) {
+	ssh, _ := standIn(t)
+	t.Setenv(SSHEnv, ssh)
+	tail, err := exec.LookPath("tail")
+	require.NoError(t, err)
+	bin := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "tail"), []byte("#!/bin/sh\nsleep 1\nexec "+tail+" \"$@\"\n"), 0o755))
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	p, _, err := Parse("ssh:host")
+	require.NoError(t, err)
+	require.NoError(t, p.Submit(t.Context(), job("quick", "echo", "all of it")))
+	_, out := wait(t, p, "quick")
+	require.Equal(t, "all of it\n", out)
 }
 
 // The program travels once, by its hash; a file with variables is the owner's alone.
@@ -315,7 +330,7 @@ type fakeRay struct {
 	puts     int
 	jobs     map[string]*fakeJob
 	forget   int // answers to a submission that are lost after the job began
-	cut      int // tails that are closed, as if at an end, while the job runs
+	cut      int // tails that are closed, as if at an end, while the job runs; the job gets a file named cut after the last
 }
 
 type fakeJob struct {
@@ -498,7 +513,9 @@ func (r *fakeRay) tail(w http.ResponseWriter, q *http.Request) {
 		log, s := j.log, j.state()
 		cut := r.cut > 0 && len(log) > 0
 		if cut {
-			r.cut--
+			if r.cut--; r.cut == 0 {
+				os.WriteFile(filepath.Join(r.dir, "logs", resultsOf(j.ID), "cut"), nil, 0o644)
+			}
 		}
 		r.mu.Unlock()
 		if len(log) > sent && c.Write(q.Context(), websocket.MessageText, []byte(log[sent:])) != nil {
@@ -533,7 +550,7 @@ func TestRayFaults(t *testing.T) {
 	p.(*rayPlace).settle = 100 * time.Millisecond
 
 	r.forget, r.cut = 1, 3
-	require.NoError(t, p.Submit(t.Context(), job("one", "sh", "-c", "for i in 1 2 3 4; do echo line $i; sleep .1; done; echo ran >> $0/ran", "@out")))
+	require.NoError(t, p.Submit(t.Context(), job("one", "sh", "-c", "for i in 1 2 3; do echo line $i; sleep .1; done; until test -e $0/cut; do sleep .05; done; echo line 4; echo ran >> $0/ran", "@out")))
 	s, out := wait(t, p, "one")
 	require.Equal(t, Succeeded, s.Phase)
 	require.Equal(t, "line 1\nline 2\nline 3\nline 4\n", out)

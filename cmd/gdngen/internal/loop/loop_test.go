@@ -86,6 +86,8 @@ var agents = []misbehaviour{
 	}},
 	{name: "edits a test", agent: `echo true > tests/check.sh; echo 1 > cost`, verdict: OutOfBounds, reason: "tests/check.sh, which is protected"},
 	{name: "deletes a test", agent: `rm -r tests; echo 60 > cost`, verdict: OutOfBounds, reason: "tests/check.sh, which is protected"},
+	{name: "changes the mode of a test", agent: `chmod +x tests/check.sh; echo 60 > cost`, verdict: OutOfBounds, reason: "tests/check.sh, which is protected"},
+	{name: "makes a test a link", agent: `mv tests/check.sh check; ln -s ../check tests/check.sh; echo 60 > cost`, verdict: OutOfBounds, reason: "tests/check.sh"},
 	{name: "adds a protected name", agent: `mkdir a; echo > a/x.lock; echo 60 > cost`, verdict: OutOfBounds, reason: "a/x.lock"},
 	{name: "breaks a check", agent: `echo 5 > cost`, verdict: CheckFailed, reason: "sh tests/check.sh: ended with status 1"},
 	{name: "does not build", agent: `echo broken > programs; echo 70 > cost`, verdict: BuildFailed, reason: "ended with status 1", change: func(c *Config) { c.Build = "grep one programs || grep two programs" }},
@@ -111,7 +113,7 @@ var agents = []misbehaviour{
 	{name: "a repository inside", agent: `git init -q sub; git -C sub -c user.name=x -c user.email=x@x commit -q --allow-empty -m x; echo 74 > cost`, verdict: OutOfBounds, reason: "sub is a repository of its own"},
 	{name: "a symbolic link", agent: `ln -s /etc/passwd users; echo 74 > cost`, verdict: OutOfBounds, reason: "users is a symbolic link"},
 	{name: "replaces its folder", agent: `cd ..; rm -rf clone; ln -s / clone`, verdict: OutOfBounds, reason: "no folder any more"},
-	{name: "leaves daemons", boxed: true, agent: `echo 76 > cost; (setsid sleep 313131 >/dev/null 2>&1 &); (setsid sh -c 'sleep 313131 & sleep 313131' >/dev/null 2>&1 &); echo left some`, verdict: Keep},
+	{name: "leaves daemons", boxed: true, agent: `echo 76 > cost; i=0; while [ $i -lt 150 ]; do (setsid sleep 313131 >/dev/null 2>&1 &); i=$((i+1)); done; (setsid sh -c 'sleep 313131 & sleep 313131' >/dev/null 2>&1 &); echo left some`, verdict: Keep},
 	{name: "forks a thousand", agent: `echo 76 > cost; i=0; while [ $i -lt 1000 ]; do sleep 313131 & i=$((i+1)); done >/dev/null 2>&1; echo forked`, verdict: Keep},
 	{name: "writes 2 GB", agent: `truncate -s 2G big; echo 70 > cost`, verdict: OutOfBounds, reason: "big has 2048 MiB"},
 	{name: "writes 2 GB that git ignores", agent: `truncate -s 2G big.o; echo 70 > cost`, verdict: Keep},
@@ -139,7 +141,10 @@ var agents = []misbehaviour{
 	{name: "4 MB as a plan", agent: `head -c 4000000 /dev/zero | tr '\0' 1 > iteration.json; echo 70 > cost`, verdict: Keep},
 	{name: "70 MB without a newline", agent: `head -c 70000000 /dev/zero | tr '\0' a; echo 70 > cost`, verdict: Keep},
 	{name: "ignores SIGTERM", boxed: true, agent: `trap '' TERM INT HUP; echo 70 > cost; while true; do sleep .1; done`, verdict: AgentFailed, reason: "silent for 500ms", change: func(c *Config) { c.AgentIdle = 500 * time.Millisecond }},
-	{name: "a thousand files", agent: `mkdir many; cd many; seq 1000 | xargs touch; cd ..; echo 70 > cost`, verdict: Keep},
+	{name: "thousands of files", agent: `mkdir many; cd many; seq ` + map[bool]string{true: "20000", false: "1000"}[rotate.All()] + ` | xargs touch; cd ..; echo 70 > cost`, verdict: Keep, change: func(c *Config) {
+		c.AgentIdle, c.AgentTimeout = 2*time.Minute, 2*time.Minute // the disk is busy
+	}},
+	{name: "200 MB of lines", agent: `yes $(seq 500) | head -c 200000000; echo 70 > cost`, verdict: Keep},
 	{name: "an infinite figure", agent: `echo inf > cost`, verdict: NoFigure, reason: "a positive number", change: func(c *Config) { c.Checks = nil }},
 	{name: "a figure of no size", agent: `echo 1e-400 > cost`, verdict: NoFigure, reason: "a positive number", change: func(c *Config) { c.Checks = nil }},
 	{name: "a folder that git forbids", boxed: true, agent: `mkdir git~1; echo x > git~1/x; echo 70 > cost`, verdict: OutOfBounds, reason: "git refuses what it left: error: invalid path 'git~1/x'"},
@@ -222,6 +227,11 @@ func one(t *testing.T, m misbehaviour, sandbox string) {
 		require.Equal(t, r.Commit, strings.TrimSpace(sh(t, c.Repo, "git rev-parse "+Ref(c.Dir, 1))))
 	}
 	require.NoDirExists(t, filepath.Join(c.Dir, "work"))
+	for _, name := range must(filepath.Glob(filepath.Join(c.Dir, "iter-001", "*.log"))) {
+		if info := must(os.Lstat(name)); info.Mode().IsRegular() {
+			require.Less(t, info.Size(), int64(maxLog+1000), name)
+		}
+	}
 }
 
 func must[T any](v T, err error) T {

@@ -112,12 +112,36 @@ func waysOut(t *testing.T, sandbox string) {
 		require.Equal(t, []Verdict{Keep, Keep}, l)
 		require.NoDirExists(t, filepath.Join(home, ".ssh", "agent"))
 	})
+	t.Run("plugins and modules", func(t *testing.T) { // are shared by all who use the machine
+		folders := []string{filepath.Join(dir, "plugins"), filepath.Join(dir, "modules")}
+		for _, d := range folders {
+			require.NoError(t, os.Mkdir(d, 0o755))
+			require.NoError(t, os.WriteFile(filepath.Join(d, "x"), []byte("SOUND"), 0o644))
+		}
+		t.Setenv("GOMODCACHE", folders[1])
+		try := `for d in ` + strings.Join(folders, " ") + `; do cat $d/x; (echo bad > $d/x); (echo bad > $d/new); mv $d $d-old; rm -rf $d; done`
+		c := loop(t, try+` > got 2>/dev/null; echo 70 > cost`)
+		c.Readable, c.Checks = folders[:1], []string{try + `; true`}
+		l, reasons := verdicts(t, c)
+		require.Equal(t, []Verdict{Keep}, l, reasons)
+		want := "SOUND"
+		if _, err := program("go"); err == nil {
+			want += "SOUND"
+		}
+		require.Equal(t, want, got(t, c))
+		for _, d := range folders {
+			require.Equal(t, "SOUND", string(must(os.ReadFile(filepath.Join(d, "x")))))
+			require.NoFileExists(t, filepath.Join(d, "new"))
+		}
+	})
 	t.Run("the machine", func(t *testing.T) { // its network, terminal, disks, switches, folders of all
-		c := loop(t, `{ bash -c "exec 3<>/dev/tcp/127.0.0.1/$PORT" && echo network; true < /dev/tty && echo terminal; ls /dev/?d? /dev/vd* /dev/mem /dev/kmsg
+		loopback := `bash -c "exec 3<>/dev/tcp/127.0.0.1/1" 2>&1 | grep -q refused` // a network that is down is unreachable
+		c := loop(t, `{ `+loopback+` || echo no loopback; bash -c "exec 3<>/dev/tcp/127.0.0.1/$PORT" && echo network; true < /dev/tty && echo terminal; ls /dev/?d? /dev/vd* /dev/mem /dev/kmsg
 			for f in /etc /usr/local/bin /opt /var /sys/kernel / /proc/sys/kernel; do true > $f/gdngen-x && echo wrote $f; done; for f in core_pattern hostname; do cat /proc/sys/kernel/$f > /proc/sys/kernel/$f && echo set $f; done
 			for d in /tmp /var/tmp /dev/shm; do true > $d/gdngen-x; done; for d in /home /root /run/user; do ls $d; done; grep -a PRIVATE /proc/*/environ; test $(ls -d /proc/[0-9]* | wc -l) -lt 12 || echo processes; } > got 2>/dev/null; echo 70 > cost`)
-		l, _ := verdicts(t, c)
-		require.Equal(t, []Verdict{Keep}, l)
+		c.Checks = []string{loopback}
+		l, reasons := verdicts(t, c)
+		require.Equal(t, []Verdict{Keep}, l, reasons)
 		require.Empty(t, got(t, c))
 		for _, d := range []string{"/tmp", "/var/tmp", "/dev/shm", "/etc", "/var"} {
 			require.NoFileExists(t, filepath.Join(d, "gdngen-x"))
@@ -125,7 +149,7 @@ func waysOut(t *testing.T, sandbox string) {
 		c = loop(t, `bash -c "exec 3<>/dev/tcp/127.0.0.1/$PORT" && echo network > got; echo 70 > cost`)
 		c.AgentNetwork = true
 		c.Checks = []string{`! bash -c "exec 3<>/dev/tcp/127.0.0.1/` + port + `" 2>/dev/null`}
-		l, reasons := verdicts(t, c)
+		l, reasons = verdicts(t, c)
 		require.Equal(t, []Verdict{Keep}, l, reasons)
 		require.Equal(t, "network", strings.TrimSpace(got(t, c)))
 		require.Equal(t, "open to the agent", must(Status(c.Dir)).Network)

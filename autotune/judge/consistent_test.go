@@ -9,15 +9,15 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/measure"
-	"github.com/gdngen/gdngen/codegen"
+	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
 
 // A cost that does not follow from its record, or from the schedule that is kept with it, is told by the figure that differs.
 func TestContradictions(t *testing.T) {
-	target, s := mustTarget(t, "v6e"), spec(t, "bench")
-	g := Grounds{Shapes: []Shape{{s, 1}}, Targets: []*codegen.Target{target}}
-	hbm := measure.Score(0, 1, s, target)
+	v6e, s := mustTarget(t, "v6e"), spec(t, "bench")
+	g := Grounds{Shapes: []Shape{{s, 1}}, Targets: []*target.Target{v6e}}
+	hbm := measure.Score(0, 1, s, v6e)
 	wall := 10 * hbm
 	r := &llo.Report{Cycles: 6558, HBMBytes: 1, Schedule: "abc", Wall: llo.Wall{Cycles: wall}}
 	text, err := json.Marshal(r)

@@ -36,7 +36,7 @@
 //	build       programs of the two; its doc.go has the formulas
 //	schedule    which chunk of a kernel does what when
 //	truth       the rule in float64, token by token; ordinary and adversarial inputs; stored cases
-//	exam        limits of errors that follow from the arithmetic, and the judgement by them; exam/mutant makes wrong kernels of right ones
+//	exam        limits of errors that follow from the arithmetic, and the judgement by them
 //	layer       the rule as a layer of GoMLX: irgraph makes a graph of a module, kernels calls a generated program from a graph
 //	model       layers and small models as far as their cost goes
 //	published   reads the config.json of published models

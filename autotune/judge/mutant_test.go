@@ -9,9 +9,9 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build"
-	"github.com/gdngen/gdngen/gdn/exam/mutant"
 	"github.com/gdngen/gdngen/internal/rotate"
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/tests/mutant"
 )
 
 // throughGates takes the text of a program through the gates that look at numbers, the last of them as if it would be kept.

@@ -61,14 +61,3 @@ func Forms(s gdn.Spec, changes string) ([]Form, error) {
 	}
 	return list, nil
 }
-
-// Pick is the form of a call, by the tokens of all its sequences.
-func Pick(forms []Form, s gdn.Spec, tokens, sequences int) *Form {
-	keeps := func(n, most int) bool { return most == 0 || n <= most }
-	for i, f := range forms {
-		if keeps(sequences*s.HeadsV*s.V, f.Columns) && (f.Length == 0 || tokens <= f.Length*sequences) && keeps(tokens, f.Tokens) {
-			return &forms[i]
-		}
-	}
-	return nil
-}

@@ -248,6 +248,17 @@ func TestAtLaunch(t *testing.T) {
 	}
 }
 
+// pick is the form of a call, by the tokens of all its sequences.
+func pick(forms []Form, s gdn.Spec, tokens, sequences int) *Form {
+	keeps := func(n, most int) bool { return most == 0 || n <= most }
+	for i, f := range forms {
+		if keeps(sequences*s.HeadsV*s.V, f.Columns) && (f.Length == 0 || tokens <= f.Length*sequences) && keeps(tokens, f.Tokens) {
+			return &forms[i]
+		}
+	}
+	return nil
+}
+
 // Every call has a form: what auto would take there, but for lengths between.
 func TestForms(t *testing.T) {
 	s, err := gdn.Parse("contest-prefill,seqs=2")
@@ -258,7 +269,7 @@ func TestForms(t *testing.T) {
 		tokens, sequences int
 		want              string
 	}{{0, 1, "scan"}, {6, 1, "scan"}, {65, 1, "scan"}, {300, 3, "scan"}, {2048, 1, "parts"}, {4096, 2, "parts"}, {8192, 1, "long_parts"}, {8192, 8, "wide"}, {65536, 16, "wide"}, {8192, 57, "wide"}, {1 << 20, 57, "wide"}} {
-		f := Pick(forms, s, c.tokens, c.sequences)
+		f := pick(forms, s, c.tokens, c.sequences)
 		require.Equal(t, c.want, f.Name, "%d tokens of %d sequences", c.tokens, c.sequences)
 		require.Equal(t, "tf32", f.Variant.Prec)
 	}
@@ -266,7 +277,7 @@ func TestForms(t *testing.T) {
 	require.NoError(t, err)
 	forms, err = Forms(s, "auto,warps=2")
 	require.NoError(t, err)
-	require.Equal(t, []int{4, 8}, []int{Pick(forms, s, 1, 1).Variant.BV, Pick(forms, s, 2, 2).Variant.BV})
+	require.Equal(t, []int{4, 8}, []int{pick(forms, s, 1, 1).Variant.BV, pick(forms, s, 2, 2).Variant.BV})
 	require.Equal(t, 2, forms[0].Variant.Warps)
 	_, err = Forms(s, "width=3")
 	require.ErrorContains(t, err, `form few: triton variant: there is no axis "width"`)

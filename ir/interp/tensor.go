@@ -2,7 +2,6 @@ package interp
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math"
 
 	"github.com/gdngen/gdngen/ir"
@@ -283,5 +282,3 @@ func (t *tensor) poison() {
 		t.setBits(i, pattern)
 	}
 }
-
-func (t *tensor) String() string { return fmt.Sprint(ir.T(t.dt, t.shape...)) }

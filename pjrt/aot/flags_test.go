@@ -47,7 +47,7 @@ func TestTargetFlags(t *testing.T) {
 		dir := t.TempDir()
 		_, err := c.Compile(t.Context(), Request{Topology: target.Topology, Module: bitcastModule(), DumpDir: dir, Flags: flags})
 		require.NoError(t, err)
-		r, err := llo.Analyze(dir, target)
+		r, err := llo.Options{}.Analyze(dir, target)
 		require.NoError(t, err)
 		for _, op := range r.Ops {
 			for _, s := range op.Slots {

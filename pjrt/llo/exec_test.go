@@ -221,7 +221,7 @@ func TestCalls(t *testing.T) {
 		"%1 = inlined_call /* %leaf = copy(%a) */")
 	write("outer.1", "%1 = inlined_call /* %leaf = copy(%a) */", "%1 = inlined_call /* %leaf = copy(%a) */", "")
 	write("leaf", "", "", "", "", "%1 = vdelay 5")
-	r, err := Analyze(dir, testTarget)
+	r, err := Options{}.Analyze(dir, testTarget)
 	require.NoError(t, err)
 	require.EqualValues(t, 2+3*5+1, r.TopLevel)
 	require.Equal(t, r.TopLevel+3*3+7*10, r.Cycles)
@@ -235,13 +235,13 @@ func TestCalls(t *testing.T) {
 	// A second way to the same op multiplies what that op calls.
 	write("other", "%1 = inlined_call /* %outer.1 = fusion(%a, %b) */", "")
 	write("TLP", "%1 = inlined_call /* %outer.1 = fusion(%a, %b) */", "%1 = inlined_call /* %other = fusion(%a) */", "%1 = inlined_call /* %other = fusion(%a) */")
-	r, err = Analyze(dir, testTarget)
+	r, err = Options{}.Analyze(dir, testTarget)
 	require.NoError(t, err)
 	require.EqualValues(t, 3+3*3+2*2+6*10, r.Cycles)
 	require.EqualValues(t, 3+3*3+2*2+6*5, r.Bundles)
 
 	write("leaf", "%1 = inlined_call /* %outer.1 = fusion(%a, %b) */")
-	_, err = Analyze(dir, testTarget)
+	_, err = Options{}.Analyze(dir, testTarget)
 	require.ErrorContains(t, err, "outer.1 calls itself through TLP, outer.1, leaf")
 }
 

@@ -118,7 +118,7 @@ func TestGolden(t *testing.T) {
 // The figure that the cost method was published with: 1.94 cycles per token and value head.
 func TestPublishedFigure(t *testing.T) {
 	for _, version := range []string{"0.0.42", "0.0.51"} {
-		r, err := Analyze(unpack(t, archive(t, "p6_v6e_"+version)), lookup(t, "v6e"))
+		r, err := Options{}.Analyze(unpack(t, archive(t, "p6_v6e_"+version)), lookup(t, "v6e"))
 		require.NoError(t, err)
 		require.InEpsilon(t, 1.94, float64(r.Cycles)/(4096*8), 0.03)
 	}
@@ -126,9 +126,9 @@ func TestPublishedFigure(t *testing.T) {
 
 func TestDeterministic(t *testing.T) {
 	a := archive(t, "p6_v6e_0.0.51")
-	first, err := Analyze(unpack(t, a), lookup(t, "v6e"))
+	first, err := Options{}.Analyze(unpack(t, a), lookup(t, "v6e"))
 	require.NoError(t, err)
-	again, err := Analyze(unpack(t, a), lookup(t, "v6e"))
+	again, err := Options{}.Analyze(unpack(t, a), lookup(t, "v6e"))
 	require.NoError(t, err)
 	require.Equal(t, first, again)
 	text, err := json.Marshal(first)
@@ -161,7 +161,7 @@ func TestScheduleHash(t *testing.T) {
 func TestScalarOperands(t *testing.T) {
 	dir := unpack(t, archive(t, "varlen_v6e_0.0.51"))
 	target := lookup(t, "v6e")
-	_, err := Analyze(dir, target)
+	_, err := Options{}.Analyze(dir, target)
 	require.ErrorContains(t, err, "schedule not understood: ")
 	require.ErrorContains(t, err, "varlen.1-02-final_bundles.txt:0x42: branch to 0x82 on a predicate that only a run would tell; give the values of operands (Options.Scalars, explain --scalars): varlen.1/0 (s32[5]), varlen.1/1 (s32[1])")
 
@@ -205,13 +205,13 @@ func TestDumpFolderErrors(t *testing.T) {
 				kept = append(kept, f)
 			}
 		}
-		_, err := Analyze(unpack(t, &txtar.Archive{Files: kept}), target)
+		_, err := Options{}.Analyze(unpack(t, &txtar.Archive{Files: kept}), target)
 		require.ErrorContains(t, err, want)
 	}
 	bundles := func(f *txtar.File) bool { return strings.HasSuffix(f.Name, "fusion-02-final_bundles.txt") }
 	use := func(f *txtar.File) bool { return strings.Contains(f.Name, "fusion-00-final_hlo-static") }
 
-	_, err := Analyze(filepath.Join(t.TempDir(), "absent"), target)
+	_, err := Options{}.Analyze(filepath.Join(t.TempDir(), "absent"), target)
 	require.ErrorIs(t, err, os.ErrNotExist)
 	fails("no top-level program", func(f *txtar.File) bool { return !strings.Contains(f.Name, "TLP") })
 	fails(`op "fusion" is called but its final_bundles or utilization file is missing`, func(f *txtar.File) bool { return !bundles(f) })
@@ -238,19 +238,19 @@ func TestDumpFolderErrors(t *testing.T) {
 	for _, f := range a.Files {
 		a.Files = append(a.Files, txtar.File{Name: "9" + f.Name, Data: f.Data})
 	}
-	_, err = Analyze(unpack(t, a), target)
+	_, err = Options{}.Analyze(unpack(t, a), target)
 	require.ErrorContains(t, err, "holds more than one compile")
 }
 
 func TestTargetWithoutFacts(t *testing.T) {
-	_, err := Analyze(t.TempDir(), &target.Target{Name: "v99"})
+	_, err := Options{}.Analyze(t.TempDir(), &target.Target{Name: "v99"})
 	require.ErrorContains(t, err, `target "v99" lacks matmul cycles`)
 }
 
 func BenchmarkAnalyze(b *testing.B) {
 	dir, target := unpack(b, archive(b, "p6_v6e_0.0.51")), lookup(b, "v6e")
 	for b.Loop() {
-		_, err := Analyze(dir, target)
+		_, err := Options{}.Analyze(dir, target)
 		require.NoError(b, err)
 	}
 }
@@ -294,7 +294,7 @@ func bump(table []int64, at int) []int64 {
 
 // A conditional, all of whose branches count, is named.
 func TestConditionals(t *testing.T) {
-	r, err := Analyze(unpack(t, archive(t, "cond_v6e_0.0.51")), lookup(t, "v6e"))
+	r, err := Options{}.Analyze(unpack(t, archive(t, "cond_v6e_0.0.51")), lookup(t, "v6e"))
 	require.NoError(t, err)
 	require.Equal(t, []hlo.Conditional{{Name: "cond.1.clone", Op: "jit(<lambda>)/cond", Branches: 2}}, r.Conditionals)
 	data, err := json.Marshal(r)

@@ -41,7 +41,7 @@ func TestProfile(t *testing.T) {
 	require.LessOrEqual(t, spills, op.Spills)
 	require.LessOrEqual(t, fills, op.Fills)
 
-	without, err := Analyze(dir, lookup(t, "v6e"))
+	without, err := Options{}.Analyze(dir, lookup(t, "v6e"))
 	require.NoError(t, err)
 	require.Nil(t, without.Ops[0].Profile)
 	r.Ops[0].Profile = nil

@@ -94,7 +94,7 @@ type Location struct {
 	Instructions int64  `json:"instructions"`   // executed
 }
 
-// Options adjusts Analyze. The zero value is the default.
+// Options says how a dump is costed. The zero value is the default.
 type Options struct {
 	// Scalars are values of operands in scalar memory that steer control flow, such as sequence offsets. A key is op and index of the
 	// operand ("gdn.1/0"), the op without the number that XLA adds ("gdn/0"), its kernel ("body/0"), or the index alone ("0"), for all ops; the
@@ -109,9 +109,6 @@ type Options struct {
 }
 
 // Analyze reads the dump folder of one compile and costs the whole module on the target.
-func Analyze(dir string, t *target.Target) (*Report, error) { return Options{}.Analyze(dir, t) }
-
-// Analyze is like the function of the same name.
 func (o Options) Analyze(dir string, t *target.Target) (*Report, error) {
 	if t.MatmulBF16 <= 0 || t.MatmulF32 <= 0 || t.PushBF16 <= 0 || t.PushF32 <= 0 || t.BranchDelay < 0 || t.Granule <= 0 {
 		return nil, fmt.Errorf("target %q lacks matmul cycles, push cycles, branch delay or DMA granule", t.Name)

@@ -55,7 +55,7 @@ func necessaryBytes(t *testing.T, module string) (n int64) {
 func TestTraffic(t *testing.T) {
 	for _, row := range traffic {
 		a := archive(t, "traffic/"+row.dump)
-		r, err := Analyze(unpack(t, a), lookup(t, row.target))
+		r, err := Options{}.Analyze(unpack(t, a), lookup(t, row.target))
 		require.NoError(t, err, row.dump)
 		module := ""
 		for _, f := range a.Files {

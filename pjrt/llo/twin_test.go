@@ -10,7 +10,7 @@ import (
 
 // libtpu compiles ops that are the same computation once: what one of them costs, the other does.
 func TestTwins(t *testing.T) {
-	r, err := Analyze(unpack(t, archive(t, "twins_v6e_0.0.51")), lookup(t, "v6e"))
+	r, err := Options{}.Analyze(unpack(t, archive(t, "twins_v6e_0.0.51")), lookup(t, "v6e"))
 	require.NoError(t, err)
 	ops := map[string]OpReport{}
 	sum := r.TopLevel
@@ -34,7 +34,7 @@ func TestTwins(t *testing.T) {
 // An op without a schedule is an error unless another one is the same computation in everything but names and where it comes from.
 func TestNoTwin(t *testing.T) {
 	analyze := func(files []txtar.File) error {
-		_, err := Analyze(unpack(t, &txtar.Archive{Files: files}), lookup(t, "v6e"))
+		_, err := Options{}.Analyze(unpack(t, &txtar.Archive{Files: files}), lookup(t, "v6e"))
 		return err
 	}
 	edited := func(oldnew ...string) error {
@@ -106,7 +106,7 @@ func TestTwinsDisagree(t *testing.T) {
 		}
 	}
 	analyze := func() error {
-		_, err := Analyze(unpack(t, &txtar.Archive{Files: append(a.Files, more...)}), lookup(t, "v6e"))
+		_, err := Options{}.Analyze(unpack(t, &txtar.Archive{Files: append(a.Files, more...)}), lookup(t, "v6e"))
 		return err
 	}
 	require.NoError(t, analyze())
@@ -120,7 +120,7 @@ func TestTwinsDisagree(t *testing.T) {
 // one schedule.
 func TestConstantOperands(t *testing.T) {
 	dir := unpack(t, archive(t, "constants_v6e_0.0.51"))
-	r, err := Analyze(dir, lookup(t, "v6e"))
+	r, err := Options{}.Analyze(dir, lookup(t, "v6e"))
 	require.NoError(t, err)
 	require.Len(t, r.Ops, 2)
 	require.Equal(t, "name.2", r.Ops[0].Twin, "steps of 5 turns")

@@ -162,7 +162,7 @@ func TestWallOfKernels(t *testing.T) {
 		{"p6", 63554, 67380, 67380 - 2481},
 		{"naive", 535587, 1310541, 1310541},
 	} {
-		r, err := Analyze(unpack(t, archive(t, "wall/"+row.kernel+"_v6e")), lookup(t, "v6e"))
+		r, err := Options{}.Analyze(unpack(t, archive(t, "wall/"+row.kernel+"_v6e")), lookup(t, "v6e"))
 		require.NoError(t, err)
 		op := r.Ops[0]
 		require.Equal(t, row.cycles, op.Cycles, row.kernel)

@@ -56,6 +56,6 @@ func TestBounded(t *testing.T) {
 	require.NoError(t, z.Close())
 	path := filepath.Join(t.TempDir(), "x.xplane.pb")
 	require.NoError(t, os.WriteFile(path, bomb.Bytes(), 0o644))
-	_, err = Open(path)
+	_, err = Open(t.Context(), path)
 	require.ErrorContains(t, err, "more than 1048576 bytes, unpacked")
 }

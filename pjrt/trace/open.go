@@ -20,11 +20,8 @@ import (
 var kinds = []string{".xplane.pb", "perfetto_trace.json.gz", ".trace.json.gz", ".trace.json"}
 
 // Open reads a file, or the newest run in a folder: the folder of a run, or one that holds plugins/profile/RUN. The error is that of the file system,
-// or a *FileError.
-func Open(path string) (*Trace, error) { return OpenContext(context.Background(), path) }
-
-// OpenContext is Open, which ends with ctx.
-func OpenContext(ctx context.Context, path string) (*Trace, error) {
+// or a *FileError. It ends with ctx.
+func Open(ctx context.Context, path string) (*Trace, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err

@@ -15,7 +15,7 @@ import (
 
 func open(t *testing.T, name string) *Trace {
 	t.Helper()
-	x, err := Open(filepath.Join("testdata", name))
+	x, err := Open(t.Context(), filepath.Join("testdata", name))
 	require.NoError(t, err)
 	return x
 }
@@ -212,7 +212,7 @@ func TestDamaged(t *testing.T) {
 		require.ErrorAs(t, err, new(*damage), "%d bytes", n)
 		require.Regexp(t, `cut off|has no planes|an XSpace`, err.Error())
 	}
-	_, err = Open(write("cut.xplane.pb", whole[:len(whole)/2]))
+	_, err = Open(t.Context(), write("cut.xplane.pb", whole[:len(whole)/2]))
 	require.Regexp(t, `cut.xplane.pb: cut off.* \(at byte \d+\)$`, err.Error())
 	zip, err := os.ReadFile("testdata/cpu.trace.json.gz")
 	require.NoError(t, err)
@@ -232,15 +232,15 @@ func TestDamaged(t *testing.T) {
 		// A trace of Perfetto's own format: packets, whose first field is a message.
 		"perfetto": {[]byte{0x0a, 0x05, 0x0a, 0x03, 'a', 'b', 'c'}, "no XSpace: field 1 of a plane is of another type there (at byte 2)"},
 	} {
-		_, err := Open(write(name, c.data))
+		_, err := Open(t.Context(), write(name, c.data))
 		require.ErrorAs(t, err, new(*FileError), name)
 		require.ErrorContains(t, err, c.want, name)
 		require.NotContains(t, err.Error(), "\n", name)
 	}
-	_, err = Open(filepath.Join(dir, "none"))
+	_, err = Open(t.Context(), filepath.Join(dir, "none"))
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "hollow"), 0o755))
-	_, err = Open(filepath.Join(dir, "hollow"))
+	_, err = Open(t.Context(), filepath.Join(dir, "hollow"))
 	require.ErrorContains(t, err, "no trace in this folder")
 }
 
@@ -259,7 +259,7 @@ func TestCut(t *testing.T) {
 	require.NoError(t, z.Close())
 	path := filepath.Join(t.TempDir(), "x.trace.json.gz")
 	require.NoError(t, os.WriteFile(path, b.Bytes(), 0o644))
-	x, err := Open(path)
+	x, err := Open(t.Context(), path)
 	require.NoError(t, err)
 	s, err := x.Sum(Query{})
 	require.NoError(t, err)
@@ -282,7 +282,7 @@ func TestFolder(t *testing.T) {
 	put("tpu-after.xplane.pb", "2026_11_22_10_00_00/b.xplane.pb")
 	put("cpu.trace.json.gz", "2026_11_22_10_00_00/a.trace.json.gz")
 	put("cpu.xplane.pb", "2026_11_22_09_59_59/a.xplane.pb") // written later, and older
-	x, err := Open(dir)
+	x, err := Open(t.Context(), dir)
 	require.NoError(t, err)
 	require.Len(t, x.Files, 2)
 	s, err := x.Sum(Query{Warmup: -1})
@@ -389,7 +389,7 @@ func TestKineto(t *testing.T) {
 		`{"traceEvents": [{"ph": "X", "pid": 0, "tid": 7, "ts": 1, "dur": 2, "name": "gemm"}]}`:                                      "and no event names its instruction; its lines have no names",
 	} {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
-		x, err := Open(path)
+		x, err := Open(t.Context(), path)
 		require.NoError(t, err)
 		_, err = x.Sum(Query{})
 		require.ErrorContains(t, err, want)

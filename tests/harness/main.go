@@ -1,5 +1,5 @@
 // Command harness tries what must not be lost, believed or hang, as a whole: disks that fail or lose power, flipped bits, kills, hostile agents,
-// servers and workers, data races, parsers on any bytes, and what staticcheck and govulncheck find. Tests of the packages have samples of the
+// servers and workers, data races, parsers on any bytes, and what staticcheck, govulncheck and deadcode find. Tests of the packages have samples of the
 // same.
 //
 //	go run ./tests/harness                 all of it, some hours
@@ -13,6 +13,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -54,7 +55,10 @@ var fuzzed = []string{
 var raced = []string{"autotune", "cmd/gdngen/internal/loop", "internal/remote", "pjrt/child", "autotune/measure", "autotune/worker", "autotune/journal"}
 
 // tools look at all packages. The second needs data of vuln.go.dev.
-var tools = []check{{group: "static", name: "staticcheck", tool: "honnef.co/go/tools/cmd/staticcheck@v0.8.2"}, {group: "static", name: "govulncheck", tool: "golang.org/x/vuln/cmd/govulncheck@v1.9.0"}}
+var tools = []check{{group: "static", name: "staticcheck", tool: "honnef.co/go/tools/cmd/staticcheck@v0.8.2", args: []string{"./..."}}, {group: "static", name: "govulncheck", tool: "golang.org/x/vuln/cmd/govulncheck@v1.9.0", args: []string{"./..."}},
+	{group: "static", name: deadcode, tool: "golang.org/x/tools/cmd/deadcode@v0.44.0", args: programs}}
+
+const deadcode = "deadcode"
 
 // unreachable is what a tool says that could not be fetched, or could not fetch its data.
 var unreachable = regexp.MustCompile(`(?m)^(go: \S+@|govulncheck: fetching).*$`)
@@ -155,7 +159,7 @@ func (c *check) run(ctx context.Context, commit string) row {
 	begun := time.Now()
 	words := append([]string{"go", "test", "-vet=off"}, c.args...)
 	if c.tool != "" {
-		words = []string{"go", "run", c.tool, "./..."}
+		words = append([]string{"go", "run", c.tool}, c.args...)
 	}
 	if c.alone && exec.Command("unshare", "--pid", "--mount", "--fork", "--kill-child", "true").Run() == nil {
 		words = append([]string{"unshare", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc"}, words...)
@@ -166,6 +170,14 @@ func (c *check) run(ctx context.Context, commit string) row {
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
+	if err == nil && c.name == deadcode {
+		var left string
+		if left, err = dead(out.String()); err == nil && left != "" {
+			err = errors.New("no program reaches these: delete them, or say in tests/harness/dead.go why they stay")
+		}
+		out.Reset()
+		out.WriteString(left)
+	}
 	r := row{c.group, c.name, c.figure(out.String()), "passed", int(time.Since(begun).Seconds()), time.Now().UTC().Format("2006-01-02"), commit}
 	if c.group == "race" {
 		r.figure += fmt.Sprintf(", %d s of processor time", int((cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()))

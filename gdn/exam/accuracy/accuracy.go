@@ -182,13 +182,3 @@ func mustParse(text string) (rows []Row) {
 	}
 	return rows
 }
-
-func (r Row) String() string {
-	number := func(x float64) string {
-		if x == 0 {
-			return ""
-		}
-		return fmt.Sprintf("%.2e", x)
-	}
-	return strings.Join([]string{r.Kernel, r.Column, number(r.O), number(r.Last), number(r.State), r.Variant}, "\t")
-}

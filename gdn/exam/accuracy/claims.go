@@ -47,29 +47,6 @@ func (c Column) against(kernel string) (Error, bool) {
 	return e, true
 }
 
-// worst is the column of the table, of some, where a class of accuracy errs most in the unit of its claim.
-func worst(a gdn.Accuracy, columns []Column) (c Column, times float64) {
-	for _, at := range columns {
-		e, _ := Of("gdngen, "+a.String(), at.Name)
-		if than, ok := at.against(claims[a].than); ok && e.Worst(than) > times {
-			c, times = at, e.Worst(than)
-		}
-	}
-	return c, times
-}
-
-// partition parts the columns into those of the common claim of a class and those with one of their own.
-func partition(a gdn.Accuracy) (common, own []Column) {
-	for _, c := range Columns {
-		if _, ok := claims[a].beyond[c.Name]; ok {
-			own = append(own, c)
-		} else {
-			common = append(common, c)
-		}
-	}
-	return common, own
-}
-
 // Short lists the columns of few tokens, which a search can afford.
 func Short() []Column {
 	var l []Column

@@ -74,7 +74,7 @@ func (a CLI) openTrace(c *cobra.Command, f *traceFlags, name string) (*trace.Tra
 	if err != nil {
 		return nil, q, err
 	}
-	t, err := trace.OpenContext(a.Ctx, name)
+	t, err := trace.Open(a.Ctx, name)
 	return t, q, err
 }
 
@@ -170,7 +170,7 @@ refuses a trace beside itself. With --max-regression it ends with status 5 where
 			}
 			var t [2]*trace.Trace
 			for i := range t {
-				if t[i], err = trace.OpenContext(a.Ctx, words[i]); err != nil {
+				if t[i], err = trace.Open(a.Ctx, words[i]); err != nil {
 					return err
 				}
 			}
@@ -210,7 +210,7 @@ what stands above it is said. Parts are medians of their own: they add up where 
 			}
 			var base *trace.Trace
 			if control != "" {
-				if base, err = trace.OpenContext(a.Ctx, control); err != nil {
+				if base, err = trace.Open(a.Ctx, control); err != nil {
 					return err
 				}
 			}
@@ -259,7 +259,7 @@ from --model (a preset: ` + strings.Join(model.Presets(), ", ") + `, or a file, 
 					return app.Usage(err)
 				}
 			}
-			t, err := trace.OpenContext(a.Ctx, words[0])
+			t, err := trace.Open(a.Ctx, words[0])
 			if err != nil {
 				return err
 			}

@@ -56,7 +56,7 @@ func TestRun(t *testing.T) {
 	r := run(t, plugin, dir)
 	require.Contains(t, r.NoTrace, "no profiler")
 	require.Empty(t, r.Trace)
-	_, err = trace.Open(dir)
+	_, err = trace.Open(t.Context(), dir)
 	require.ErrorContains(t, err, "no trace in this folder")
 
 	t.Setenv(devicetest.Profiler, saw)
@@ -64,7 +64,7 @@ func TestRun(t *testing.T) {
 	require.Empty(t, r.NoTrace)
 	require.Len(t, r.Steps, 4)
 	require.Positive(t, r.Median())
-	x, err := trace.Open(dir)
+	x, err := trace.Open(t.Context(), dir)
 	require.NoError(t, err)
 	require.Equal(t, []string{r.Trace}, x.Files)
 	s, err := x.Sum(trace.Query{Warmup: -1})

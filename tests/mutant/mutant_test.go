@@ -10,11 +10,11 @@ import (
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build"
-	"github.com/gdngen/gdngen/gdn/exam/mutant"
 	"github.com/gdngen/gdngen/gdn/truth"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/interp"
+	"github.com/gdngen/gdngen/tests/mutant"
 )
 
 func module(t *testing.T, spec, variant string) (gdn.Spec, *ir.Module) {

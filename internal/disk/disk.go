@@ -3,7 +3,10 @@
 package disk
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -134,4 +137,18 @@ func Append(path string, text []byte) error {
 		err = SyncDir(filepath.Dir(path))
 	}
 	return err
+}
+
+// Sum is the SHA-256 of a file, in hexadecimal.
+func Sum(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
 }

@@ -9,8 +9,6 @@ package plugins
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +16,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+
+	"github.com/gdngen/gdngen/internal/disk"
 )
 
 // CacheEnv names the environment variable that moves the cache.
@@ -67,7 +67,7 @@ func (p Plugin) Identity() (string, error) {
 	if p.Version != "" {
 		return p.Version, nil
 	}
-	sum, err := fileSum(p.Path)
+	sum, err := disk.Sum(p.Path)
 	if err != nil {
 		return "", err
 	}
@@ -84,27 +84,13 @@ func (p Plugin) Damaged() error {
 		return nil
 	}
 	mend := "remove " + filepath.Dir(p.Path) + " and run `gdngen setup`"
-	switch sum, err := fileSum(p.Path); {
+	switch sum, err := disk.Sum(p.Path); {
 	case err != nil:
 		return &MissingError{Plugin: p.Release(), Why: NoFile, Detail: err.Error(), Mend: mend, Err: err}
 	case sum != p.sum:
 		return &MissingError{Plugin: p.Release(), Why: HashMismatch, Detail: fmt.Sprintf("%s has SHA-256 %s, pinned is %s", p.Path, sum, p.sum), Mend: mend}
 	}
 	return nil
-}
-
-// fileSum is the SHA-256 of a file, in hexadecimal.
-func fileSum(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", fmt.Errorf("%s: %w", path, err)
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // Options says how to look for a plugin.

@@ -6,11 +6,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/gdngen/gdngen/internal/disk"
 )
 
 // seal is a file of the run that judges: the program, or the hold-out. Its content is known before the first agent.
@@ -62,14 +63,7 @@ func fileSum(path string) (string, error) {
 	if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {
 		return "", errors.Join(err, fs.ErrInvalid)
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	_, err = io.Copy(h, f)
-	return hex.EncodeToString(h.Sum(nil)), err
+	return disk.Sum(path)
 }
 
 // sealAll copies the judge's program and the hold-out into the run. sum is the hash of the hold-out that the run began with; empty: none yet.

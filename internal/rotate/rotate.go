@@ -1,6 +1,5 @@
 // Package rotate draws the samples of tests that are too long to compute whole. What is drawn rotates by commit, so that it comes to
-// everything in time, and the same commit fails or passes the same. What a change touched is computed beside a sample, as far as its
-// history is here. GDNGEN_TESTS=all computes the whole.
+// everything in time, and the same commit fails or passes the same. GDNGEN_TESTS=all computes the whole.
 package rotate
 
 import (

@@ -15,6 +15,7 @@ import (
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/pjrttest"
 	"github.com/gdngen/gdngen/pjrt/plugins"
+	"github.com/gdngen/gdngen/tests/history"
 )
 
 func TestMain(m *testing.M) {
@@ -27,7 +28,7 @@ func TestMain(m *testing.M) {
 func TestFigures(t *testing.T) {
 	list, err := readPassages("figures.tsv")
 	require.NoError(t, err)
-	change := rotate.Changed()
+	change := history.Changed()
 	t.Log(change)
 	type sample struct {
 		*passage
@@ -56,7 +57,7 @@ func TestFigures(t *testing.T) {
 	}
 	require.NotEmpty(t, slices.Concat(costs, touched))
 	require.NotEmpty(t, slices.Concat(offs, touched))
-	touched, left := rotate.Bounded(5, touched, 2)
+	touched, left := history.Bounded(5, touched, 2)
 	for _, s := range left {
 		t.Logf("changed and not computed: {%s} of %s", s.source, s.file)
 	}
@@ -70,7 +71,7 @@ func TestFigures(t *testing.T) {
 }
 
 // written says whether a change wrote the passage, or its row of the table.
-func (p *passage) written(change *rotate.Change) (bool, error) {
+func (p *passage) written(change *history.Change) (bool, error) {
 	rows, err := change.Added("figures.tsv")
 	if err != nil {
 		return false, err

@@ -13,6 +13,7 @@ import (
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/pjrttest"
 	"github.com/gdngen/gdngen/pjrt/plugins"
+	"github.com/gdngen/gdngen/tests/history"
 )
 
 func TestMain(m *testing.M) {
@@ -57,7 +58,7 @@ const sampledCosts, changedCosts, touchedCosts = 1, 3, 2
 
 // sampleCosts draws rows that compile in seconds.
 func sampleCosts(t *testing.T, list []*cost) []*cost {
-	change := rotate.Changed()
+	change := history.Changed()
 	t.Log(change)
 	lines, err := change.Added("costs.tsv")
 	require.NoError(t, err)
@@ -87,7 +88,7 @@ func sampleCosts(t *testing.T, list []*cost) []*cost {
 		}
 	}
 	require.NotEmpty(t, slices.Concat(first, quick), "the facts of all targets have changed: go run ./tests/programs -costs 30m -only tiny")
-	first, more := rotate.Bounded(2, first, touchedCosts)
+	first, more := history.Bounded(2, first, touchedCosts)
 	for _, c := range append(left, more...) {
 		t.Logf("changed and not computed: %s by %s on %s", c.preset, c.variant, c.target)
 	}

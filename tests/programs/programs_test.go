@@ -14,6 +14,7 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/internal/rotate"
 	"github.com/gdngen/gdngen/ir/target"
+	"github.com/gdngen/gdngen/tests/history"
 )
 
 // frozen is the digest of the programs at the base, and of their names. It stays; programs may change, with a reason. It changed once,
@@ -204,7 +205,7 @@ var makers = []string{
 // sample takes the rows that the change records, at most some, then the champions, then some drawn by the commit, more where the code
 // that makes programs has changed.
 func sample(t *testing.T, tab *table) []*row {
-	change := rotate.Changed()
+	change := history.Changed()
 	t.Log(change)
 	lines, err := change.Added("programs.tsv")
 	require.NoError(t, err)
@@ -230,7 +231,7 @@ func sample(t *testing.T, tab *table) []*row {
 			champions = append(champions, r)
 		}
 	}
-	first, left := rotate.Bounded(1, first, touched)
+	first, left := history.Bounded(1, first, touched)
 	for _, r := range left {
 		t.Logf("changed and not computed: %s by %s", r.preset, r.variant)
 	}

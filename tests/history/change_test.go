@@ -1,4 +1,4 @@
-package rotate
+package history
 
 import (
 	"os"
@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/gdngen/gdngen/internal/rotate"
 	"github.com/stretchr/testify/require"
 )
 
@@ -122,7 +123,7 @@ func TestCode(t *testing.T) {
 
 // What is bounded is parted into what is drawn and what is left, whose order stays.
 func TestBounded(t *testing.T) {
-	t.Setenv(Env, "")
+	t.Setenv(rotate.Env, "")
 	drawn, left := Bounded(1, []int{1, 2, 3, 4}, 2)
 	require.Len(t, drawn, 2)
 	require.Len(t, left, 2)

@@ -1,4 +1,5 @@
-package rotate
+// Package history says what the commits under test change, so that tests compute that beside a sample.
+package history
 
 import (
 	"bytes"
@@ -10,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/gdngen/gdngen/internal/rotate"
 )
 
 // BaseEnv names the commit that a change begins at, for a CI that knows what it tested last.
@@ -166,7 +169,7 @@ func run(name string, args ...string) (string, error) {
 
 // Bounded draws at most n of a list, as Sample does, and gives what it leaves, in order.
 func Bounded[T comparable](test uint64, list []T, n int) (drawn, left []T) {
-	drawn = Sample(test, list, n)
+	drawn = rotate.Sample(test, list, n)
 	for _, x := range list {
 		if !slices.Contains(drawn, x) {
 			left = append(left, x)

@@ -171,6 +171,7 @@ func TestFaults(t *testing.T) {
 		{solution, `["cpu"]`, `[]`, "solution.spec.target_hardware: is empty"},
 		{solution, `"path": "main.py"`, `"path": "../main.py"`, "leads out of the folder"},
 		{solution, `"path": "main.py"`, `"path": "/main.py"`, "is absolute"},
+		{solution, `"path": "main.py"`, `"path": "main\u0000.py"`, "characters that are not shown"},
 		{solution, `"content": "x"}`, `"content": "x"}, {"path": "main.py", "content": "y"}`, `solution.sources[1].path: "main.py" is there twice`},
 	} {
 		require.Equal(t, 1, strings.Count(c.text, c.old), c.old)

@@ -5,6 +5,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/gdngen/gdngen/internal/terminal"
 )
 
 // Solution is an implementation of a definition: its sources and how to build and call it.
@@ -127,6 +129,8 @@ func (s *Solution) check(r *reader) {
 			r.failf(at+".path", "%q leads out of the folder of the solution", x.Path)
 		case slices.Contains(paths, x.Path):
 			r.failf(at+".path", "%q is there twice", x.Path)
+		case terminal.Plain(x.Path) != x.Path:
+			r.failf(at+".path", "%q has characters that are not shown", x.Path)
 		}
 		if x.Content == "" {
 			r.failf(at+".content", "is empty")

@@ -101,12 +101,14 @@ func Read() ([]Row, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	var f file
+	f := new(file)
 	if err == nil {
 		d := json.NewDecoder(bytes.NewReader(data))
 		d.DisallowUnknownFields()
 		if err = d.Decode(&f); err == nil {
-			if _, more := d.Token(); more != io.EOF {
+			if _, more := d.Token(); f == nil {
+				err = errors.New("it is null")
+			} else if more != io.EOF {
 				err = errors.New("there is more behind the rows")
 			}
 		}

@@ -112,6 +112,7 @@ func TestRefusals(t *testing.T) {
 		`{"champions": [` + fmt.Sprintf(good, "nope") + `]}`:                                           "row 1 (bench on v6e)",
 		`{"champions": [{"speck": "bench"}]}`:                                                          `unknown field "speck"`,
 		`{"champions": []} x`:                                                                          "more behind",
+		`null`:                                                                                         "it is null",
 		``:                                                                                             "EOF",
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, FileName), []byte(text), 0o644))

@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gdngen/gdngen/autotune"
 	"github.com/gdngen/gdngen/autotune/bench"
@@ -16,6 +19,8 @@ import (
 	"github.com/gdngen/gdngen/autotune/judge"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/internal/remote"
+	"github.com/gdngen/gdngen/internal/web"
 	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/aot"
 	"github.com/gdngen/gdngen/pjrt/plugins"
@@ -96,6 +101,15 @@ func TestFlags(t *testing.T) {
 }
 
 func TestExitCode(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	defer server.Close()
+	_, silent := web.New(web.Limits{Headers: 50 * time.Millisecond}).Get(server.URL)
+	require.ErrorIs(t, silent, context.DeadlineExceeded, "as the network has it")
+	asked, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	q, err := http.NewRequestWithContext(asked, http.MethodGet, server.URL, nil)
+	require.NoError(t, err)
+	_, late := web.New(web.Limits{}).Do(q)
 	for _, c := range []struct {
 		code int
 		err  error
@@ -117,6 +131,10 @@ func TestExitCode(t *testing.T) {
 		{app.ExitInfra, &autotune.PauseError{Err: errors.New("x")}},
 		{app.ExitTimeout, &aot.TimeoutError{}},
 		{app.ExitTimeout, context.DeadlineExceeded},
+		{app.ExitTimeout, &remote.UnreachableError{Err: late}},
+		{app.ExitInfra, &remote.UnreachableError{Err: silent}},
+		{app.ExitInfra, &remote.UnreachableError{Err: &web.SilentError{}}},
+		{app.ExitInfra, &remote.UnreachableError{Err: &web.LargeError{}}},
 		{app.ExitInterrupted, context.Canceled},
 	} {
 		require.Equal(t, c.code, app.ExitCode(c.err), "%T", c.err)

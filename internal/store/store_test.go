@@ -1,6 +1,7 @@
 package store
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,6 +24,7 @@ func TestObjects(t *testing.T) {
 	info, err := os.Stat(s.path(key))
 	require.NoError(t, err)
 	require.Less(t, info.Size(), int64(200))
+	require.Equal(t, fs.FileMode(0o644), info.Mode(), "as the journal beside it: colleagues verify it too")
 	empty, err := s.Put(nil)
 	require.NoError(t, err)
 	got, err = s.Get(empty)

@@ -63,9 +63,6 @@ const deadcode = "deadcode"
 // unreachable is what a tool says that could not be fetched, or could not fetch its data.
 var unreachable = regexp.MustCompile(`(?m)^(go: \S+@|govulncheck: fetching).*$`)
 
-// quick are those of raced that CI draws from: they passed whole beside other work.
-var quick = []string{"pjrt/child", "autotune/journal", "autotune/measure"}
-
 const loops = "cmd/gdngen/internal/loop"
 
 // fuzz is a check of a fuzz target, for a time or a number of runs.
@@ -76,7 +73,7 @@ func fuzz(target, long string) check {
 
 // race is a check of a package by the race detector.
 func race(pkg string) check {
-	return check{group: "race", name: pkg, args: []string{"-race", "-short", "-count", "1", "-timeout", "30m", "./" + pkg}}
+	return check{group: "race", name: pkg, args: []string{"-race", "-short", "-count", "1", "-timeout", "8m", "./" + pkg}}
 }
 
 // all lists the checks.
@@ -88,7 +85,7 @@ func all(long time.Duration) (l []check) {
 		l = append(l, tests("flips", pkg, "Flips"))
 	}
 	l = append(l, tests("kills", "autotune", "^TestKill$", "-kills", "60"), tests("kills", loops, "RandomKills", "-kills", "60"), tests("kills", "autotune/worker", "DriverKilled"))
-	for _, x := range [][2]string{{loops, "WaysOut|JudgeSwapped|Unreadable|NoSandbox|Agents|AsOrdinaryUser"}, {"autotune/worker", "Hostile|Misbehaving|Swindle|NeverReady|LesserFaults|Slow|ThreeLosses|Refused|Doubt|BadDriver|LongLine"}, {"autotune", "Proposer"}, {"internal/remote", "Hostile"},
+	for _, x := range [][2]string{{loops, "WaysOut|JudgeSwapped|EndlessForGit|Unreadable|NoSandbox|LooseBubblewrap|Agents|AsOrdinaryUser|MaxDisk|Spend"}, {"autotune/worker", "Hostile|Misbehaving|Swindle|NeverReady|LesserFaults|Slow|ThreeLosses|Refused|Doubt|BadDriver|LongLine"}, {"autotune", "Proposer|VerifyOther"}, {"autotune/judge", "Contradictions"}, {"pjrt/trace", "Bounded"}, {"gdn/layer", "WeightsCut"}, {"internal/remote", "Hostile"},
 		{"internal/web", "Hostile"}, {"autotune/contest", "Hostile"}, {"pjrt/trace/fetch", "Hostile|NoOtherHost"}, {"pjrt/plugins", "Try|Damaged|Marks"}} {
 		c := tests("hostile", x[0], x[1])
 		c.alone = true
@@ -195,7 +192,7 @@ func (c *check) run(ctx context.Context, commit string) row {
 
 // drawn is what CI runs of all: two fuzz targets for 3,000 runs, one package by the race detector, and the tools.
 func drawn() []check {
-	l := append(slices.Clone(tools), race(quick[rotate.Rand(1).IntN(len(quick))]))
+	l := append(slices.Clone(tools), race(raced[rotate.Rand(1).IntN(len(raced))]))
 	for _, i := range rotate.Rand(2).Perm(len(fuzzed))[:2] {
 		l = append(l, fuzz(fuzzed[i], "3000x"))
 	}

@@ -92,7 +92,7 @@ var exits = []struct {
 	fits func(error) bool
 }{
 	{ExitInfra, IsA[*autotune.PauseError]},
-	{ExitTimeout, is(context.DeadlineExceeded)},
+	{ExitTimeout, late},
 	{ExitTimeout, IsA[*aot.TimeoutError]},
 	{ExitInterrupted, is(context.Canceled)},
 	{ExitNoEngine, IsA[*plugins.MissingError]},
@@ -143,6 +143,21 @@ var exits = []struct {
 
 func is(target error) func(error) bool { return func(err error) bool { return errors.Is(err, target) } }
 
+// late tells whether the time that the user gave is over. A server that is silent is not that, though errors of the network call each of their own
+// limits a context.DeadlineExceeded: it is looked for by itself.
+func late(err error) bool {
+	if err == context.DeadlineExceeded {
+		return true
+	}
+	switch x := err.(type) {
+	case interface{ Unwrap() error }:
+		return late(x.Unwrap())
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(x.Unwrap(), late)
+	}
+	return false
+}
+
 // verdict finds what was measured and has one of some verdicts.
 func verdict(list ...measure.Verdict) func(error) bool {
 	return func(err error) bool {
@@ -177,7 +192,7 @@ func (a *App) Complain(err error, code int) {
 	switch {
 	case code == ExitInterrupted:
 		message = "interrupted"
-	case code == ExitTimeout && errors.Is(err, context.DeadlineExceeded):
+	case code == ExitTimeout && late(err):
 		message = fmt.Sprintf("not done within --timeout %v", a.Timeout)
 	}
 	fmt.Fprintf(a.Stderr, "%s %s\n", terminal.Paint(a.Stderr, terminal.Red, "gdngen:"), terminal.Lines(message))

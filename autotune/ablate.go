@@ -16,7 +16,7 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 )
 
-// Ablation takes a joint change apart: each move alone, and one after another in the order of what they are expected to gain.
+// Ablation splits a change of several axes: each move alone, and cumulatively in the order of expected gain.
 type Ablation struct {
 	Run       string         `json:"run"`       // of the ablation
 	Candidate int            `json:"candidate"` // whose change it is
@@ -38,7 +38,7 @@ type Ablated struct {
 	Pays     journal.Figure `json:"pays"`            // share that it saves after those before it
 }
 
-// Judged is what became of a variant.
+// Judged is the verdict and the cost of a variant.
 type Judged struct {
 	Variant  string          `json:"variant,omitempty"`
 	ID       int             `json:"id,omitempty"` // in the run of the ablation

@@ -14,7 +14,7 @@ type Backend interface {
 	Emit(m *ir.Module, t *target.Target) (*Artifact, error)
 }
 
-// Artifact is what a backend made of a module.
+// Artifact is the output of a backend for a module.
 type Artifact struct {
 	Text    string   // StableHLO module, entry @main, parameters and results in the order of the module's
 	Kernels []Kernel // the kernels called by it, in program order

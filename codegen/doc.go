@@ -29,7 +29,7 @@
 // gdngen explain --spec bench --html page.html follows each stage through them; gdngen gen --spec tiny --backend ir --after tile prints what
 // one of them made.
 //
-// Grids on a CPU or GPU are simplified before they are printed, and bf16 lies in float32 registers around each inexact op, since CPU runtimes
+// Grids on a CPU or GPU are simplified before they are printed, and bf16 is in float32 registers around each inexact op, since CPU runtimes
 // drop or slow down real bf16. Mosaic refuses what libtpu accepts in silence: windows and loads out of range, empty loops, more vector memory
 // than the target has.
 package codegen

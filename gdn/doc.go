@@ -22,7 +22,7 @@
 //  7. With read_indices, sequence n starts from the state at read_indices[n], or from zeros where that is -1, whatever the slot that it
 //     leaves its state in holds. A sequence reads no slot that another one writes in the same call; several may read one.
 //  8. Of a window, state_indices[n] names a group of T slots, from T state_indices[n] on, that get the states after each of its tokens.
-//     read_indices[n] names a slot. What a sequence reads may lie in its own group.
+//     read_indices[n] names a slot. What a sequence reads may be in its own group.
 //  9. states [B, T/every, ...] are the states after every so many tokens of a batch row, as they would end a shorter call.
 //  10. With conv=W, each channel of q, k and v becomes silu(bias + sum over j of w[j] x[t - (W-1) + j]) before all else, in float32 and then to the type of the
 //     inputs. Before the first token of a sequence there are zeros, or with convstate the last inputs that its cache holds, W-1 or as many as convrows says,

@@ -26,7 +26,8 @@ func (a Axis) now(value string) string {
 	return value
 }
 
-// Renamed says of each entry of a variant's text that has a former name what it is called now: "late=3 is state_delay=3 now".
+// Renamed lists the entries of a variant's text that have former names, each with its present name: "late=3 is
+// state_delay=3 now".
 func Renamed(text string) (notes []string) {
 	for entry := range strings.SplitSeq(text, ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(entry), "=")

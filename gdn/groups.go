@@ -49,7 +49,7 @@ func Groups() (l []Group) {
 	return l
 }
 
-// Schedules says whether the group orders instructions and leaves them as they are.
+// Schedules says whether the axes of the group change the order of instructions alone.
 func (g Group) Schedules() bool { return g == GroupForward || g == GroupBackward }
 
 // Concerns says whether the axis is of one of the groups, or touches its subject.

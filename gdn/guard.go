@@ -230,8 +230,8 @@ func (v Variant) UpdatePrecision() ir.Precision {
 	return v.Training.PrecUpdate.of(v.Numerics.PrecState)
 }
 
-// Precision is the honest label of the whole: the lowest of the precisions that the variant uses, storage in bf16 and decay
-// in powers of 2, whose error after a reset is that of decay=clamp, included. Tolerances are chosen by it.
+// Precision is the lowest precision that the variant uses, by which tolerances are chosen. It includes storage in
+// bf16 and decays in powers of 2, whose error after a reset is that of decay=clamp.
 func (v Variant) Precision() ir.Precision {
 	rank := map[ir.Precision]int{ir.PrecF32: 0, ir.PrecBF16x6: 1, ir.PrecBF16x3: 2, ir.PrecBF16x1: 3}
 	v = v.Canon()
@@ -292,8 +292,9 @@ func seriesSafe(block, newton int, p ir.Precision, beta2 bool) bool {
 // maxMasked bounds sequences x tokens of packed sequences as batch rows.
 const maxMasked = 1 << 12
 
-// Packing is what a fitted variant computes in place of packed sequences: of one sequence that is not gathered it is the batch row
-// that it is, and where others are masked there is a batch row for each. Pools name states by sequence.
+// Packing is the spec that a fitted variant computes in place of packed sequences: one sequence that is not
+// gathered is a batch row; where other sequences are masked, each sequence is a batch row. Pools name states by
+// sequence.
 func (v Variant) Packing(s Spec) Spec {
 	switch {
 	case v.Mapping.Pack == PackGather && s.Seqs == 1 && s.Pool == 0:

@@ -11,7 +11,7 @@ import (
 )
 
 // JSONError says in the words of JSON what encoding/json refused in data: the line where it can not be read, or the field, what
-// stands there and what is wanted.
+// is there and what is wanted.
 func JSONError(data []byte, err error) error {
 	line := func(offset int64) int { return 1 + bytes.Count(data[:min(int(offset), len(data))], []byte("\n")) }
 	var syntax *json.SyntaxError

@@ -2,7 +2,7 @@ package gdn
 
 import "github.com/gdngen/gdngen/ir"
 
-// Rows is how tensors of tokens lie that have a width a head: q, k, v, o, and gates of channels.
+// Rows is the layout of tensors of tokens with a width a head: q, k, v, o, and gates of channels.
 type Rows uint8
 
 // The forms of rows. A projection gives flat ones: a TPU tiles the last two axes of an array, so heads that are an axis of their own are moved
@@ -17,7 +17,8 @@ var rowsNames = []string{RowsHeads: "heads", RowsFlat: "flat", RowsQKV: "qkv"}
 
 func (r Rows) String() string { return enumName(rowsNames, int(r)) }
 
-// ByHeads is the spec with heads as an axis of their own, and q, k and v apart. Elements of flat rows have the same order.
+// ByHeads is the spec with an axis of heads and with separate q, k and v. Elements have the same order as in flat
+// rows.
 func (s Spec) ByHeads() Spec {
 	s.Rows = RowsHeads
 	return s

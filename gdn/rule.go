@@ -8,7 +8,7 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// DecayKind is what the state of a token is weighed by before it is updated.
+// DecayKind is the factor of the state before a token's update: none, one a head, or one a channel.
 type DecayKind uint8
 
 // The decays.
@@ -100,7 +100,7 @@ func (r Rule) String() string {
 // Decays says whether the rule has a decay.
 func (r Rule) Decays() bool { return r.Decay != DecayNone }
 
-// Writes says whether the rule has a delta update: a token corrects what the state says of its key.
+// Writes says whether the rule has a delta update: a token corrects the value that the state returns for its key.
 func (r Rule) Writes() bool { return r.Update != UpdateAdditive }
 
 // SplitGates says whether a token erases and writes by gates of channels, in place of one beta.
@@ -117,8 +117,9 @@ func (r Rule) check() error {
 	return nil
 }
 
-// Embeds says whether a rule without decay is built as the gated rule whose log decay is zero: where the builder takes the decay apart from what
-// it weighs, as those of gradients and of packed sequences do that are not gathered.
+// Embeds says whether a rule without decay is built as the gated rule with log decay zero. The builders of
+// gradients and of packed sequences that are not gathered need that: they compute the decay separately from its
+// operands.
 func (v Variant) Embeds(s Spec) bool {
 	return s.Rule == Rule{DecayNone, UpdateDelta} && (s.Direction != Forward || v.Mapping.Pack == PackAligned || v.Mapping.Pack == PackStream)
 }
@@ -152,7 +153,7 @@ func (v Variant) fitRule(s Spec) Variant {
 	return v
 }
 
-// fitChannels takes the choices that a decay a channel has: it stands between the factors of products, so nothing is shared between the value
+// fitChannels takes the choices that a decay a channel has: it is between the factors of products, so nothing is shared between the value
 // heads of a key head, and K and Q take it before they meet the state. A span is as wide as the bound of the decay allows.
 func (v Variant) fitChannels(s Spec) Variant {
 	v.Share, v.Form, v.Fold, v.TailDecay, v.Training.PrecUpdate, v.RowBroadcast = false, FormVPrime, true, TailDecayK, OwnInherit, BroadcastLanes
@@ -188,8 +189,8 @@ const ResetFloor = -40.0
 // its inverse, are float32, and so are products of keys with it.
 const spanReach = 80.0
 
-// GateParams are the inputs that hold gates: log decay and beta as far as the rule has them, or their raw form; erase and write gates where those
-// stand apart.
+// GateParams are the inputs of gates: log decay and beta as far as the rule has them, or their raw form; erase and
+// write gates where the rule has both.
 func (s Spec) GateParams() []Param {
 	var p []Param
 	raw := s.Gates == GatesFused
@@ -221,7 +222,7 @@ func (s Spec) decayShape() []int {
 	return []int{s.HeadsV}
 }
 
-// Top is what beta, or the erase gate, is at most.
+// Top is the largest value of beta, or of the erase gate.
 func (s Spec) Top() float64 {
 	if s.NegEigval {
 		return 2

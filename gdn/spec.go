@@ -32,7 +32,7 @@ const (
 	StateVK               // [N, Hv, V, K], k last
 )
 
-// Empty is what the final state of a sequence without tokens is.
+// Empty says what final state a sequence without tokens has.
 type Empty uint8
 
 // The conventions for an empty sequence.

@@ -18,7 +18,7 @@
 //	array     values: tensors and safetensors
 //	interp    the meaning of every op
 //	passes    passes for every target
-//	target    the facts of machines, one row each: sizes, rates, latencies, names, flags. What is not known of one stands in its row
+//	target    the facts of machines, one row each: sizes, rates, latencies, names, flags. What is not known of one is in its row
 //
 // It imports nothing of the project but internal/vector.
 //

@@ -313,7 +313,7 @@ func (p *parser) index(g *Grid) (Index, error) {
 	return x, p.expect("]")
 }
 
-// ofAxis parses what stands in plus and every: a number and an index.
+// ofAxis parses what is in plus and every: a number and an index.
 func (p *parser) ofAxis(g *Grid) (n int, x Index, err error) {
 	if err = p.int(&n); err != nil {
 		return n, x, err

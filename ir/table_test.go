@@ -11,7 +11,7 @@ import (
 )
 
 // examples has one valid instruction for every op. Tensor-level ones see %f: f32[4,8], %h: bf16[4,8], %u: u32[4,8],
-// %p: bool[4,8], %i: i32[4,8], %n: i32[]; those marked with a leading ! stand in a kernel and see %x and %y, windows of
+// %p: bool[4,8], %i: i32[4,8], %n: i32[]; those marked with a leading ! are in a kernel and see %x and %y, windows of
 // %f, %q: smem:i32[4], %s: vmem:f32[4,8] and %m: vmem:sem[].
 var examples = map[ir.Op]string{
 	ir.OpConst:      "%1 = const {value=-1.5e-07} : f32[2]",

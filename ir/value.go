@@ -35,7 +35,7 @@ func (v *Value) Called(name string) *Value {
 	return v
 }
 
-// Called is the name that a formula has for the result; empty where it has none. A slice of what lies in memory is loaded.
+// Called is the name that a formula has for the result; empty where it has none. A slice of what is in memory is loaded.
 func (in *Instr) Called() string {
 	if in.Op == in.Pos.op || in.Op == OpLoad && in.Pos.op == OpSlice {
 		return in.Pos.called

@@ -41,8 +41,8 @@ const (
 	median = "median"
 )
 
-// DefaultProtocol is that of FlashInfer-Bench, with an end to the iterations of slow programs. There results go to memory that the
-// caller gives, which is not counted; here states go to that of their copies.
+// DefaultProtocol is FlashInfer-Bench's protocol, with a limit on the iterations of slow programs. There a program
+// writes into memory of the caller, whose allocation is not timed; here states are written to copies.
 var DefaultProtocol = Protocol{Warmup: 10, Iterations: 50, Trials: 3, Measure: time.Second, Cold: true, InPlace: true}
 
 // Timed says whether executions are timed. Where none is, outputs are judged alone.

@@ -27,7 +27,7 @@ type Score struct {
 // Best names the row that takes the best solution for each workload.
 const Best = "(best of each)"
 
-// Scores reads the traces of a folder: rows by definition; who passes most, then the best mean, is first. Of several traces of one workload the last counts.
+// Scores reads the traces of a folder and ranks solutions by definition: by workloads passed, then by mean. Of several traces of a workload the last counts.
 func Scores(dir string) (rows []Score, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, "traces", "*", "*", "*.jsonl"))
 	if err != nil {

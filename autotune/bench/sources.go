@@ -11,7 +11,7 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// Sources say what a sweep is of.
+// Sources names the definitions, workloads and solutions of a sweep.
 type Sources struct {
 	Definitions []string // by name, or files of JSON; none: those of the workloads, or the contest's two
 	Workloads   string   // a file of JSON lines; empty: those of the contest

@@ -11,7 +11,7 @@ import (
 	"github.com/gdngen/gdngen/internal/store"
 )
 
-// Traces have the form of FlashInfer-Bench, so that their checksums stand in a file beside them: a chain with the SHA-256 of each line. A
+// Traces have the form of FlashInfer-Bench, so that their checksums are in a file beside them: a chain with the SHA-256 of each line. A
 // line's sum is written before the line, so that every line that is there has one.
 
 // sumsOf is the file of sums of a file of traces.

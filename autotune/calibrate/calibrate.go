@@ -47,7 +47,7 @@ func (w Work) small(text string) (exam, error) {
 // exam is a spec, and a variant whose numbers are compared there.
 type exam struct{ spec, variant string }
 
-// Works are what a device decides between.
+// Works are the specs whose variants a device compares.
 var Works = []Work{
 	{"contest-decode,b=1", "contest-decode,b=3,hk=1,hv=2", []string{"auto", "bv=8", "bv=16", "bv=8,warps=4"}},
 	{"contest-decode", "contest-decode,b=3,hk=1,hv=2", []string{"auto", "bv=16", "bv=8,warps=4", "bv=32,warps=4"}},
@@ -275,7 +275,7 @@ func Kept(gpus []*target.GPU) (list []*gpu.Calibration, err error) {
 	return list, nil
 }
 
-// Apply puts what devices said into the tables of GPUs, for all that is modelled after.
+// Apply replaces facts of the GPU tables by measured ones, for all models computed afterwards.
 func Apply() error {
 	for _, g := range target.GPUs() {
 		list, err := Kept([]*target.GPU{g})

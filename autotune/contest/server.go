@@ -131,7 +131,7 @@ func (s *Server) Definition(ctx context.Context, name string) (*flashinfer.Defin
 	return flashinfer.ParseDefinition(text)
 }
 
-// Workloads asks for those of a definition.
+// Workloads asks for the workloads of a definition.
 func (s *Server) Workloads(ctx context.Context, definition string) (l []*flashinfer.Workload, err error) {
 	return l, s.call(ctx, http.MethodGet, "/definitions/"+url.PathEscape(definition)+"/workloads", nil, &l)
 }

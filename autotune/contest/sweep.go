@@ -38,7 +38,7 @@ type underWay struct {
 	Workloads []string `json:"workloads"`
 }
 
-// Run evaluates the workloads that the store has no trace of, and gives what it is now a sweep of.
+// Run evaluates the workloads that have no trace in the store yet, and returns the sweep.
 func (x *Sweep) Run(ctx context.Context, s *bench.Store) (*bench.Item, error) {
 	d, err := x.Server.Definition(ctx, x.Solution.Definition)
 	if err != nil {

@@ -131,8 +131,8 @@ func (a Advice) String() string {
 	return a.Text + " (" + strings.Join(a.Axes, ", ") + ")"
 }
 
-// Next is a command that tries what the first target's advice names first: the module beside one with another value of such an axis.
-// Empty where there is no advice, or no such variant.
+// Next is a command that tries the first target's first advice: it compares the module with one that has another
+// value of the advised axis. It is empty without advice, or if no such variant exists.
 func (r *Result) Next() string {
 	if len(r.Targets) == 0 || r.Module.Program.Spec == nil {
 		return ""

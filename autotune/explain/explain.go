@@ -161,7 +161,7 @@ func (e *Explanation) Took() int64 {
 	return e.Report.Cycles
 }
 
-// Own is those of them that pass between ops.
+// Own is the part of Took that passes between ops.
 func (e *Explanation) Own() int64 {
 	if e.Ruler == measure.Wall {
 		return e.Report.Wall.Own

@@ -30,8 +30,8 @@ func (j *Job) work() float64 {
 	return float64(j.Tokens) * float64(j.Heads)
 }
 
-// Run measures all of them. A target that refuses one of several is left out with a warning, and the first such refusal is given
-// beside the result; that of an only target is the error.
+// Run measures all targets. One of several targets that refuses is left out with a warning, and the first such
+// refusal is returned too; the refusal of an only target is the error.
 func (j *Job) Run(ctx context.Context, x *measure.Instrument) (r *Result, refused, err error) {
 	r = &Result{Module: j.Modules[0], Note: measure.StaticNote}
 	if j.Others != nil {

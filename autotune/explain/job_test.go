@@ -116,7 +116,7 @@ func (a asked) Compile(ctx context.Context, q aot.Request) (*aot.Result, error) 
 	return r, err
 }
 
-// On a target whose kernels want an option of the compiler, what a module takes without it stands beside what it takes.
+// On a target whose kernels want an option of the compiler, what a module takes without it is beside what it takes.
 func TestPlain(t *testing.T) {
 	p, err := measure.ReadForeign("dot.mlir", []byte("module @dot {\n  func.func @main(%a: tensor<512x512xf32>) -> tensor<512x512xf32> {\n    return %a : tensor<512x512xf32>\n  }\n}\n"))
 	require.NoError(t, err)

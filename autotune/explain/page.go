@@ -310,7 +310,7 @@ func stageShares(c llo.Column, stage func(place string) string) map[string]float
 	return shares
 }
 
-// steps is the path of a histogram that stands on base, or on the line at bottom where base is nil. Heights are parts of height.
+// steps is the path of a histogram that is on base, or on the line at bottom where base is nil. Heights are parts of height.
 func steps(at []float64, bottom, height float64, columns []llo.Column, base []float64, use func(llo.Column) float64) string {
 	var b strings.Builder
 	y := func(v float64) float64 { return bottom - height*min(v, 1) }

@@ -64,7 +64,7 @@ type lane struct {
 	name, note, colour string
 	heights            []float64
 	whole              float64
-	centre             float64 // where its instructions lie on the mean, in columns
+	centre             float64 // where its instructions are on the mean, in columns
 }
 
 func smallPicture(target string, op *llo.OpReport, stage func(place string) string) []byte {

@@ -12,7 +12,7 @@ import (
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
 
-// Stages stand in the order of where they lie, each with its share; small ones have no row. Units follow.
+// Stages are in the order of where they lie, each with its share; small ones have no row. Units follow.
 func TestPicture(t *testing.T) {
 	f := &llo.Profile{Bundles: 40, Runs: 3, Slots: []string{"MATMUL", "VALU"}, Columns: []llo.Column{
 		{Bundles: 10, Use: []float64{0, 1}, Files: map[string]int64{"products": 100, "": 7}},

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// roofline is the roofs of a target and where a module stands under them, in the units of its view box. Work over traffic lies along x and the
+// roofline is the roofs of a target and where a module is under them, in the units of its view box. Work over traffic lies along x and the
 // part of the matrix units' peak along y, both on logarithmic scales of base 2.
 type roofline struct {
 	Width, Height            float64

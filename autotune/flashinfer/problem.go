@@ -13,9 +13,9 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// Problem is a definition of the gated delta rule, with what its names stand for. Definitions of decoding have q [B, T, Hk, K];
-// those of packed prefill have q [T, Hk, K] and cu_seqlens. Gates are raw: a, A_log, dt_bias, b. Head counts and widths are
-// those of the axes.
+// Problem is a definition of the gated delta rule with the meaning of its names. Decode has q [B, T, Hk, K],
+// packed prefill q [T, Hk, K] and cu_seqlens. Gates are raw (a, A_log, dt_bias, b). Head counts and widths come
+// from the axes.
 type Problem struct {
 	*Definition
 	names  map[string]string // of gdn's inputs and outputs to the definition's
@@ -155,7 +155,7 @@ func (p *Problem) check(w *Workload) error {
 	return r.err()
 }
 
-// Spec is what a workload computes. Its tensors are those of the definition, but for element types that are widened without
+// Spec is the spec of a workload. Its tensors are the definition's, but for element types that are widened without
 // loss (bf16 A_log and dt_bias, i32 cu_seqlens).
 func (p *Problem) Spec(w *Workload) (gdn.Spec, error) {
 	if err := p.check(w); err != nil {

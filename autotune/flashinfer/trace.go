@@ -117,7 +117,7 @@ func ParseTrace(data []byte) (*Trace, error) {
 	return x, nil
 }
 
-// ParseWorkload reads a workload that stands alone.
+// ParseWorkload reads one workload outside of a trace.
 func ParseWorkload(data []byte) (*Workload, error) {
 	t, err := parse("workload", data)
 	if err != nil {

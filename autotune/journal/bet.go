@@ -48,7 +48,8 @@ func idle(c *Cost) float64 {
 // matrix says whether a slot is one of the matrix units.
 func matrix(slot string) bool { return slot == "MXU" || slot == "MATMUL" }
 
-// BetsOf are those of a candidate on the first target that has its cost and its parent's; compared is false where there is none.
+// BetsOf lists the expected and the found gain of a candidate's changes, on the first target that has its cost and
+// its parent's; compared is false where no target has both.
 func (v View) BetsOf(c *Candidate) (l []string, compared bool) {
 	parent := v.Candidate(c.Parent)
 	if parent == nil {

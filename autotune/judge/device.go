@@ -84,7 +84,7 @@ func (l *Lab) Attach(targets []*target.Target) error {
 }
 
 // onDevice examines and times candidates that would be kept or held, where a device is attached. Wrong numbers there refuse a candidate, as
-// do a crash and a hang that a fresh process repeats. Times stand beside the static cycles, in the times of the record, and decide nothing.
+// do a crash and a hang that a fresh process repeats. Times are beside the static cycles, in the times of the record, and decide nothing.
 func (l *Lab) onDevice(ctx context.Context, w *Work) (*Refusal, error) {
 	if l.device == nil {
 		return nil, nil

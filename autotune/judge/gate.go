@@ -1,7 +1,7 @@
 // Package judge leads candidates of a search through gates, in the order of their price. A gate passes a candidate, refuses it with a typed
 // verdict (package journal), or fails: a fault of the machinery is an error and no verdict. [Lab] judges kernels of TPUs by the
 // interpreter, a CPU, the TPU's compiler and, where one is attached, a device; [GPULab] those of GPUs by Triton and the model of their
-// machine code. What a gate finds stands in the candidate's record; of other candidates it knows what the journal says. Who proposes,
+// machine code. What a gate finds is in the candidate's record; of other candidates it knows what the journal says. Who proposes,
 // records and ranks is the driver, package autotune.
 package judge
 
@@ -120,7 +120,7 @@ func (g Gate) Ask(ctx context.Context, w *Work) (r *Refusal, err error) {
 	return g.Run(ctx, w)
 }
 
-// AskAlone runs the gate while nobody measures, unless it takes the machine itself.
+// AskAlone runs the gate while no other process measures, unless the gate takes the lock of the machine itself.
 func (g Gate) AskAlone(ctx context.Context, m *machine.Lock, w *Work) (*Refusal, error) {
 	if g.Own {
 		return g.Ask(m.With(ctx), w)
@@ -152,7 +152,7 @@ func (w *Work) Mark() Mark {
 	return Mark{w.Record.Clone(), maps.Clone(w.Objects), slices.Clone(w.Modules), w.Runs, w.examined}
 }
 
-// Back has the candidate be what it was.
+// Back restores the candidate to the state of the mark.
 func (w *Work) Back(m Mark) {
 	*w.Record, w.Objects, w.Modules, w.Runs, w.examined = *m.record.Clone(), maps.Clone(m.objects), slices.Clone(m.modules), m.runs, m.examined
 }

@@ -53,7 +53,7 @@ func NewGPULab(ctx context.Context, o LabOptions) (*GPULab, error) {
 // identity names the Triton that figures follow from.
 func (l *GPULab) identity() string { return "triton " + cmp.Or(l.toolkit.Version, l.toolkit.Path) }
 
-// Plugins names it in a header, and what the tables of GPUs were fitted on.
+// Plugins names the lab in the header of a run, and the device that the tables of GPUs were fitted on.
 func (l *GPULab) Plugins() map[string]string {
 	names := map[string]string{"triton": l.identity()}
 	for _, g := range target.GPUs() {
@@ -64,7 +64,7 @@ func (l *GPULab) Plugins() map[string]string {
 	return names
 }
 
-// Close has nothing to end: each child ends with what it was asked for.
+// Close does nothing: each child process ends with its request.
 func (l *GPULab) Close() error { return nil }
 
 // CPU is the processor time of this process and of the children that it reaped.

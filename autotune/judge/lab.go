@@ -149,5 +149,5 @@ func (l *Lab) CPU() time.Duration {
 	return sum
 }
 
-// Estimates says that costs are those of real schedules, which an estimate by the same instructions tells something about.
+// Estimates says that costs come from real schedules, which an instruction count can predict.
 func (l *Lab) Estimates() bool { return true }

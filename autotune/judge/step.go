@@ -16,7 +16,7 @@ type Step struct {
 	Runs    *journal.Timing    `json:"runs,omitempty"`
 }
 
-// Replay does to a candidate what a gate did to it elsewhere.
+// Replay applies to a candidate what a gate elsewhere recorded of it.
 func (w *Work) Replay(s Step) {
 	*w.Record = *s.Record.Clone()
 	maps.Copy(w.Objects, s.Objects)

@@ -15,8 +15,8 @@ import (
 // mostChampions is how many of the line of champions climb at the end of a session: the last ones.
 const mostChampions = 3
 
-// Champions takes the last champions of a search on its first target to the rung of a model, and keeps how they stand there in the folder of
-// the run. Who stands there already is not judged again.
+// Champions takes the last champions of a search on its first target to the rung of a model, and keeps how they are there in the folder of
+// the run. Who is there already is not judged again.
 func Champions(ctx context.Context, dir string, m model.Config, forward bool, e Evaluator, note func(format string, args ...any)) error {
 	s, _, err := journal.Read(dir, nil)
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Figure is the time, and the model flop utilisation where there is one, of the candidate on the highest rung below the guards, once its numbers are right: what a loop makes smaller. The base of
-// the comparison has no part in it.
+// Figure is the time of the candidate on the highest rung below the guards, and its model flop utilisation if
+// known, once its numbers are right: a loop minimises it. The base of the comparison does not enter.
 func Figure(ctx context.Context, c Config, e Evaluator) (time, mfu float64, err error) {
 	if err := c.check(); err != nil {
 		return 0, 0, err

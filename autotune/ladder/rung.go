@@ -67,7 +67,7 @@ func (r Rung) Command(variant string, forward bool) string {
 	return text
 }
 
-// Side is what one of the two costs on a rung. Score is its time: cycles by the ruler, or nanoseconds of a device.
+// Side is the cost of base or candidate on a rung. Score is a time: cycles by the ruler, or nanoseconds of a device.
 type Side struct {
 	journal.Cost
 	Rule     int64   `json:"rule,omitempty"`    // the rule by itself, as a module of its own

@@ -21,8 +21,8 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// Static judges without a device: numbers, kernel and guards by the gates of the search, in runs of their own below the folder; layer and
-// model by what their modules cost.
+// Static judges without a device: numbers, kernel and guards by the gates of a search, in runs of their own below
+// the folder; layer and model by the static cost of their modules.
 type Static struct {
 	Dir        string
 	Search     autotune.Config // of the gates: where to find plugins, the lock of the machine, whom to tell

@@ -11,7 +11,7 @@ import (
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
 
-// Bound is a number of cycles that something needs at least, beside the schedule's.
+// Bound is a lower bound of a program's cycles by one resource, to compare the schedule with.
 type Bound struct {
 	Name    string  `json:"name"`
 	Cycles  int64   `json:"cycles"`
@@ -19,8 +19,8 @@ type Bound struct {
 	Meaning string  `json:"meaning"`
 }
 
-// Bounds lists what a schedule can be measured by: the traffic and the matrix products that the spec makes necessary, and those that
-// the module has.
+// Bounds lists lower bounds of a schedule: by the traffic and the matrix products that the spec needs, and by
+// those of the module.
 func (p *Program) Bounds(r *llo.Report, t *target.Target) []Bound {
 	var list []Bound
 	took, err := Wall.Cycles(r)
@@ -51,8 +51,8 @@ func (p *Program) Bounds(r *llo.Report, t *target.Target) []Bound {
 // HBMCycles is the time, in core cycles, that some main memory traffic takes at least.
 func HBMCycles(bytes int64, t *target.Target) float64 { return float64(bytes) / t.HBM * t.Clock }
 
-// Score is what programs of a spec are ranked by, in cycles: the schedule's, or those of the main memory traffic where they are more.
-// Traffic that is not known, below zero, counts as the necessary.
+// Score is the figure that programs of a spec are ranked by, in cycles: the larger of the schedule's cycles and
+// those of the HBM traffic. Unknown traffic (below zero) counts as the least that the spec needs.
 func Score(cycles, hbmBytes int64, s gdn.Spec, t *target.Target) int64 {
 	return max(cycles, int64(HBMCycles(max(hbmBytes, s.NecessaryBytes()), t)))
 }

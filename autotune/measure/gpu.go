@@ -31,9 +31,9 @@ type keptGPU struct {
 // thunkModel is the version of how thunks are read and counted: entries of the cache follow from it.
 const thunkModel = "1"
 
-// CompileGPU compiles a program of StableHLO for a GPU that is not attached and reads what XLA would run there. The turns of loops that
-// depend on scalars are those of sequences of equal length, or of o.Scalars, by the number of an operand. It is no error if XLA's files can
-// not be read.
+// CompileGPU compiles a StableHLO program for a GPU that is not attached and reads the kernels that XLA would run
+// there. The rounds of loops that depend on scalars are those of sequences of equal length, or of o.Scalars by
+// operand number. It is no error if XLA's files can not be read.
 func (x *Instrument) CompileGPU(ctx context.Context, p *Program, g *target.GPU, o Options) (*CompiledGPU, error) {
 	text, err := p.Text(nil)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
 
-// A custom call of a kernel, in the text of a module: its configuration is JSON in a string, and its name stands beside it, as in
+// A custom call of a kernel, in the text of a module: its configuration is JSON in a string, and its name is beside it, as in
 //
 //	stablehlo.custom_call @tpu_custom_call(%0, %1) {backend_config = "{\22custom_call_config\22: {\22body\22: ...}}", kernel_name = "walk_rows", ...}
 var (

@@ -244,7 +244,7 @@ func TestOneInstrument(t *testing.T) {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") {
 			return err
 		}
-		if dir := filepath.ToSlash(path); strings.HasPrefix(dir, "../../autotune/measure/") || strings.HasPrefix(dir, "../../pjrt/") { // it, and what it stands on
+		if dir := filepath.ToSlash(path); strings.HasPrefix(dir, "../../autotune/measure/") || strings.HasPrefix(dir, "../../pjrt/") { // it, and what it is on
 			return nil
 		}
 		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)

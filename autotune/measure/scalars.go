@@ -15,7 +15,7 @@ import (
 	"github.com/gdngen/gdngen/ir/interp"
 )
 
-// EqualLengths says what a cost of packed sequences rests on.
+// EqualLengths is the note that a cost of packed sequences assumes sequences of equal length.
 const EqualLengths = "packed sequences and pools: the cost is that of sequences of equal length, each with a state"
 
 // representative gives what the kernels of a lowered module read in scalar memory, for sequences of a load's lengths or of equal length, keyed

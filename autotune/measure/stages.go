@@ -35,8 +35,8 @@ func (p *Program) OpStage(op, place string) string {
 	return place
 }
 
-// Stages sums the cycles of a report by stage, and what the wall has beside them. Both add up to what the report has; of a wall that
-// is not known there is nothing. Those with most of both come first.
+// Stages sums the cycles of a report by stage, and the waits that the wall adds to each. Both columns add up to
+// the report's totals; without a known wall the second is zero. The largest stages come first.
 func (p *Program) Stages(r *llo.Report) []llo.Location {
 	sums := map[string]*llo.Location{}
 	add := func(stage string, cycles, wait, instructions int64) {

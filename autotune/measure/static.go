@@ -64,8 +64,8 @@ func (x *Instrument) Static(ctx context.Context, p *Program, t *target.Target, o
 	return c, err
 }
 
-// Compile compiles a program for a target and reads its schedule. It is no error if the cost model does not understand the schedule.
-// Stored schedules are read where they lie.
+// Compile compiles a program for a target and reads its schedule. It is no error if the cost model does not
+// understand the schedule. Stored schedules are read from their folder.
 func (x *Instrument) Compile(ctx context.Context, p *Program, t *target.Target, o Options) (*Compiled, error) {
 	if p.IsStored() {
 		return p.readStored(t, o)
@@ -163,7 +163,7 @@ func (c *Compiled) restore() {
 	}
 }
 
-// dumpFolder makes a fresh folder for a schedule. done removes it, unless it lies below a folder of the user's choice.
+// dumpFolder makes a fresh folder for a schedule. done removes it, unless it is below a folder of the user's choice.
 func (x *Instrument) dumpFolder(below, target string) (dir string, done func(), err error) {
 	if below == "" {
 		dir, err = os.MkdirTemp(x.Scratch, "gdngen-dump-")

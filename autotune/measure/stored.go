@@ -43,7 +43,7 @@ func (x *Instrument) writeOrigin(p *Program, t *target.Target, o Options, text, 
 	return os.WriteFile(filepath.Join(dir, originFile), append(record, '\n'), 0o644)
 }
 
-// Stored is the program whose schedules lie in a folder, as Options.Dump or another compile with llo.Flags left them. Its cost needs no compiler.
+// Stored is the program whose schedules are in a folder, as Options.Dump or another compile with llo.Flags left them. Its cost needs no compiler.
 func Stored(dir string) (*Program, error) {
 	p := &Program{Name: dir, Origin: &Origin{}, stored: dir}
 	file := filepath.Join(dir, originFile)

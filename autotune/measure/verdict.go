@@ -46,7 +46,7 @@ func (r *Refusal) Unwrap() error { return r.Err }
 // FromCompiler says whether the compiler gave the answer.
 func (r *Refusal) FromCompiler() bool { return verdictOf(r.Err) != "" }
 
-// refused makes a refusal; one that stands in err stays as it is.
+// refused makes a refusal; one that is in err stays as it is.
 func refused(v Verdict, err error) error {
 	if r := (*Refusal)(nil); errors.As(err, &r) {
 		return err

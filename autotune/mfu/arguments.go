@@ -8,8 +8,8 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// Arguments makes arguments of a module of a step, for runs whose numbers nobody reads: small numbers below zero, as a log decay is, which no
-// rule, norm or loss lets grow. Whole numbers are 0, which is an index of anything.
+// Arguments makes arguments for a run of a training module whose numbers do not matter: small negative numbers,
+// which are valid log decays and let no rule, norm or loss grow. Integers are 0, a valid index of anything.
 func Arguments(m *ir.Module) (args []*array.Array) {
 	draw := rand.New(rand.NewPCG(1, 2))
 	for _, p := range m.Params() {

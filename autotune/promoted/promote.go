@@ -21,8 +21,8 @@ type UseError struct{ Reason string }
 
 func (e *UseError) Error() string { return e.Reason }
 
-// Promote lets auto stand for the best candidate of a run on a target, by default the run's first, and says what changed. Both figures are
-// the run's own, so that they compare.
+// Promote records that auto is the best candidate of a run, on a target (empty: the run's first), and reports the
+// change. Both figures come from the run, so they compare.
 func Promote(dir, generation string, best *journal.Candidate) (said string, err error) {
 	state, _, err := journal.Read(dir, nil)
 	if err != nil {

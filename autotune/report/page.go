@@ -267,8 +267,8 @@ func (p *pageTarget) succession(v journal.View, t string) {
 	}
 }
 
-// Before is what a champion is seen as a change of: its parent or, of a variant that was tried without one, the champion before it. Nil
-// of the first.
+// Before is the candidate that a champion is compared with: its parent, or for a variant without a parent the
+// champion before it. It is nil for the first.
 func Before(v journal.View, c *journal.Candidate, target string) (from *journal.Candidate, role string) {
 	if c.Parent > 0 {
 		return v.Candidate(c.Parent), "its parent"

@@ -98,7 +98,7 @@ func logMarks(s scale, format func(float64) string) []mark {
 // fewMarks is how many marks a scale has at least.
 const fewMarks = 3
 
-// around widens a range so that no point lies on its edge.
+// around widens a range so that no point is on its edge.
 func around(lo, hi float64) (float64, float64) { return lo / 1.15, hi * 1.15 }
 
 // cutAt is how many times the best the curve ends: what costs more is drawn on its upper edge.

@@ -76,7 +76,8 @@ type GateTime struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// Idle says whether the gate has nothing to tell: it took no time that shows, and refused nobody.
+// Idle says whether the gate has nothing to report: it took less than the smallest time shown, and refused no
+// candidate.
 func (g GateTime) Idle() bool { return g.Seconds < .05 && g.Refused == 0 }
 
 // New sums a run up.

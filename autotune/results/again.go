@@ -122,8 +122,8 @@ func (e *entry) again(line string, rows []check.Row, classes []string) (string, 
 	return strings.Join(cells[:errorColumn+1], "") + errorCells(rows, classes), nil
 }
 
-// Errors makes the errors of a page anew, by the forms that it names, and leaves its cycles: compiling takes hours, and errors follow from
-// the programs alone.
+// Errors measures the errors of a page again, for the variants that it names, and keeps its cycles: compiling
+// takes hours, and errors depend on the programs alone.
 func (l *Maker) Errors(ctx context.Context, p *Plan, page string) (string, error) {
 	lines := strings.Split(page, "\n")
 	list, err := p.entries(lines)

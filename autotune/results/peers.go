@@ -47,10 +47,11 @@ func readPeers(table []byte) ([]Peer, error) {
 	return t.Peers, nil
 }
 
-// Peers lists the public kernels: those on the bench work, and those whose Work says what they do instead.
+// Peers lists the public kernels: first those on the bench work, then those on other work, which Work describes.
 func Peers() ([]Peer, error) { return readPeers(measured) }
 
-// Arithmetic names the kernel in the table of errors whose arithmetic this one has; that of other rules is not known.
+// Arithmetic names the kernel in the table of errors that computes with the same arithmetic as this one; empty
+// where it is not known.
 func (p *Peer) Arithmetic() (string, bool) {
 	if p.Work != "" {
 		return "", false
@@ -105,7 +106,7 @@ func peerTable(b *bytes.Buffer, peers []Peer, columns []string, cell func(p *Pee
 	fmt.Fprintf(b, "| kernel | version | compiler | date | %s | remark |\n", strings.Join(slices.Concat(targets, columns), " | "))
 	b.WriteString("|---|---|---|---|" + strings.Repeat("---:|", len(targets)+len(columns)) + "---|\n")
 	for _, p := range peers {
-		if len(p.Cycles) == 0 { // refused on all targets: an older figure may stand in another row
+		if len(p.Cycles) == 0 { // refused on all targets: an older figure may be in another row
 			continue
 		}
 		fmt.Fprintf(b, "| %s | %s | %s | %s |", p.Name, p.Version, p.Compiler, p.Date)

@@ -27,7 +27,7 @@ const (
 	Layer   = "layer"
 )
 
-// Sets lists what a test may be of.
+// Sets lists the groups of tests that a selftest can be restricted to.
 var Sets = []string{Kernels, Layer, Both}
 
 // LayerLimit is the most by which an output of a layer may be off, as a share of its root mean square: a layer rounds to bf16, by 2^-9, some ten

@@ -138,7 +138,7 @@ func (e *LostError) Error() string {
 	return fmt.Sprintf("the process of the device died in %d programs in a row, the last time: %s", deaths, e.Last)
 }
 
-// Run fills the rows. Where it ends early the rows are of what was tried before.
+// Run computes the rows. If it ends early, the rows hold the tests that were done.
 func (t *Test) Run(ctx context.Context, r *device.Runner, lock *machine.Lock, note func(format string, args ...any)) error {
 	if t.Tests != Layer {
 		if err := t.kernels(ctx, r, lock, note); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 )
 
-// PolicyVersion is that of what all strategies share: the order of seeds, what follows where all
-// are refused, and escalation. A change that lets any of them propose something else raises it.
+// PolicyVersion is the version of the rules that all strategies share: the order of seeds, the fallback where all
+// seeds are refused, and escalation. A change that lets any strategy propose something else raises it.
 const PolicyVersion = 3
 
 // policy leads a strategy. It proposes the seeds, goes on from refused ones, and restricts the
@@ -130,9 +130,8 @@ const (
 	escalateFor  = 4
 )
 
-// Escalation says that a search goes round in circles: over the last structural iterations it
-// gained little, and the hot spots are the same. What is proposed next is to be of cells that
-// nobody has visited.
+// Escalation says that a search stagnates: its last structural iterations gained little, and the hot spots are the
+// same. The next proposals are to come from cells that have no candidate yet.
 type Escalation struct {
 	Since int            `json:"since"` // the last of those iterations
 	Gain  journal.Figure `json:"gain"`  // the best among them, as a share of the cycles

@@ -15,7 +15,7 @@ import (
 	"github.com/gdngen/gdngen/internal/remote"
 )
 
-// PoolOptions are those of a pool of workers. Zero durations stand for the defaults.
+// PoolOptions configures a pool of workers. Zero durations mean the defaults.
 type PoolOptions struct {
 	Generator string        // version of this program, which workers must have
 	Flags     []string      // of the workers that this program starts itself
@@ -52,7 +52,7 @@ type Pool struct {
 	cpu     time.Duration
 }
 
-// New starts workers and waits until each has said what it is, or why it can not serve. It fails where none can.
+// New starts workers and waits until each has described itself or failed. It fails if none can serve.
 func New(ctx context.Context, engines []*Engine, o PoolOptions) (*Pool, error) {
 	o.Silence, o.Limit = cmp.Or(o.Silence, defaultSilence), cmp.Or(o.Limit, defaultLimit)
 	o.Ready = cmp.Or(o.Ready, defaultReady)
@@ -113,13 +113,13 @@ func (p *Pool) warn(format string, args ...any) {
 // Slots is the number of workers: how many candidates are judged at a time.
 func (p *Pool) Slots() int { return len(p.slots) }
 
-// Plugins are those of every worker.
+// Plugins lists the plugins and versions, which all workers share.
 func (p *Pool) Plugins() map[string]string { return p.want.Plugins }
 
-// Estimates says whether costs are those of real schedules.
+// Estimates says whether the workers' costs come from real schedules.
 func (p *Pool) Estimates() bool { return p.want.Estimates }
 
-// CPU is the processor time that workers have used for what they answered.
+// CPU is the processor time that workers have used for their answers.
 func (p *Pool) CPU() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -135,7 +135,8 @@ func (p *Pool) Close() error {
 	return nil
 }
 
-// Gates are those of the workers. The first to be asked sends the candidate away; the others tell what came back.
+// Gates lists the gates of the workers. The first one asked sends the candidate to a worker; the others report
+// that worker's answers.
 func (p *Pool) Gates() []judge.Gate {
 	again := judge.AgainGates()
 	var l []judge.Gate

@@ -13,7 +13,7 @@ import (
 	"github.com/gdngen/gdngen/pjrt/machine"
 )
 
-// Options are those of a worker.
+// Options configures a worker.
 type Options struct {
 	Generator string                                         // version of the program
 	Evaluator func(context.Context) (judge.Evaluator, error) // closed at the end

@@ -38,7 +38,7 @@ func (a CLI) completionCmd() *cobra.Command {
 	}
 }
 
-// bashMore follows the script that cobra writes. Commas are no special characters of bash, so they stay as they are, and what stands before the
+// bashMore follows the script that cobra writes. Commas are no special characters of bash, so they stay as they are, and what is before the
 // last "=", where bash begins a word of its own, is cut off. Where the package bash-completion is not installed, the words of the line are cut
 // at blanks.
 const bashMore = `

@@ -34,7 +34,7 @@ func (p *parser) errorf(format string, args ...any) error {
 	return fmt.Errorf("line %d, column %d: %s", p.line, p.pos-p.start+1, fmt.Sprintf(format, args...))
 }
 
-// near shows what stands in the text, for an error: the word that was read, or what follows.
+// near shows what is in the text, for an error: the word that was read, or what follows.
 func (p *parser) near(word string) string {
 	if word != "" {
 		return strconv.Quote(word)

@@ -19,7 +19,7 @@ type Backend struct{}
 // Name is mosaic.
 func (Backend) Name() string { return "mosaic" }
 
-// Supports refuses ops that can not stand in a kernel's body.
+// Supports refuses ops that can not be in a kernel's body.
 func (Backend) Supports(op ir.Op) error { return Supports(op) }
 
 // Emit verifies a module and renders it as StableHLO, each kernel as a call of a Mosaic body made for the target.
@@ -115,7 +115,7 @@ func colors(kernel *ir.Instr, outside map[*ir.Value]bool) string {
 	return text
 }
 
-// Outside has the values that are arrays of the module's caller, which lie in main memory before or after it: parameters, results, and
+// Outside has the values that are arrays of the module's caller, which are in main memory before or after it: parameters, results, and
 // what is the same bytes under another shape, or in the order in which they lie.
 func Outside(m *ir.Module) map[*ir.Value]bool {
 	out := map[*ir.Value]bool{}
@@ -216,7 +216,7 @@ func rotated[T any](l []T) []T {
 	return append([]T{l[n]}, l[:n]...)
 }
 
-// Scalars are the operands of a kernel that its call takes in scalar memory, which stand before all others.
+// Scalars are the operands of a kernel that its call takes in scalar memory, which are before all others.
 func Scalars(kernel *ir.Instr) []*ir.Value {
 	g := kernel.Attrs.Grid
 	l := slices.Clone(kernel.Args[:g.Tables])

@@ -13,7 +13,7 @@ type kernelCase struct {
 	body    string
 	dims    string   // default i:1
 	scratch []string // "%name: type"
-	bound   int      // integer inputs lie in [0, bound); 0: any small integer
+	bound   int      // integer inputs are in [0, bound); 0: any small integer
 	tol     float64  // largest error relative to the largest value; 0: equal bits
 }
 

@@ -86,7 +86,7 @@ func element(ref, at string, lead int) string {
 }
 
 // rowsOf is a block of rows of a reference whose shape is another than that of what it is cast from: its leading dimensions become rows, so that no number
-// stands in the index. The first lead of l are indices of these, the rest is that of rows.
+// is in the index. The first lead of l are indices of these, the rest is that of rows.
 func rowsOf(ref string, shape, l []string, lead int) string {
 	total, rows, place := asRows(shape, l, lead)
 	ref += fmt.Sprintf(".reshape(%d, %s)", total, strings.Join(shape[lead+1:], ", "))
@@ -129,7 +129,7 @@ func index(name, at string) string {
 	return name + "[" + at + "]"
 }
 
-// view is a part of a reference, or all of it. What stands in a list of scratch lies in one array, whose element is a value.
+// view is a part of a reference, or all of it. What is in a list of scratch is in one array, whose element is a value.
 func view(ref, at string) string {
 	if base, i, ok := strings.Cut(strings.TrimSuffix(ref, "]"), "["); ok && !strings.HasSuffix(base, ".at") {
 		ref, at = base, strings.TrimSuffix(i+", "+at, ", ")

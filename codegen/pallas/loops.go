@@ -131,7 +131,7 @@ func (p *printer) afterLoop(n *loops.Node, finals []*loops.Item) (out []statemen
 	return out
 }
 
-// uses says whether a name stands in the text.
+// uses says whether a name is in the text.
 func uses(body []statement, name string) bool {
 	for _, b := range body {
 		for _, t := range b.text() {

@@ -26,7 +26,7 @@ type Pass struct {
 
 // Table has all passes.
 //
-// It lies above the packages that have the passes, of which codegen/plain and codegen/tpu know nothing of each other. So the order is said in one place,
+// It is above the packages that have the passes, of which codegen/plain and codegen/tpu know nothing of each other. So the order is stated in one place,
 // and a command can name any of them. "Same bits" is what tests ask of the interpreter before and after a pass.
 var Table = []Pass{
 	{Name: "batch", Run: plain.Batch, Doc: "rewrites grids into plain ops and loops; sums of dots in another order"},
@@ -41,7 +41,7 @@ var Table = []Pass{
 
 // The ways from what a builder makes to the level of a backend.
 //
-// Where a pass stands twice, what stands between has made work for it: of what tile makes, some may be equal and some unread again. StableHLO
+// Where a pass stands twice, what is between has made work for it: of what tile makes, some may be equal and some unread again. StableHLO
 // expands dots of several parts as it prints them, so only Tiles has precision.
 var (
 	Tidy    = []string{"fold", "cse", "dce"}                                    // plain StableHLO, whose backend batches by itself
@@ -51,7 +51,7 @@ var (
 )
 
 // how says what a constraint asks of two passes that are both applied.
-// once allows a second time: in "cse dce tile cse dce" the second cse stands behind a dce, but there is one before that, and another dce to come.
+// once allows a second time: in "cse dce tile cse dce" the second cse is behind a dce, but there is one before that, and another dce to come.
 type how int
 
 const (

@@ -380,8 +380,8 @@ func (b *batcher) gatherRows(in *ir.Instr) []batched {
 	return []batched{{b.Select(held, v, zero), on}}
 }
 
-// dynSlice takes blocks of which each point may have another start. Dimensions whose start all points share are one dyn_slice, and come first, so
-// that less is left to take from. Each other dimension is a take along it, by start + 0, 1, ... of the point.
+// dynSlice takes a block for each point of a grid, whose starts may differ. Dimensions with one start for all points are one dyn_slice, which
+// comes first since it makes the operand smaller. Each other dimension is a take along it, at the indices start + 0, 1, ... of the point.
 func (b *batcher) dynSlice(in *ir.Instr) []batched {
 	x, starts := b.value(in.Args[0]), in.Args[1:]
 	t := in.Result().Type
@@ -422,7 +422,7 @@ func (b *batcher) dynSlice(in *ir.Instr) []batched {
 }
 
 // dynUpdate writes blocks of which each point may have another start. The IR has no scatter, so it is turned round: each element of the
-// whole asks which element of the block comes to lie on it, if any.
+// whole asks which element of the block comes to be on it, if any.
 //
 //	whole [6], block [a b c], start 2 at this point
 //	place     -2 -1  0  1  2  3      index - start

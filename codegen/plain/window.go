@@ -82,7 +82,7 @@ func (b *batcher) view(what string, w ir.Window, t ir.Type, tables []*ir.Value) 
 				c = cut{picked, x.Axis, dim.Size}
 			}
 		}
-		// Which entry is known, but what stands there only when the program runs.
+		// Which entry is known, but what is there only when the program runs.
 		if c.kind == fixed && x.Table >= 0 {
 			c = cut{kind: dynamic, at: c.at}
 		}

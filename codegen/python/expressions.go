@@ -209,7 +209,7 @@ func (p *parser) atom() *node {
 	return nil
 }
 
-// display is what stands in brackets: elements, pairs, or a comprehension.
+// display is what is in brackets: elements, pairs, or a comprehension.
 func (p *parser) display(until string) *node {
 	n := p.node(group, "")
 	for !p.take(until) {

@@ -84,7 +84,7 @@ func TestSound(t *testing.T) {
 		"src/p/__init__.py": "from p import a\nfrom p.a import run as go\n\ngo(1)\na.rule(a.Refs(1), keep=False)\n", "src/p/a.py": sound, "tests/test_a.py": "import p\nfrom p import go\n\ngo(p)\n"}))
 }
 
-// Imports may count from the module that they stand in.
+// Imports may count from the module that they are in.
 func TestRelative(t *testing.T) {
 	files := map[string]string{"src/p/__init__.py": "from .a import f\n\nf(1)\n", "src/p/a.py": "from . import b\n\n\ndef f(x):\n    return b.g(x)\n", "src/p/b.py": "def g(x):\n    return x\n"}
 	require.NoError(t, Check(files))

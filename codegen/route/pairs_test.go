@@ -21,7 +21,7 @@ import (
 var pairSeed = flag.Uint64("seed", 0, "of what TestDrawnPairs draws; 0: another each time")
 
 // pairsText is a table of specs, variants and targets that check accepted at commit 26414b2, drawn at random there. Some are refused
-// since; their reason, part of the message, stands in the last column.
+// since; their reason, part of the message, is in the last column.
 //
 //go:embed testdata/pairs.tsv
 var pairsText string

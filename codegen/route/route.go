@@ -117,7 +117,7 @@ func steps(pipeline []string) []string {
 
 // After gives a module as it is after a step: one of Steps, or else of PlainSteps.
 //
-// fold, cse and dce are names of both lists: as those of a TPU they stand behind precision, which takes products of three passes apart.
+// fold, cse and dce are names of both lists: as those of a TPU they are behind precision, which takes products of three passes apart.
 func After(m *ir.Module, step string) (*ir.Module, error) {
 	if i := slices.Index(Steps(), step); i >= 0 {
 		return pass.Apply(m, pass.Kernels[:i+1]...)

@@ -111,7 +111,7 @@ func byCPU(t *testing.T, texts []string, check poolCheck) {
 	}
 }
 
-// A sequence starts from the state that is named, or from zeros, whatever lies in the slots that it leaves its own in: by the text
+// A sequence starts from the state that is named, or from zeros, whatever is in the slots that it leaves its own in: by the text
 // that is emitted for each TPU.
 func TestNamedStatesText(t *testing.T) { byText(t, named, freshStarts) }
 

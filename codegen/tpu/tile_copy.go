@@ -222,12 +222,12 @@ func (t *tiler) store(v, ref *ir.Value, starts, strides []int) {
 	b.Store(v, ref, starts, strides, t.into.within(b, ref)...)
 }
 
-// within is where what is loaded from a source lies in a reference to it, beyond its starts.
+// within is where what is loaded from a source is in a reference to it, beyond its starts.
 func (s *source) within(b *ir.Builder, ref *ir.Value) []*ir.Value {
 	return s.part.within(b, ref)
 }
 
-// A part is one of several of which a buffer has one for each of the points that it holds the blocks of.
+// A part is a section of a buffer that holds the blocks of several points of a grid, one section each.
 type part struct {
 	number *ir.Value
 	count  int // up to 1: the buffer is the only part

@@ -53,7 +53,7 @@ func (t *tiler) tiles(v *tiled) ([]*ir.Value, error) {
 //	rows are        lanes are       form
 //	anything        all lanes       rowTiles: rows are loaded, cut or collected
 //	all lanes       rows            the last two are swapped: gather unswapped, turn each tile
-//	rows            one             spreadLanes: the lanes stand in front; gather with them last,
+//	rows            one             spreadLanes: the lanes are in front; gather with them last,
 //	                                then each tile is a column of that
 //	rows            blocks of lanes laneBlocks: heads side by side in a reference, each whole registers
 //	rows            of [., 1] tiles columns are turned to rows, and stacked

@@ -202,7 +202,7 @@ func (t *tiler) aligned(in *ir.Instr) bool {
 			return false
 		case like == nil:
 			like = v
-		// Two views are alike where element for element they lie in the same place of equal
+		// Two views are alike where element for element they are in the same place of equal
 		// sources.
 		case v.tile != like.tile || v.row != like.row || len(v.src.elems) != len(like.src.elems) ||
 			v.src.rows != like.src.rows || v.src.lanes != like.src.lanes || !slices.EqualFunc(v.dims, like.dims, slices.Equal):
@@ -456,7 +456,7 @@ func (t *tiler) dot(in *ir.Instr) error {
 }
 
 // loop lowers a loop of the body: each carried value becomes as many carried tiles as it has, and
-// the body is tiled in a scope of its own. Views of what lies outside may be gathered inside; they
+// the body is tiled in a scope of its own. Views of what is outside may be gathered inside; they
 // are then gathered once an iteration, which is what a body that reads other rows each time needs.
 //
 //	loop on i, x [2, 8, 128]   ->   loop on i, x0 [8, 128], x1 [8, 128]

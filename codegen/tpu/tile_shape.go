@@ -96,7 +96,7 @@ func (t *tiler) broadcast(in *ir.Instr) error {
 	out := make([]*ir.Value, len(all))
 	for j, p := range all {
 		t.ofHead(in, j, len(all))
-		// Which of the operand's tiles stands at this point: dimensions of size 1 are stretched
+		// Which of the operand's tiles is at this point: dimensions of size 1 are stretched
 		// too.
 		k := 0
 		// Leading sizes [1, 4] of the operand, [3, 4] of the result: point (2, 1) has tile 1.

@@ -1,6 +1,6 @@
 // Package triton writes the gated delta rule as Python for NVIDIA GPUs: Triton kernels, and a function that launches them.
 //
-// It stands beside the emitters of IR modules, as a backend of its own, since a Triton kernel is written at another level: on blocks of
+// It is beside the emitters of IR modules, as a backend of its own, since a Triton kernel is written at another level: on blocks of
 // tensors, whose layouts, copies and synchronisation are Triton's. So its programs are made from a spec and a [Variant] by templates over the
 // algebra of a chunk, not from the grids that TPU kernels are lowered from.
 //

@@ -157,7 +157,7 @@ func Default(s gdn.Spec) Variant {
 			if v.Part = power(max(4, chunks*programs/256)); wide {
 				v.BV = 64
 			}
-		case wide && programs >= 256: // programs share what they load, and two of an SM take turns at waiting
+		case wide && programs >= 256: // programs share loads through the cache, and two programs of an SM hide each other's latency
 			v.BV, v.Stages, v.Chunk, v.PrepareWarps = 64, 1, 32, 1
 		case half:
 			v.Chunk = 32 // T of 32 rows is cheap to make
@@ -175,7 +175,7 @@ func (v Variant) kept(s gdn.Spec) Variant {
 }
 
 // miscompiles says that Triton's code of a variant would read beyond its shared memory. Since 3.6 the products of a warp group that have fewer than 64
-// columns and stand outside of a pipeline do so on an h100 (triton-lang/triton issues 10486, 10573 and 11366; seen with columns of 16 and 32, with 4
+// columns and are outside of a pipeline do so on an h100 (triton-lang/triton issues 10486, 10573 and 11366; seen with columns of 16 and 32, with 4
 // and 8 warps, in scan and summarise; 2 warps form no group). The other kernels ran: the loads of combine, whose products have 16 columns, are in a
 // pipeline, and those of prepare have 64 columns or are of fewer rows than a group takes.
 func (v Variant) miscompiles(s gdn.Spec) bool {

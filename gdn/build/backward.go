@@ -143,7 +143,7 @@ func (p *plan) forward(in *operands, keep, output bool) (gridResult, kept) {
 // backward emits the reverse grid, which takes one chunk after another, and the glue around it: the gradients in the order of
 // the spec.
 //
-// Its plan is that of the forward pass going down, one chunk at a time; how many make a step of its kernel, its schedule says (bwd.steps). What was kept lies in blocks of as many chunks as the forward grid had in flight, so its windows are
+// Its plan is that of the forward pass going down, one chunk at a time; how many make a step of its kernel, its schedule says (bwd.steps). What was kept is in blocks of as many chunks as the forward grid had in flight, so its windows are
 // cut to one. decay_bf16 is that of the backward kernel (bwd.decay_bf16), which the forward one shares no product with.
 func (p *plan) backward(keep kept) []*ir.Value {
 	down := *p

@@ -36,7 +36,7 @@ func (e *chunks) enter(chunk int) *ir.Value {
 // stateFree does the work that needs no state; what an earlier grid made is loaded.
 //
 // Which grid it is shows in its blocks: one that reads T, or U, makes no T; one that reads P makes none; one without V, which makes T alone, or T and P,
-// loads none. So the body of a grid is the same function for all flows. Loads stand in this order, which is that of the kernel: keys first, for products
+// loads none. So the body of a grid is the same function for all flows. Loads are in this order, which is that of the kernel: keys first, for products
 // begin with them, then what an earlier grid made, behind all that this one makes.
 func (e *chunks) stateFree() *chunkwise.Work {
 	w := &chunkwise.Work{}

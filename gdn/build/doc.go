@@ -37,7 +37,7 @@
 //
 //	Module          the program of a spec: forward, gradients (direction=backward), or both in one module (direction=train)
 //	Training        the two passes of a training step as modules of their own, for a caller that computes the loss between them
-//	KeptBytes       what lies in main memory between those
+//	KeptBytes       what is in main memory between those
 //	Summary         the affine map that a range of tokens is to a state: one sequence on several devices
 //	StateGradient   the gradient of the state before a range whose outputs alone count, for the same
 //	BaseOf, Build   a program without schedules, which all variants share that differ in those alone

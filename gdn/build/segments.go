@@ -107,7 +107,7 @@ func arraysOf(outs []blockOut) (arrays []int) {
 }
 
 // looked is the index of what a table says of a chunk: its sequence, its block, or its number. Of chunks that are gathered a table has the sequence
-// alone, since they lie in their order.
+// alone, since they are in their order.
 func (x *gridding) looked(a axis, place int, leaves bool) ir.Index {
 	if !x.visiting() {
 		return ir.IndexTable(x.at[axisChunk], 0)

@@ -77,7 +77,7 @@ func (p *plan) splitGateOutputs(in *operands, outputs []*operand) []*ir.Value {
 	return []*ir.Value{derase, dwrite}
 }
 
-// led has the columns of zeros that stand before those of v, [N, C, lead + V], in a summary (build_summary.go); elsewhere there are none. Write gates have
+// led has the columns of zeros that are before those of v, [N, C, lead + V], in a summary (build_summary.go); elsewhere there are none. Write gates have
 // them too, so that nothing is handed on in those columns.
 func (e *tiles) led(x *ir.Value) *ir.Value {
 	if e.lead == 0 {

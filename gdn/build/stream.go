@@ -215,7 +215,7 @@ func (k *streamStep) chunk(i int) *ir.Value {
 }
 
 // states are those of n chunks of the step from one on, per rows each; put puts them back. All states
-// lie below one another, [sequences per, ...], with per = Hv rows, or Hk where value heads of a key
+// are below one another, [sequences per, ...], with per = Hv rows, or Hk where value heads of a key
 // head are joined (chunkwise.Chunks.SharesState), so that a read is a slice of rows.
 func (k *streamStep) states(all *ir.Value, per, from, n int) *ir.Value {
 	parts := make([]*ir.Value, n)
@@ -243,7 +243,7 @@ func (k *streamStep) row(i, per int) *ir.Value {
 //
 // Slices are seen as a window [1, M C H, D] of tokens as they are, which is what layout=bthd loads. K
 // and V of rows that are not the chunk's are zeros; Q need not be, for their outputs are replaced by
-// what stands in o.
+// what is in o.
 func (k *streamStep) through(p *plan, arrays []*ir.Value, w chunkwise.Gates, o *ir.Value, enter func(int) *ir.Value, leave func(int, *ir.Value)) *ir.Value {
 	b, s, c, m := k.b, p.s, p.c, k.M
 	read := func(x *ir.Value, masked bool) *ir.Value { // [M C, ...]
@@ -268,7 +268,7 @@ func (k *streamStep) through(p *plan, arrays []*ir.Value, w chunkwise.Gates, o *
 	e.ready = w.Each(func(x *ir.Value) *ir.Value { return b.Keep(b.RowsAt(x, at, m*s.HeadsV)) })
 	e.rule.ValueFirst = s.State == gdn.StateVK
 	e.rule.Enter, e.rule.Exit = enter, leave
-	// Outputs go back where the slice came from; rows that are not the chunk's get what stands there, and that is written again.
+	// Outputs go back where the slice came from; rows that are not the chunk's get what is there, and that is written again.
 	made := b.Keep(b.Reshape(e.fused()[0].block, m, c, s.HeadsV, s.V))
 	for i := range m {
 		x := b.Reshape(b.SliceAxis(made, 0, i, i+1), c, s.HeadsV, s.V)

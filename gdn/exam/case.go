@@ -22,7 +22,7 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// Case is the inputs of one run and what they must give.
+// Case is the inputs of one run and the expected outputs.
 type Case struct {
 	Spec    gdn.Spec
 	Seed    uint64

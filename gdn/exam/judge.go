@@ -30,7 +30,7 @@ type Mark struct {
 	Error, Limit        float64
 }
 
-// Family is the kind, that of all biases being one.
+// Family is the kind of a mark; all biases are one family.
 func (m Mark) Family() string {
 	if m.Kind == Carried || m.Kind == Decay {
 		return Bias
@@ -52,7 +52,7 @@ func (m Mark) String() string {
 	return fmt.Sprintf("%s: %s of %s is %.2g, %.2g is allowed%s", m.Class, m.Kind, m.Output, m.Error, m.Limit, place)
 }
 
-// Worse says whether the mark is farther beyond its limit than another; what is not finite is worst.
+// Worse says whether the mark exceeds its limit by more than another does; infinities and NaN are worst.
 func (m Mark) Worse(than Mark) bool {
 	return !math.IsNaN(than.Use()) && (math.IsNaN(m.Use()) || m.Use() > than.Use())
 }

@@ -22,7 +22,7 @@ const (
 
 // Spread says what the longest of the packed sequences of a sheet changes of the others where it is poisoned: NaN in some elements of each of
 // its inputs, or keys eleven times as long. It is empty where every other output is equal to the bit. Gradients of parameters, which are sums
-// over all sequences, and states within them are left out, and so are specs whose states lie in a pool.
+// over all sequences, and states within them are left out, and so are specs whose states are in a pool.
 func (x *Case) Spread(program Program) (string, error) {
 	if x.Spec.Seqs < 2 || x.Spec.Pool > 0 {
 		return "", nil

@@ -14,7 +14,7 @@ const silent = -200
 type Program func(inputs map[string]*array.Array) (map[string]*array.Array, error)
 
 // Within runs a program of a spec that has more tokens, and is else that of the sheet, so that one compiled program serves short sheets and
-// long ones. Tokens that change nothing, with keys and values of zero, beta of zero and no decay, stand behind those of the sheet: of packed
+// long ones. Tokens that change nothing, with keys and values of zero, beta of zero and no decay, are behind those of the sheet: of packed
 // sequences behind those of the longest, so that none that is empty gets a token. What the program gives for them is left out. Example: two
 // tokens a, b in a program of four are a, b, 0, 0.
 func (x *Case) Within(s gdn.Spec, program Program) (map[string]*array.Array, error) {
@@ -60,7 +60,7 @@ func (x *Case) Within(s gdn.Spec, program Program) (map[string]*array.Array, err
 		case "states", "convs": // the first ones are of the tokens of the sheet
 			ends, own := s.Tokens/s.Every, x.Spec.Tokens/s.Every
 			got[p.Name] = array.FromFloat64s(p.Type.DType, p.Type.Shape, cut(got[p.Name].Float64s(), s.Batch, ends, own, ends-own))
-		case "final_conv": // it has tokens that stand behind those of the sheet, so it is judged by programs of the sheet's own size alone
+		case "final_conv": // it has tokens that are behind those of the sheet, so it is judged by programs of the sheet's own size alone
 			got[p.Name] = x.Want[p.Name]
 		}
 	}

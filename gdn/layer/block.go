@@ -11,14 +11,14 @@ import (
 //	Block = y + down(silu(gate(norm(y))) * up(norm(y)))
 //
 // x is [batch, tokens, features], and so is what it gives. mlp is the width of gate and up, by which the features come in; set
-// configures the layer, and may be nil. The variables stand in the scopes norm_gdn, gdn, norm_mlp, gate, up and down of scope. It panics
+// configures the layer, and may be nil. The variables are in the scopes norm_gdn, gdn, norm_mlp, gate, up and down of scope. It panics
 // with an error where something does not fit.
 func Block(scope *model.Scope, x *Node, mlp int, set func(*Builder)) *Node {
 	b := inBlock(scope, x, set)
 	return feedForward(scope, Add(x, b.Done()), mlp)
 }
 
-// BlockWithCache is Block, and what its layer is to remember for the tokens that follow; set continues after a cache by Builder.Cache.
+// BlockWithCache is Block, and the cache for the tokens that follow; set continues from a cache by Builder.Cache.
 func BlockWithCache(scope *model.Scope, x *Node, mlp int, set func(*Builder)) (*Node, *Cache) {
 	y, cache := inBlock(scope, x, set).DoneWithCache()
 	return feedForward(scope, Add(x, y), mlp), cache

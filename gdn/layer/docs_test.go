@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The code of docs/layer.md stands in the examples, which compile and run.
+// The code of docs/layer.md is in the examples, which compile and run.
 func TestDocs(t *testing.T) {
 	page, err := os.ReadFile("../../docs/layer.md")
 	require.NoError(t, err)

@@ -68,7 +68,7 @@ func New(scope *model.Scope, x *Node) *Builder {
 		variant: model.GetParamOr(scope, ParamVariant, "")}
 }
 
-// Config gives the sizes and options as they stand: what Save, Load and NewSession of the same layer take.
+// Config gives the present sizes and options, as Save, Load and NewSession of the same layer take them.
 func (b *Builder) Config() Config { return b.cfg }
 
 // With sets all sizes and options at once, as ReadConfig gives them.
@@ -123,7 +123,7 @@ func (b *Builder) WeightType(d dtypes.DType) *Builder {
 }
 
 // Mask says which tokens are real: [batch, tokens], of any type, zero for padding. A padded token changes no state, and
-// padding may stand on either side.
+// padding may be on either side.
 func (b *Builder) Mask(mask *Node) *Builder {
 	b.mask = mask
 	return b
@@ -149,7 +149,7 @@ func (b *Builder) Variant(text string) *Builder {
 	return b
 }
 
-// Accuracy asks for the best known variant of a class of accuracy. On a CPU every variant has that of float32.
+// Accuracy asks for the best known variant of a class of accuracy. On a CPU all variants compute in float32.
 func (b *Builder) Accuracy(a gdn.Accuracy) *Builder { return b.Variant(a.Text()) }
 
 // Mixer puts another computation in the place of the rule.
@@ -164,7 +164,7 @@ func (b *Builder) Done() *Node {
 	return y
 }
 
-// DoneWithCache gives the output, and what is to be remembered for the tokens that follow.
+// DoneWithCache gives the output, and the cache for the tokens that follow.
 func (b *Builder) DoneWithCache() (*Node, *Cache) { return b.build(true) }
 
 func (b *Builder) build(remember bool) (*Node, *Cache) {

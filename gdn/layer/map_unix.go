@@ -32,7 +32,7 @@ func mapFile(path string) (data []byte, release func() error, err error) {
 	return data, func() error { return syscall.Munmap(data) }, nil
 }
 
-// forget lets the pages go that lie in a part of a mapped file alone: what was copied out need not be held twice. They are read again when they
+// forget lets the pages go that are in a part of a mapped file alone: what was copied out need not be held twice. They are read again when they
 // are asked for. A part that is not of the file stays as it is.
 func forget(file, part []byte) {
 	at := int(uintptr(unsafe.Pointer(unsafe.SliceData(part))) - uintptr(unsafe.Pointer(unsafe.SliceData(file))))

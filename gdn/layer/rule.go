@@ -43,7 +43,7 @@ func (b *RuleBuilder) CuSeqlens(cu *Node) *RuleBuilder {
 }
 
 // Mask says which tokens are real: [batch, tokens], zero for padding. A padded token leaves the state as it is, whatever
-// stands in it.
+// is in it.
 func (b *RuleBuilder) Mask(mask *Node) *RuleBuilder {
 	b.mask = mask
 	return b

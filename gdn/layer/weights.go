@@ -65,7 +65,7 @@ type part struct {
 
 // whole is a tensor whose rows are the outputs of a variable from one on, in order.
 func whole(name, variable string, first int, shape ...int) stored {
-	rows := make([]int, slices.Max(shape[:max(1, len(shape)-1)])) // axes of length 1 may stand before that of the rows
+	rows := make([]int, slices.Max(shape[:max(1, len(shape)-1)])) // axes of length 1 may be before that of the rows
 	for i := range rows {
 		rows[i] = i
 	}

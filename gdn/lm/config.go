@@ -17,7 +17,7 @@ import (
 	"github.com/gdngen/gdngen/gdn/published"
 )
 
-// Config is what a model is made of.
+// Config has the sizes, the layers and the names of a model.
 type Config struct {
 	Type       string // model_type
 	Vocabulary int

@@ -10,7 +10,7 @@ import (
 // float32.
 type Convolution struct{ Batch, Tokens, Channels, Taps int }
 
-// BuildConvolution makes the convolution of a part of a sequence. The halo [B, taps-1, channels] is what stands before the part: the last inputs of the
+// BuildConvolution makes the convolution of a part of a sequence. The halo [B, taps-1, channels] is what is before the part: the last inputs of the
 // part before, or zeros. Forward takes x, halo and taps [taps, channels], of which the last meets the token itself, and gives
 // y, and next, the halo of the part after. Backward (back) takes dy too, and dnext, the gradient of next that the part after gives as its dhalo, zeros for
 // the last part; it gives dx, dhalo, and dtaps, which are summed over the parts.

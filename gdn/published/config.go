@@ -10,7 +10,7 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 )
 
-// Config is what a config.json says of the layers that mix tokens by a rule.
+// Config is the part of a config.json about the layers that mix tokens by a rule.
 type Config struct {
 	Type   string // model_type, that of the text where a model has more
 	Hidden int

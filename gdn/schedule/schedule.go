@@ -20,7 +20,7 @@ type Carrier struct {
 	Grid      string // its name
 	Heads     int    // in lockstep, those of all batch rows and chunks of a step
 	Reverse   bool   // it takes the chunks from the last to the first
-	With      string // a stage that stands in the phase of the state, though it needs none
+	With      string // a stage that is in the phase of the state, though it needs none
 	Enter     []int  // windows of the states that sequences start from
 	Stateless bool   // it carries no state: its steps follow one another, as many as run
 	Decodes   bool   // it takes the first sequences of a mixed batch, by a variant of their own
@@ -53,7 +53,7 @@ func Of(carriers []Carrier, v gdn.Variant) map[string]*ir.Sched {
 
 // Ordered says whether a variant has a schedule for the grids that take chunks forward.
 //
-// Builders ask before there is a grid, and heads only say how many stand in lockstep where the variant does not. So any number will do.
+// Builders ask before there is a grid, and heads only say how many are in lockstep where the variant does not. So any number will do.
 func Ordered(v gdn.Variant) bool { return forward(v, 1) != nil }
 
 // Reversed is Ordered for those that take them from the last to the first.
@@ -102,7 +102,7 @@ func forward(v gdn.Variant, heads int) *ir.Sched {
 	return s
 }
 
-// gradients are the stages of a reverse grid that need dS and make none of it. They stand behind the state: the gradient of the state passes
+// gradients are the stages of a reverse grid that need dS and make none of it. They are behind the state: the gradient of the state passes
 // from chunk to chunk as the state does forward, from the last to the first, but most of the work reads it and hands nothing on. That may
 // come a step later, beside the next chunk's chain.
 //

@@ -105,7 +105,7 @@ func TestGenerateMix(t *testing.T) {
 	}
 }
 
-// Empty sequences and ones of a single token stand first, between and last.
+// Empty sequences and ones of a single token are first, between and last.
 func TestVariedBounds(t *testing.T) {
 	lengths := func(seed uint64) (l []int64) {
 		s := gdntest.MustParse(t, "t=50,hk=1,k=2,seqs=6")

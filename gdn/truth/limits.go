@@ -87,7 +87,8 @@ func (c Class) Error(s gdn.Spec, precision string, p gdn.Param, got, want map[st
 	return diff.Ratio, limit, err
 }
 
-// Copied is what a cache of the convolution may be off by, relative to its largest element: it holds inputs as they are.
+// Copied is the largest error of a cache of the convolution, relative to its largest element: it holds inputs
+// unchanged.
 const Copied = 0x1p-40
 
 // remainderSize is what an error of the gradient of the decay is measured by where that is only a remainder; size is its own, terms that of

@@ -7,7 +7,7 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// SplitQKV are the inputs with q, k and v apart, as s.ByHeads wants them, in whatever rows the spec has them.
+// SplitQKV gives the inputs with separate q, k and v, as s.ByHeads wants them, from any rows of the spec.
 func SplitQKV(s gdn.Spec, inputs map[string]*array.Array) map[string]*array.Array {
 	if s.Rows == gdn.RowsHeads {
 		return inputs

@@ -8,7 +8,7 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// Stored is Reference where a state lies in a pool between tokens, as it does from one decode step to the next: store rounds the state
+// Stored is Reference where a state is in a pool between tokens, as it does from one decode step to the next: store rounds the state
 // [K, V] of a head, in place, after each token. Tokens are exact otherwise, so that what differs from Reference is of the pool alone. Store
 // makes what rounds the states of one head, which may remember what it lost.
 func Stored(s gdn.Spec, inputs map[string]*array.Array, store func() func(state []float64)) (map[string]*array.Array, error) {

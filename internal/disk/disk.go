@@ -1,4 +1,4 @@
-// Package disk is the part of a file system that lies below journals, objects and files that are written as a whole. Its functions are those
+// Package disk is the part of a file system that is below journals, objects and files that are written as a whole. Its functions are those
 // of package os. Tests put another System below, which fails, or keeps what a loss of power would leave (tests/crash).
 package disk
 

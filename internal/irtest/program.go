@@ -377,7 +377,7 @@ func computing() map[ir.Op]maker {
 	return makers
 }
 
-// bodies makes what has a body, and what stands in one.
+// bodies makes what has a body, and what is in one.
 func bodies() map[ir.Op]maker {
 	return map[ir.Op]maker{
 		ir.OpLoop: func(g *gen, _ ir.Op) []*ir.Value {

@@ -72,7 +72,7 @@ func LeasesDir() (string, error) {
 	return filepath.Join(dir, "gdngen", "holds"), err
 }
 
-// Leases lists what is held, by name.
+// Leases lists the held machines, by name.
 func Leases(dir string) (l []*Lease, err error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	for _, name := range names {
@@ -303,8 +303,9 @@ func (h *Hold) remove(zone string) error {
 	return err
 }
 
-// Keep holds a machine until ctx ends or its time is over, takes another where it is lost, and gives it back at the end. tell hears of each.
-// *NoMachineError where none was had in that time.
+// Keep holds a machine until ctx ends or its time is over, replaces it if it is lost, and releases it at the end.
+// tell is called at each change. The error is a *NoMachineError where none was
+// available in that time.
 func (h *Hold) Keep(ctx context.Context, tell func(*Lease)) error {
 	if h.Max > 0 {
 		var cancel context.CancelFunc
@@ -361,7 +362,7 @@ func (h *Hold) Run(ctx context.Context, start func(context.Context, *Lease) *exe
 	return <-ended
 }
 
-// Release gives back what a lease names.
+// Release releases the machine of a lease.
 func Release(dir string, l *Lease) error {
 	h := &Hold{Name: l.Name, Project: l.Project, Leases: dir}
 	return h.remove(l.Zone)

@@ -41,8 +41,8 @@ func (m *Mirror) Keep(ctx context.Context) {
 	}
 }
 
-// Round copies once. Unless all is asked for, files are left alone that have the size of their copies, and copies of what never changes: the
-// objects of a run, which are named by their content.
+// Round copies once. Unless all is set, it skips files whose copy has the same size, and copies of immutable
+// files: the objects of a run, which are named by their content.
 func (m *Mirror) Round(ctx context.Context, all bool) ([]Fetched, error) {
 	return fetchSome(ctx, m.Place, m.ID, m.Dir, func(f File) bool {
 		info, err := os.Stat(filepath.Join(m.Dir, filepath.FromSlash(f.Name)))

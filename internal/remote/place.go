@@ -46,7 +46,7 @@ type Job struct {
 	Env       map[string]string  `json:"-"`                   //
 	CPUs      float64            `json:"cpus,omitempty"`      // that it asks for, where the place counts
 	Resources map[string]float64 `json:"resources,omitempty"` // likewise, by name
-	Limit     time.Duration      `json:"limit,omitempty"`     // after which who waits stops it; 0: none
+	Limit     time.Duration      `json:"limit,omitempty"`     // of its run, after which it is stopped; 0: none
 	Pending   time.Duration      `json:"pending,omitempty"`   // that it may wait to begin; 0: no limit
 	NoSync    bool               `json:"no_sync,omitempty"`   // this program is there, on PATH
 	Submitted time.Time          `json:"submitted"`
@@ -68,7 +68,7 @@ const (
 // Done says whether a job has ended.
 func (p Phase) Done() bool { return p != Pending && p != Running }
 
-// State is how a job stands.
+// State is the state of a job.
 type State struct {
 	Phase   Phase  `json:"phase"`
 	Exit    int    `json:"exit"` // status of the command, once it succeeded or failed

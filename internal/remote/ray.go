@@ -22,7 +22,7 @@ import (
 )
 
 // rayPlace runs jobs on a Ray cluster by the REST of its dashboard. A job's package is named by its content, so that it travels once. Its
-// results lie below the logs of its node, whose files the dashboard serves: no bucket is needed.
+// results are below the logs of its node, whose files the dashboard serves: no bucket is needed.
 type rayPlace struct {
 	text    string
 	address string

@@ -19,7 +19,7 @@ import (
 	"github.com/gdngen/gdngen/internal/store"
 )
 
-// Records is the folder of what was submitted from here, a folder for each job.
+// Records is the folder of the jobs submitted from here, one folder a job.
 type Records struct{ Dir string }
 
 // RecordsDir is where they are, below the folder that the program was started in.
@@ -98,7 +98,7 @@ func (r Records) All() (l []*Job, err error) {
 	return l, err
 }
 
-// Out is where the results of a job go, where nobody says otherwise.
+// Out is the default folder for the results of a job.
 func (r Records) Out(id string) string { return filepath.Join(r.folder(id), "out") }
 
 // Fetched is a result that was copied.

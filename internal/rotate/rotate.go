@@ -16,7 +16,7 @@ const Env = "GDNGEN_TESTS"
 // All says whether the whole is asked for.
 func All() bool { return os.Getenv(Env) == "all" }
 
-// Short is n, or a quarter of it where -short asks for less, as beside the race detector: never nothing.
+// Short is n, or at least 1 and a quarter of n where -short asks for less, as with the race detector.
 func Short(n int) int {
 	if testing.Short() && !All() {
 		return max(1, n/4)

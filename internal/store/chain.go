@@ -45,8 +45,8 @@ func Torn(rest []byte) bool {
 	return err != nil
 }
 
-// Hole tells whether a last line has zeros that nobody wrote: what a loss of power leaves of a write that reached the disk in parts. One flipped
-// bit makes no such line.
+// Hole says whether a last line has zeros that no program wrote: a loss of power can leave them where a write
+// reached the disk in parts. One flipped bit does not make such a line.
 func Hole(line []byte) bool {
 	return len(line) > 0 && (line[0] == 0 || bytes.Contains(line, []byte{0, 0}))
 }

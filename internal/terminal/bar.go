@@ -47,7 +47,7 @@ func (b *Bar) Draw(done, total int, text string, left time.Duration, stay bool) 
 	}
 }
 
-// End leaves the line that stands.
+// End ends the line of the bar and leaves it on the screen.
 func (b *Bar) End() {
 	if b.terminal && b.wide > 0 {
 		fmt.Fprintln(b.w)

@@ -28,8 +28,8 @@ func Plain(text string) string { return plain(text, false) }
 // Lines is Plain for a text of several lines.
 func Lines(text string) string { return plain(text, true) }
 
-// Others gives a writer for the output of others: it passes on what Lines leaves. A carriage return ends a line, as those of progress bars do,
-// and tabs stay.
+// Others gives a writer for the output of other programs, which filters it by Lines. A carriage return ends a
+// line, as in progress bars; tabs are kept.
 func Others(w io.Writer) io.Writer { return &others{w: w} }
 
 type others struct {

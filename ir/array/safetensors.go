@@ -30,7 +30,7 @@ type File struct {
 	Opaque map[string]string
 }
 
-// Tensor gives a tensor by name. An opaque one is an error that says what it is.
+// Tensor gives a tensor by name. A tensor of an element type that is not read gives an error with the type.
 func (f *File) Tensor(name string) (*Array, error) {
 	if a := f.Tensors[name]; a != nil {
 		return a, nil
@@ -50,7 +50,7 @@ func (f *File) transparent() error {
 	return nil
 }
 
-// The header is JSON; its length, little-endian, stands in the first 8 bytes.
+// The header is JSON; its length, little-endian, is in the first 8 bytes.
 const (
 	prefixBytes    = 8
 	maxHeaderBytes = 100_000_000

@@ -154,7 +154,7 @@ type block struct {
 	shape      []int
 }
 
-// copy runs the copy. An empty shape of any dimension 0 copies nothing. Dimensions that lie in a
+// copy runs the copy. An empty shape of any dimension 0 copies nothing. Dimensions that are in a
 // run on both sides are one: most moves then are a few calls of copy, and the rest loops with a
 // stride in it.
 func (b block) copy() {

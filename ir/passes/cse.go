@@ -9,12 +9,12 @@ import (
 // value is captured from outside which was not before. A kernel that did would get an operand that its window list does not have.
 //
 // Of equal instructions the first stays, with its task: stage, chunk and head. That is not only tidy. A schedule orders by tasks, so which
-// of two equal instructions stands first decides where the work is done; a builder that wants it elsewhere builds it there first.
+// of two equal instructions is first decides where the work is done; a builder that wants it elsewhere builds it there first.
 //
 //	%3 = neg %1 : f32[8]                     %3 = neg %1 : f32[8]
 //	%4 = loop %2 { %7 = neg %1 ... %7 }      %4 = loop %2 { ... %3 }
 //	%5 = neg %1 : f32[8]                     gone, its readers read %3
-//	%6 = load %r     %9 = load %r            both stay: a store may stand between them
+//	%6 = load %r     %9 = load %r            both stay: a store may be between them
 //
 // One walk is enough. Operands are defined before their readers, so by the time a reader's key is made equal operands are one value.
 func CSE(m *ir.Module) (*ir.Module, error) {

@@ -19,7 +19,7 @@ func DCE(m *ir.Module) (*ir.Module, error) {
 	})
 }
 
-// mark walks a block backwards: definitions stand before their uses.
+// mark walks a block backwards: definitions are before their uses.
 func mark(b *ir.Block, live map[*ir.Value]bool, keep map[*ir.Instr]bool) {
 	for _, v := range b.Yield {
 		live[v] = true
@@ -37,7 +37,7 @@ func mark(b *ir.Block, live map[*ir.Value]bool, keep map[*ir.Instr]bool) {
 		for _, a := range in.Args {
 			live[a] = true
 		}
-		// A body may read values from around it. They stand above this instruction, so they are marked before the walk comes to them.
+		// A body may read values from around it. They are above this instruction, so they are marked before the walk comes to them.
 		if in.Body != nil {
 			mark(in.Body, live, keep)
 		}

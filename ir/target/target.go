@@ -1,4 +1,4 @@
-// Package target is the table of the machines that programs are made for: all facts of a TPU generation stand in its row, and nowhere else.
+// Package target is the table of the machines that programs are made for: all facts of a TPU generation are in its row, and nowhere else.
 // GPUs are machines of another kind, with rows of their own: a [GPU] is no [Target], and what is made for TPUs refuses its name.
 // It imports none of ours, so that passes, backends, compilers, the cost model and the search may all ask it.
 // A new target is a row in rows.go, beside its tests and recorded data; what it does not say, Check finds.
@@ -48,7 +48,7 @@ type Target struct {
 	OtherNames []string `zero:"the field has no other name"` // beside Name, in lower case
 	PCI        string   // the device id of its chips, as the kernel writes it
 	RowGather  bool     // the vector unit gathers along rows too, not along lanes alone
-	// MostDelay is the most delay slots of a branch, where each says how many it has, which the dump does not print.
+	// MostDelay is the largest number of delay slots of a branch, where branches differ; the dump does not print it.
 	MostDelay int       `zero:"all branches have BranchDelay"`
 	Register  Shape     // of the vector unit, in elements of 32 bits
 	Slots     Slots     // of a bundle

@@ -33,7 +33,7 @@ type Timing struct {
 	PermuteAfterTranspose, SumAfterTranspose                          int64
 	PermuteAfterTranspose16                                           int64 // of a single register
 	// Fixed part of a transfer before its bytes: from and to main memory, and between vector and scalar memory; profile of copies of 64
-	// bytes to 2 MiB. The profile of v5e has none of the last kind: that of v6e stands in.
+	// bytes to 2 MiB. The profile of v5e has none of the last kind: that of v6e is in.
 	Read, Write, Local int64
 	// Bundles that one overlay of code holds: regular, with room to fetch the next meanwhile, and jumbo, the most that a loop may have;
 	// log of the compiler's partitioner.

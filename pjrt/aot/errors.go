@@ -83,7 +83,7 @@ type InfraError struct {
 func (e *InfraError) Error() string { return fmt.Sprintf("aot: can not %s: %v", e.Op, e.Err) }
 func (e *InfraError) Unwrap() error { return e.Err }
 
-// LoadError says why a file can not be loaded as a plugin. It stands in an InfraError.
+// LoadError says why a file can not be loaded as a plugin. It is in an InfraError.
 type LoadError struct{ Msg string }
 
 func (e *LoadError) Error() string { return e.Msg }

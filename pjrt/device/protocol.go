@@ -11,7 +11,7 @@ import (
 )
 
 // The worker and its parent exchange JSON lines: the worker says hello with one reply when the plugin is open, then answers every order with
-// one reply. Arrays lie in files of a folder that the parent owns.
+// one reply. Arrays are in files of a folder that the parent owns.
 
 // order is what the parent asks of the worker; one of its fields is set.
 type order struct {

@@ -167,8 +167,8 @@ func (e *UnknownTrips) Error() string {
 	return fmt.Sprintf("kernel %s: how often its loop turns does not follow from its arguments: say it by --trips %s=N", e.Kernel, e.Kernel)
 }
 
-// Model gives the launches of a script with their modelled times on a GPU; of an autotuned one the config that takes least. trips say how often the loops
-// of kernels turn, by name, where it does not follow from their arguments or is not what is wanted.
+// Model gives the launches of a script with their modelled times on a GPU; for an autotuned kernel, the fastest config. trips sets the rounds of
+// a kernel's loops by its name, where the arguments do not give them or others are wanted.
 func (c *Capture) Model(g *target.GPU, trips map[string]int) (list []Modelled, err error) {
 	if c.Capability != g.Capability {
 		return nil, fmt.Errorf("the launches are compiled for sm_%d, and %s is sm_%d", c.Capability, g.Name, g.Capability)

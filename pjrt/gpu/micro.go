@@ -21,7 +21,7 @@ type micro struct {
 	name  string
 	warps int
 	turns int
-	// body is an unrolled step of PTX, and count how often it stands in a turn of the loop.
+	// body is an unrolled step of PTX, and count how often it is in a turn of the loop.
 	body     string
 	count    int
 	constant func(*target.GPUTiming) *float64

@@ -18,7 +18,7 @@
 //  3. Not counted: waits for DMA and main memory, launches, bank conflicts, instruction fetch. It is a lower bound of compute time. Beside it
 //     stand the bytes of main memory that all transfers read and write: those of kernels, of the compiler's own ops, and copies between
 //     ops. The sum is exact or refused, with the reason in [Report].HBMUnknown.
-//     What they leave out stands in [Wall].
+//     What they leave out is in [Wall].
 //     On tpu7x a branch has 1, or 3 to 6, delay slots, which the dump does not print but its regions show (slots.go). All execute; of a taken
 //     branch only the first [target.Target].BranchDelay count, so that there the count is up to 5 cycles short for each.
 //  4. Cycles of a bundle are shared equally by those of its instructions that carry a source location; a bundle where none does waits

@@ -154,7 +154,7 @@ func (m *machine) spend(c *code, pc int) {
 	}
 }
 
-// perform does what a bundle says: its branch is decided by what stood in registers before it, then it executes, then its calls run.
+// perform does what a bundle says: its branch is decided by what was in registers before it, then it executes, then its calls run.
 func (m *machine) perform(c *code, pc int) (taken bool, err error) {
 	if c.branch != nil {
 		if taken, err = m.takes(c, pc); err != nil {

@@ -255,7 +255,7 @@ func BenchmarkAnalyze(b *testing.B) {
 	}
 }
 
-// A table of narrow elements lies in memory several to a word: a kernel turns as often as the table says, which is a constant, or is given. What has no
+// A table of narrow elements is in memory several to a word: a kernel turns as often as the table says, which is a constant, or is given. What has no
 // value is named.
 func TestNarrowTables(t *testing.T) {
 	table := make([]int64, 64)

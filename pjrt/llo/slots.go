@@ -34,7 +34,7 @@ func (d *decoder) delaySlots(bundles []bundle, i int) int {
 			return min(n, slots)
 		}
 	}
-	return needed // a region ends in a later slot too, and what stands behind its end, as the way out of a loop, is none
+	return needed // a region ends in a later slot too, and what is behind its end, as the way out of a loop, is none
 }
 
 func (b *bundle) branches() bool {

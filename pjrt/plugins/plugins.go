@@ -32,7 +32,7 @@ type Plugin struct {
 	sum     string // SHA-256 of the pinned library; empty for a library the user named
 }
 
-// Release names the plugin with its release: the pinned one, or that of the wheel which a library of the user's choice lies in.
+// Release names the plugin with its release: the pinned one, or that of the wheel which a library of the user's choice is in.
 func (p Plugin) Release() string {
 	if v := cmp.Or(p.Version, p.releaseOf()); v != "" {
 		return p.Name + " " + v

@@ -22,7 +22,7 @@ import (
 	"github.com/gdngen/gdngen/pjrt"
 )
 
-// probe is a small release whose wheel lies in the directory links.
+// probe is a small release whose wheel is in the directory links.
 func probe(t *testing.T) (r release, links string) {
 	t.Helper()
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
@@ -429,7 +429,7 @@ func TestCPU(t *testing.T) {
 	}
 }
 
-// The release of a library that the user named is that of the wheel it lies in.
+// The release of a library that the user named is that of the wheel it is in.
 func TestReleaseOfWheel(t *testing.T) {
 	for path, want := range map[string]string{
 		"site-packages/libtpu/libtpu.so":                           "libtpu 0.0.46",

@@ -337,7 +337,7 @@ func (l *Line) sum(steps []*window, key func(*Op) []share, rows map[string]*Row)
 	}
 }
 
-// inProgram stands between the names of an instruction and of its program in the key of a row.
+// inProgram is between the names of an instruction and of its program in the key of a row.
 const inProgram = "\x00"
 
 // finish computes what follows from the sums.

@@ -373,7 +373,7 @@ func TestProgramsOfHosts(t *testing.T) {
 	require.Nil(t, tables.find(program{"c", "jit_other", "6"}, "dot"))
 }
 
-// The path of an instruction on a GPU may stand in the stat name, where tf_op says no more than that there is a program.
+// The path of an instruction on a GPU may be in the stat name, where tf_op says no more than that there is a program.
 func TestScopesOfGPU(t *testing.T) {
 	rows := byName(sum(t, "gpu.xplane.pb", Query{By: "scope", Warmup: -1}).Rows)
 	require.Len(t, rows, 2)

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// The format is tsl/profiler/protobuf/xplane.proto. Numbers of fields stand at their use; others are passed over.
+// The format is tsl/profiler/protobuf/xplane.proto. Numbers of fields are at their use; others are passed over.
 
 // message is a part of a file, and where it begins there.
 type message struct {

@@ -2,7 +2,7 @@ package arith
 
 import "math"
 
-// A decay a channel stands between the factors of each term of K K^T and Q K^T, so each pair of tokens is cut at a boundary between the two:
+// A decay a channel is between the factors of each term of K K^T and Q K^T, so each pair of tokens is cut at a boundary between the two:
 // what decays before it is taken by the earlier token's key, what decays after it by the later token's row. Tokens of the second half of a
 // block are cut from those of the first at its middle, for blocks of 2, 4, 8 tokens and so on. All factors are at most 1, and each is the
 // exponential of a sum of its own: nothing overflows, and nothing cancels.

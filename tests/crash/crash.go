@@ -367,7 +367,7 @@ func (d *Disk) Image(t testing.TB, n int, r *rand.Rand, dir string) {
 	d.write(t, names, files, dir)
 }
 
-// write makes the folder of an image. What lies in a folder that is lost is lost.
+// write makes the folder of an image. What is in a folder that is lost is lost.
 func (d *Disk) write(t testing.TB, names map[string]*node, files map[*node]*inode, dir string) {
 	must := func(err error) {
 		if err != nil {

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Every passage stands in its document once, and what it states is what is measured: of short programs, those of passages that the
+// Every passage is in its document once, and what it states is what is measured: of short programs, those of passages that the
 // change under test writes, and a cost and an error that rotate by commit; or of all figures where the whole is asked for.
 func TestFigures(t *testing.T) {
 	list, err := readPassages("figures.tsv")

@@ -6,7 +6,7 @@
 //	go run ./tests/figures -only bench  of figures whose source has this text
 //	go run ./tests/figures -libtpu LIB  compares what another libtpu.so gives: which figures a new version moves, and which it refuses
 //
-// The file figures.tsv has a row for each passage: a document, and the text as it stands there with a source in braces in place of each
+// The file figures.tsv has a row for each passage: a document, and the text as it is there with a source in braces in place of each
 // figure. A new figure is a new row; its first value may be anything.
 //
 //	README.md	| gdngen, fast | {token bench auto v5e} | {token bench auto v6e} |

@@ -75,7 +75,7 @@ func words(text string) string {
 	return strings.ReplaceAll(regexp.QuoteMeta(text), " ", `\s+`)
 }
 
-// stated gives the places of the figures in a document. The passage must stand in it once.
+// stated gives the places of the figures in a document. The passage must be in it once.
 func (p *passage) stated(document string) ([][2]int, error) {
 	found := p.form.FindAllStringSubmatchIndex(document, -1)
 	if len(found) != 1 {

@@ -102,7 +102,7 @@ var fields = map[string]func(sum *mfu.Row, c model.Config, t *target.Target) flo
 	},
 }
 
-// parseSource reads what stands in the braces.
+// parseSource reads what is in the braces.
 func parseSource(text string) (*source, error) {
 	first, second, over := strings.Cut(text, " / ")
 	s := &source{}

@@ -23,7 +23,7 @@ func (r row) String() string {
 	return strings.Join([]string{r.group, r.name, r.figure, r.verdict, strconv.Itoa(r.seconds), r.date, r.commit}, "\t")
 }
 
-// The files that rows go to. The table stands between two marks.
+// The files that rows go to. The table is between two marks.
 const (
 	resultsFile = "tests/harness/results.tsv"
 	pageFile    = "docs/trust.md"

@@ -19,7 +19,7 @@ var (
 )
 
 // There are at most 20 pages of at most 250 lines, each with what it is for behind its title and what comes next at its end. Tables that are
-// generated, or were printed, lie below docs/data.
+// generated, or were printed, are below docs/data.
 func TestPages(t *testing.T) {
 	pages, err := filepath.Glob(root + "/docs/*.md")
 	require.NoError(t, err)

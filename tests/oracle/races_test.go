@@ -12,7 +12,7 @@ import (
 )
 
 // The kernels of a package, as a TPU gets them, run by the interpreter of TPUs: no race, nothing is made of memory that nothing wrote or
-// of what lies outside of an array, and results are those of the rule. Rows are more than programs of two take. One kernel rotates by commit.
+// of what is outside of an array, and results are those of the rule. Rows are more than programs of two take. One kernel rotates by commit.
 func TestPallasRaces(t *testing.T) {
 	py := python(t)
 	s, err := gdn.Parse("b=2,t=300,hk=1,hv=2,k=128,v=128,dtype=bf16,init")

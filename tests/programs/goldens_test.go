@@ -18,7 +18,7 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 )
 
-// Programs of small specs stand in goldens as text, so that a review shows what a change does to them. They are written anew by
+// Programs of small specs are in goldens as text, so that a review shows what a change does to them. They are written anew by
 //
 //	go test ./tests/programs -run TestGoldens -update
 var rewrite = flag.Bool("update", false, "write the goldens anew")

@@ -67,7 +67,7 @@ func (p Plan) ByPTX(s gdn.Spec) bool {
 	return p.PTX != nil && p.Text == gdn.Auto && p.PTX.Supports(s) == nil
 }
 
-// Describe is the text of what computes a spec, its precision, and why it is unsafe: the kernels of the device, or a variant.
+// Describe names the engine and variant that compute a spec, the precision, and why the variant is unsafe if it is.
 func (p Plan) Describe(s gdn.Spec, v gdn.Variant) (variant, precision, unsafe string) {
 	if p.ByPTX(s) {
 		return p.PTX.Variant(s), p.PTX.Precision(s), ""
@@ -75,7 +75,7 @@ func (p Plan) Describe(s gdn.Spec, v gdn.Variant) (variant, precision, unsafe st
 	return v.String(), v.Precision().String(), v.Unsafe(s)
 }
 
-// Precision is that of the variant for a spec.
+// Precision is the precision of the plan's variant for a spec.
 func (p Plan) Precision(s gdn.Spec) (string, error) {
 	if p.ByPTX(s) {
 		return p.PTX.Precision(s), nil

@@ -95,7 +95,7 @@ func (t *Tensor) copy(b Block, x *Tensor) {
 	copyBlock(b, t.L, x.L)
 }
 
-// strided makes a tensor of the elements that lie at strides from an offset.
+// strided makes a tensor of the elements that are at strides from an offset.
 func strided(x *Tensor, shape, str []int, offset int) *Tensor {
 	r := New(x.Elem, shape...)
 	r.copy(Block{Shape: shape, DstStr: Strides(shape), SrcStr: str, Src: offset}, x)

@@ -274,7 +274,7 @@ func (t *Tensor) parse(i int, s string) error {
 	return nil
 }
 
-// Bits are the bits of an element as they lie in memory.
+// Bits are the bits of an element as they are in memory.
 func (t *Tensor) Bits(i int) uint64 {
 	switch t.Elem {
 	case mlir.F32:

@@ -159,7 +159,7 @@ func (m *memory) readable(at, n int, half uint8) (int, error) {
 	return good, nil
 }
 
-// poison puts poison in the place of what is unknown: elements of t from one on, n of them, which lie at an address.
+// poison puts poison in the place of what is unknown: elements of t from one on, n of them, which are at an address.
 func (m *memory) poison(t *tensor.Tensor, from, at, n int, half uint8) {
 	for i, s := range m.state[at : at+n] {
 		if s&half != half {

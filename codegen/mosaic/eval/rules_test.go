@@ -13,7 +13,7 @@ import (
 )
 
 // small is a kernel over two points of an axis: it copies x, of which a window shows 8 of 16 rows, to y, by way of scratch. Lines of its body
-// stand in the place of BODY.
+// are in the place of BODY.
 const small = `module @k attributes {stable_mosaic.version = 15 : i64} {
   "stable_mosaic.func.func"() ({
   ^bb0(%i: i32, %x: memref<8x128xf32, #tpu.memory_space<vmem>>, %h: memref<16x128xf32, #tpu.memory_space<hbm>>, %y: memref<8x128xf32, #tpu.memory_space<vmem>>, %s: memref<8x128xf32, #tpu.memory_space<vmem>>, %m: memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>):

@@ -49,7 +49,7 @@ type work struct {
 	joined       []bool   // belongs to a strand
 }
 
-// Odd ends what the second of two heads is called whose work is one strand.
+// Odd is the suffix of the names of the second of two heads that are computed together.
 const Odd = "_odd"
 
 // few is how many tiles a value serves that ties what reads it, and how many strands are tied by what has no tile.

@@ -17,7 +17,7 @@ type Extent struct {
 	MinSteps int // phases of successive steps overlap, so that there must be as many
 }
 
-// Of gives that of a fitted variant.
+// Of is the extent of a fitted variant.
 func Of(s gdn.Spec, v gdn.Variant) Extent {
 	e := Extent{Rows: max(1, v.Mapping.Batch), Unit: v.Chunk * v.Mapping.Chunks * v.Forward.Steps, MinSteps: 1}
 	switch {

@@ -20,9 +20,9 @@ import (
 //go:embed rule.py.tmpl
 var Templates string
 
-// Rule is what is said of a rule.
+// Rule is the text about a rule in a generated file: its name, title and formulas.
 type Rule struct {
-	Function string   // its name in a file; of a package chunk_ stands before it
+	Function string   // its name in a file; of a package chunk_ is before it
 	Title    string   // at the beginning of a sentence
 	Formula  []string // a token, line by line
 	Chunk    int      // tokens of a chunk in plain JAX: each pair of them has a decay, or one for each channel
@@ -46,7 +46,7 @@ var rules = map[string]Rule{
 	"gdn2":       {"gdn2", "Gated delta rule 2", []string{byChannel, "u  = write_t v_t - S'^T (erase_t k_t)", adds, out}, 16, "GDN-2, arXiv 2605.22791"},
 }
 
-// Of is what is said of a rule.
+// Of is the text about a rule in a generated file.
 func Of(r gdn.Rule) Rule { return rules[r.String()] }
 
 // axes are those of a gate behind batch and tokens, or of what is no gate: H and Q are value and key heads.

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Facts are what is said of a package.
+// Facts are the facts about a package that its README states.
 type Facts struct {
 	Name, Title, Function    string // of the package; of the rule; over whole sequences
 	Version, Command, Libtpu string // of the generator; what writes the package anew; what costs were counted with

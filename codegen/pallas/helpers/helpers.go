@@ -32,7 +32,7 @@ func Need(all map[string]bool, name string) {
 	}
 }
 
-// Text is the helpers of some names, as they stand in helpers.py behind lines that name them, constants first. A line that ends in "#?" and a name is
+// Text is the helpers of some names, as they are in helpers.py behind lines that name them, constants first. A line that ends in "#?" and a name is
 // there where that is one of them.
 func Text(names map[string]bool) string {
 	constants, functions := "", ""

@@ -9,7 +9,7 @@ import (
 )
 
 // chunks has a stage take the chunks of a step one after another, each in the order of the second, where the schedule has the end of one
-// stand within the next: they are rounds of a loop then. What the first chunk begins with stands before it. Stages of which that would
+// stand within the next: they are rounds of a loop then. What the first chunk begins with is before it. Stages of which that would
 // change what a memory holds, or whose chunks differ, stay as they are.
 func (a *arranger) chunks() {
 	var out []*Node

@@ -144,7 +144,7 @@ func (f *fuser) strided(load *Node) bool {
 	return block.Rank() == 2 && block.Shape[1] == ref.Shape[col] && load.Ints[row].Div == 1 && load.In.Attrs.Step(row) > 1
 }
 
-// written says whether a store or a copy stands between two nodes.
+// written says whether a store or a copy is between two nodes.
 func (f *fuser) written(from, to *Node) bool {
 	return slices.ContainsFunc(f.nodes[f.place[from]:f.place[to]], func(n *Node) bool { return len(n.Defs) == 0 || n.In.Body != nil })
 }

@@ -62,7 +62,7 @@ func periods(part []*Node) [][]*Node {
 	return [][]*Node{part}
 }
 
-// trim cuts from the work of one head what stands before or after that which other heads do alike.
+// trim cuts from the work of one head what is before or after that which other heads do alike.
 func trim(parts [][]*Node) [][]*Node {
 	sigs := make([][]string, len(parts))
 	for i, part := range parts {

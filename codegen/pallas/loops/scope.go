@@ -1,6 +1,6 @@
 package loops
 
-// Usage is what is known of the items of a list of nodes.
+// Usage counts the reads of the items of a list of nodes.
 type Usage struct {
 	Uses map[*Item]int   // how often an item is read, lists and their elements apart
 	At   map[*Item]*Node // the last node, in the item's own body, that reads it; nil where it is read deeper

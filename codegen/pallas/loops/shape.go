@@ -8,7 +8,8 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Shape is what must be equal in two nodes for them to be rounds of one loop, and where the parts are that may differ.
+// Shape is the part of a node that must be equal in all rounds of a loop, and the positions of the parts that may
+// differ.
 type Shape struct {
 	sig  strings.Builder
 	Text string // sig, when complete
@@ -18,13 +19,13 @@ type Shape struct {
 	vars map[*Variable]int
 	own  map[*Item]int
 	head map[*Form]bool // of Ints, those that say for which head a node is
-	deep bool           // what stands in bodies is described
+	deep bool           // what is in bodies is described
 }
 
 // Describe is the shape of a node that may be a round of a loop. No two bodies are alike.
 func Describe(n *Node) *Shape { return describe(n, false) }
 
-// DescribeAll is the shape of nodes that may be the work of one function, with what stands in their bodies.
+// DescribeAll is the shape of nodes that may be the work of one function, with what is in their bodies.
 func DescribeAll(nodes []*Node) *Shape {
 	return describe(&Node{Loop: &Loop{V: &Variable{}, Count: Number(1), Body: nodes}}, true)
 }
@@ -143,7 +144,7 @@ func (s *Shape) node(n *Node) {
 	}
 }
 
-// body describes what stands in the body of an instruction.
+// body describes what is in the body of an instruction.
 func (s *Shape) body(n *Node) {
 	if n.In.Body == nil {
 		return

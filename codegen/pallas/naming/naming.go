@@ -13,7 +13,7 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// PythonWords are no names of values: keywords, and what files call something else.
+// PythonWords are names that no value may have: keywords, and names with another meaning in the files.
 var PythonWords = func() map[string]bool {
 	words := map[string]bool{}
 	for _, w := range append(strings.Fields("jax jnp lax np pl pltpu range list sum interpret"), python.Keywords...) {
@@ -22,7 +22,7 @@ var PythonWords = func() map[string]bool {
 	return words
 }()
 
-// Stages are what the results of ops are called in the stages of the algorithm.
+// Stages are the names of results of ops, by op and by stage of the algorithm.
 var Stages = map[string]map[ir.Op]string{
 	"gates":    {ir.OpMax: "g", ir.OpMul: "g", ir.OpDot: "g_sum", ir.OpAdd: "g_sum", ir.OpSub: "g_rest", ir.OpSelect: "triangle"},
 	"products": {ir.OpDot: "kq", ir.OpNeg: "neg_kk", ir.OpMul: "qk"},
@@ -79,7 +79,7 @@ func StageDoc(stage string, moves, multiplies bool) string {
 // functions of their own, which would be taken one after another.
 const Gradients = "gradients"
 
-// Phase is what the i-th of n phases of a kernel is called.
+// Phase is the name of the i-th of n phases of a kernel.
 func Phase(i, n int) string {
 	switch {
 	case i == n-1 && n > 1:
@@ -103,7 +103,7 @@ func PhaseDoc(name string, state bool) string {
 	return "The work on a chunk between the two."
 }
 
-// Step is what a number made of a step of the grid is called, and a condition of one; empty for others.
+// Step is the name of a number computed from the step of the grid, or of a condition on one; empty for others.
 func Step(n *loops.Node, of func() string) string {
 	if len(n.In.Args) == 0 || len(n.In.Results) != 1 || n.In.Result().Type.Rank() > 0 {
 		return ""
@@ -187,7 +187,7 @@ var casts, moves = []string{"bf", "exact", "words", "halves", "finite", "scaled"
 // Unnumbered is a name without the number that tells it from others.
 func Unnumbered(name string) string { return strings.TrimRight(name, "_0123456789") }
 
-// Plain is a name without what says in which form its value is, and whose.
+// Plain is a name without the suffixes for element type, position and head.
 //
 //	growth_wide_odd -> growth
 func Plain(name string) string {

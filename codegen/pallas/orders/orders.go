@@ -76,7 +76,7 @@ func targetsOf(all []File) (out []string) {
 	return out
 }
 
-// Order is what a package has for another generation than the first.
+// Order is the files of a package for a generation other than the first.
 type Order struct {
 	Name    string // of the table in Python
 	Target  string
@@ -85,7 +85,7 @@ type Order struct {
 	Modules []string // these
 }
 
-// Pairs has what stands in place of what, as items of a dictionary: forward: forward_v5e.
+// Pairs has what is in place of what, as items of a dictionary: forward: forward_v5e.
 func (o Order) Pairs() string {
 	var items []string
 	for i, p := range o.Parts {

@@ -81,7 +81,7 @@ func (h *Held) In(list *loops.Item) (names []string) {
 	return names
 }
 
-// at is the name of what stands at places of a list of scratch; empty where that has none, or more than two. Of q and k in turn,
+// at is the name of what is at places of a list of scratch; empty where that has none, or more than two. Of q and k in turn,
 //
 //	[2 * h + 1]   is k
 //	[i + 2 * h]   is q_k, for i from 0 to 1

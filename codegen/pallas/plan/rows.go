@@ -51,7 +51,7 @@ func (k *Plan) computesByPoint() bool {
 	k.In.Body.Walk(func(in *ir.Instr) {
 		for _, x := range in.Args {
 			if x.Def != nil && x.Def.Op == ir.OpProgramID {
-				found = found || x.Def.Attrs.Axis != 2 || in.Op != ir.OpCompare && in.Op != ir.OpAnd // of a number with 1: whether it is odd
+				found = found || x.Def.Attrs.Axis != 2 || in.Op != ir.OpCompare && in.Op != ir.OpAnd // an and with 1 asks whether a number is odd
 			}
 		}
 	})

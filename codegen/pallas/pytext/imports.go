@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// libraries are what files import, in the order of their lines: modules by the name that stands before a dot, or names out of one.
+// libraries are what files import, in the order of their lines: modules by the name that is before a dot, or names out of one.
 var libraries = [][]struct{ name, line string }{
 	{{"dataclasses", ""}, {"functools", ""}, {"math", ""}, {"Callable", "collections.abc"}, {"Generator", "collections.abc"},
 		{"Any", "typing"}, {"NamedTuple", "typing"}},

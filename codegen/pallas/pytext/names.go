@@ -15,7 +15,7 @@ var (
 	numbered = regexp.MustCompile(`_\d+$`)
 )
 
-// OwnNames numbers the names of a function anew, its parameters and what it sets: what other functions call theirs is no concern of its own.
+// OwnNames renumbers the local names of a function, its parameters included, independently of other functions.
 func OwnNames(text string) string {
 	header, _, _ := strings.Cut(text, "\n")
 	_, header, _ = strings.Cut(header, "(")

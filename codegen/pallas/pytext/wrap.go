@@ -28,7 +28,7 @@ func WrapList(label, list string) string {
 	return b.String()
 }
 
-// Spaced puts two blank lines before what stands at the top level after a template left more or fewer.
+// Spaced puts two blank lines before what is at the top level after a template left more or fewer.
 func Spaced(text string) string {
 	var out []string
 	blank := 0

@@ -25,7 +25,7 @@ var (
 	braced          = regexp.MustCompile(`\{[^{}]*\}`)
 )
 
-// Code is a text of Python without what is said in it: of strings what formatted ones compute is left.
+// Code is a text of Python without what is stated in it: of strings what formatted ones compute is left.
 func Code(text string) string {
 	return quoted.ReplaceAllStringFunc(docText.ReplaceAllString(text, ""), func(s string) string {
 		if s[0] == 'f' {

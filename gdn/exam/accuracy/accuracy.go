@@ -52,7 +52,7 @@ var Columns = []Column{
 	{"cos.9, beta 2, long", 8192, class("cos.9").WithBeta(2), "keys at cosine .9, beta 2, no decay"},
 }
 
-// Headline names the columns that stand beside every cost.
+// Headline names the columns of errors that tables show with each cost.
 var Headline = []string{"random", "slow", "cos.9", "cos.99", "one key"}
 
 // class is a class of gdn.Classes; the table is wrong where there is none, and a test reads it whole.
@@ -128,7 +128,7 @@ func digits(x float64) string {
 	return strconv.FormatFloat(x, 'f', 3, 64)
 }
 
-// Worst is the largest ratio of its errors to those of another.
+// Worst is the largest ratio of the errors to another kernel's.
 func (e Error) Worst(than Error) float64 {
 	worst := max(e.O/than.O, e.State/than.State)
 	if than.Last > 0 {

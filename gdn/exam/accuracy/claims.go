@@ -6,7 +6,7 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 )
 
-// FLA names the kernel beside which errors are stated.
+// FLA names the kernel that errors are compared with.
 const FLA = "FLA bf16, chunk 64 (GPU)"
 
 // claims say what a class of accuracy may err: so many times a public kernel, with columns of their own share, or thousandths of the

@@ -94,7 +94,7 @@ func parseHLO(text string) (*hlo, error) {
 	return m, nil
 }
 
-// parseInstr reads what stands behind the sign of equality: a type, an operation with its operands, and attributes.
+// parseInstr reads what is behind the sign of equality: a type, an operation with its operands, and attributes.
 func parseInstr(name, text string) (*instr, error) {
 	kind, rest, err := cutType(text)
 	if err != nil {

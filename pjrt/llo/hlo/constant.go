@@ -60,7 +60,7 @@ func (h *Module) evaluate(name string, params []*table, depth int) *table {
 		return params[i]
 	case "get-tuple-element":
 		return h.element(op, params, depth)
-	case "copy-done", "copy-start": // what is copied, whatever stands beside it
+	case "copy-done", "copy-start": // what is copied, whatever is beside it
 		return arg(0)
 	}
 	shape, ok := integerShape(op.typ)
@@ -128,7 +128,7 @@ func elementwise(opcode string, out *table, arg func(int) *table) *table {
 	return out
 }
 
-// element is an element of a tuple: of one that stands there, of the parameter of a loop's body that each turn hands on, or of what such a loop gives.
+// element is an element of a tuple: of one that is there, of the parameter of a loop's body that each turn hands on, or of what such a loop gives.
 func (h *Module) element(op *instruction, params []*table, depth int) *table {
 	index, err := strconv.Atoi(op.attribute("index"))
 	if err != nil || len(op.operands) != 1 {

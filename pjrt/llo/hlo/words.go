@@ -35,7 +35,7 @@ func (h *Module) Conditionals() (list []Conditional) {
 	return list
 }
 
-// A table that a kernel reads lies in memory as its type says: in tiles of rows and columns, and several narrow elements to a word.
+// A table that a kernel reads is in memory as its type says: in tiles of rows and columns, and several narrow elements to a word.
 //
 //	s8[1,8,8]{2,1,0:T(8,128)(4,1)}    word 128 (row / 4) + column has rows 4 (row / 4) to that + 3, the first in its lowest byte
 //	s32[8,16]{1,0:T(8,128)}           word 128 row + column

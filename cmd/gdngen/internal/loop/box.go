@@ -145,7 +145,7 @@ func (b *box) twins() (pairs [][2]string) {
 	return pairs
 }
 
-// unlinked removes what stands in the way of a folder below the command's own home: a link that an earlier command left would lead outside.
+// unlinked removes what is in the way of a folder below the command's own home: a link that an earlier command left would lead outside.
 func (b *box) unlinked(to string) {
 	in, err := filepath.Rel(b.Own, to)
 	if err != nil || !filepath.IsLocal(in) {

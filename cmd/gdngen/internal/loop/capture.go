@@ -131,7 +131,7 @@ func forbidden(changed, protect, allow []string) string {
 	return ""
 }
 
-// matches tells whether a file is named, lies below a folder that is, or fits a pattern. A pattern without a slash is one of names.
+// matches tells whether a file is named, is below a folder that is, or fits a pattern. A pattern without a slash is one of names.
 func matches(file string, patterns []string) bool {
 	for _, p := range patterns {
 		p = strings.TrimSuffix(p, "/")

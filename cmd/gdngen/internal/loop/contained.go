@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// RunContained runs a program whose lines go to show, with what it leaves behind ended with it: where it is not trusted, nothing of it runs on beside what
-// comes next.
+// RunContained runs a program, passes its output lines to show, and ends its child processes with it. Where the
+// program is not trusted, none of its processes runs beside the next step.
 func RunContained(ctx context.Context, show func(line string), words ...string) error {
 	if err := supported(); err != nil {
 		return err

@@ -5,7 +5,7 @@ import (
 )
 
 // What the user has not committed can be shown to the agent without becoming part of the branch: the agent begins at a commit of the loop's own
-// that stands on the base, and its change is put onto the base alone afterwards, as git merges three trees.
+// that is on the base, and its change is put onto the base alone afterwards, as git merges three trees.
 
 // conflictError says that a change does not go without another.
 type conflictError struct{ reason string }

@@ -3,7 +3,7 @@
 //
 // Rules:
 //
-//  1. The user's work tree, index, hooks and configuration are never touched. A branch moves by compare and swap, attempts lie on side refs.
+//  1. The user's work tree, index, hooks and configuration are never touched. A branch moves by compare and swap, attempts are on side refs.
 //  2. The journal says what is about to happen before it happens, and is synced, so a loop that was killed goes on by the same command.
 //  3. What the agent left in its .git is never read: its configuration could name programs. Commits are made in a git folder of the loop's own.
 //  4. An agent's processes end with its iteration, daemons included, and with the loop, however that ends.

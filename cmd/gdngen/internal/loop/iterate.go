@@ -211,7 +211,7 @@ func (l *Loop) bounds(ctx context.Context, was map[string]string, made *attempt,
 	}
 	own := "\x00"
 	if in, err := filepath.Rel(l.repo.tree, l.Dir); err == nil && !strings.HasPrefix(in, "..") {
-		own = in + "/" // the folder of the run may lie in the work tree
+		own = in + "/" // the folder of the run may be in the work tree
 	}
 	if l.box.Name == "none" { // in a sandbox it can only have been the user
 		if file := differs(was, is, own); file != "" {

@@ -283,7 +283,7 @@ func (l *Loop) final(ctx context.Context) error {
 	return l.book.add(r)
 }
 
-// seed draws one of 53 bits, which any language reads exactly.
+// seed draws a seed of 53 bits, which a float64 holds exactly in any language.
 func seed() uint64 {
 	var b [8]byte
 	rand.Read(b[:])

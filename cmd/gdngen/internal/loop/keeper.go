@@ -23,7 +23,7 @@ type status struct {
 	Left  int    `json:"left,omitempty"`  // processes that it left behind
 }
 
-// RunKeeperIfAsked makes this process a keeper, if that is what it was started for. main calls it first.
+// RunKeeperIfAsked turns this process into a keeper, if it was started as one. main calls it first.
 func RunKeeperIfAsked() {
 	if os.Getenv(keeperVariable) == "" {
 		runBoxedIfAsked()

@@ -23,7 +23,8 @@ var (
 // spendLimit is how long the command of --spend may take.
 const spendLimit = time.Minute
 
-// LimitError says that a limit of the night is passed. The run goes on where the limit is raised, or what it counts has shrunk.
+// LimitError says that a limit of the night is exceeded. The run resumes once the limit is raised or the counted
+// quantity has shrunk.
 type LimitError struct{ Text string }
 
 func (e *LimitError) Error() string { return e.Text }

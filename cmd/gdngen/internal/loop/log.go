@@ -114,7 +114,7 @@ func result(r Record) string {
 	return text
 }
 
-// Rules are those of a log in a repository: commits exist, and commands begin with a program that does.
+// Rules checks a log in a repository: commits must exist, and commands begin with an existing program.
 func Rules(ctx context.Context, repo string, fields []string, last bool) logbook.Rules {
 	return logbook.Rules{Fields: fields, Last: last,
 		Commit: func(name string) error {

@@ -84,7 +84,7 @@ var (
 // stageName is the folder of a run over which a sandbox makes its root.
 var stageName = "root"
 
-// Ref is where the attempt of an iteration lies in the user's repository.
+// Ref is where the attempt of an iteration is in the user's repository.
 func Ref(dir string, n int) string {
 	name := strings.Map(func(r rune) rune {
 		if r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
@@ -238,7 +238,7 @@ func goFolders(ctx context.Context) (folders, env []string) {
 	return nil, nil
 }
 
-// clean removes clones; what is worth keeping lies in the folders of iterations and on refs.
+// clean removes clones; what is worth keeping is in the folders of iterations and on refs.
 func (l *Loop) clean() error {
 	return errors.Join(remove(l.path("work")), remove(l.path("judge")), remove(l.path("root")))
 }

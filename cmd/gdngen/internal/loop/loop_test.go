@@ -194,7 +194,7 @@ func one(t *testing.T, m misbehaviour, sandbox string) {
 	r := done[0]
 	verdict := m.verdict
 	if m.alone && sandbox != "none" {
-		verdict = Keep // what lies outside is read-only
+		verdict = Keep // what is outside is read-only
 	}
 	require.Equal(t, verdict, r.Verdict, "%s; %v", r.Reason, said)
 	if verdict == m.verdict {

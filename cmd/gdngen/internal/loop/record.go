@@ -57,7 +57,7 @@ type Record struct {
 	Holdout   string    `json:"holdout,omitempty"` // SHA-256 of the hold-out, of a session
 }
 
-// Checked is what became of a check.
+// Checked is the result of a check.
 type Checked struct {
 	Command string  `json:"command"`
 	Passed  bool    `json:"passed"`

@@ -27,7 +27,7 @@ import (
 	"github.com/gdngen/gdngen/pjrt/machine"
 )
 
-// StepsFile and StagesFile are the names of what lies beside the traces.
+// StepsFile and StagesFile are the names of the files next to the traces.
 const StepsFile, StagesFile = "steps.json", "stages.json"
 
 // LLOArgs are options of libtpu that show what runs inside kernels, at the price of a larger trace. They are read when libtpu is loaded.

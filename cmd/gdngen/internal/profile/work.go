@@ -125,7 +125,7 @@ func (w *Work) Train(ctx context.Context, d *device.Device, steps int, tell func
 	return nil
 }
 
-// static is stages.json, of the form that explain writes. The ops of all pieces stand in one list.
+// static is stages.json, of the form that explain writes. The ops of all pieces are in one list.
 type static struct {
 	Module  staticModule   `json:"module"`
 	Targets []staticTarget `json:"targets"`

@@ -15,7 +15,7 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// File is the record beside the programs of a split.
+// File is the description of a split, written next to its programs.
 const File = "split.json"
 
 // Program is a row of File.

@@ -83,7 +83,7 @@ func (a *ahead) makeSemaphores(b *ir.Builder) {
 }
 
 // write writes the bodies of runs of steps. Where live says how many chunks run, phases follow those before them to the end of these: a step behind the last
-// chunk has a body for each number of steps that it is behind. Bodies of one such number stand under one condition, by which all others pass at once.
+// chunk has a body for each number of steps that it is behind. Bodies of one such number are under one condition, by which all others pass at once.
 //
 //	live 2, delays 0, 1 and 2:   steps 0 and 1 have all that have begun, step 2 (behind 1) has delays 1 and 2, step 3 (behind 2) has delay 2
 func (a *ahead) write(b *ir.Builder, runs []run, c, live *ir.Value) (err error) {
@@ -152,7 +152,7 @@ func (a *ahead) writeStep(b *ir.Builder, c *ir.Value, r run, slots []slot) (err 
 	return err
 }
 
-// first writes the first step, which starts the copies of its own blocks too; its work awaits them. Groups of copies stand before conditions that always hold,
+// first writes the first step, which starts the copies of its own blocks too; its work awaits them. Groups of copies are before conditions that always hold,
 // which the compiler does not know: within a block it starts those of one semaphore in their order, and those of several in turn.
 func (a *ahead) first(b *ir.Builder, c *ir.Value, r run, work func(*ir.Builder)) {
 	next := func(b *ir.Builder) {
@@ -191,7 +191,7 @@ func (a *ahead) await(b *ir.Builder, c *ir.Value, r run, slots []slot) error {
 // start starts the copies of the blocks that a step some steps on reads. Blocks of delay d are read in as many steps as there are chunks, from step d on: where all steps
 // of a run start some, or none, nothing is asked.
 //
-// All look-ups come first: those that stand under a condition the compiler makes elsewhere where that does not hold, for two instructions more each.
+// All look-ups come first: those that are under a condition the compiler makes elsewhere where that does not hold, for two instructions more each.
 func (a *ahead) start(b *ir.Builder, c *ir.Value, r run, more int) {
 	b.Stage("fetch")
 	at := a.numbers(b, c, more)

@@ -34,7 +34,7 @@
 //
 // # Rings
 //
-// A value that a phase makes and a later one reads lies in scratch for some slots. It has a ring of
+// A value that a phase makes and a later one reads is in scratch for some slots. It has a ring of
 // as many places as the lags are apart, and one, rounded up to a power of two in steps. Between
 // phase 0 and 2 above, a value of chunk 2 is stored in slot 2 while those of chunk 0 are read: the
 // ring has four places, the next power of two beyond three. A place is chosen by the step's number

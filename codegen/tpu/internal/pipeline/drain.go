@@ -22,7 +22,7 @@ func (l *pipeline) sent() map[*ir.Value]bool {
 	return out
 }
 
-// drainEarly says when copies under a condition stand in the last step, where at has the times of all else. One that starts stands right behind what it takes. The
+// drainEarly says when copies under a condition are in the last step, where at has the times of all else. One that starts stands right behind what it takes. The
 // compiler puts off what nothing waits for, up to the next wait, which makes it start the copy; but a wait lets no work pass either, and so costs the latency of
 // a product. So the waits for what the step before has given, which have to stand somewhere, stand once, behind the last visit whose copies have time to leave
 // beside work. All other copies end the step.

@@ -60,7 +60,7 @@ func Example_slots() {
 	// step 4: 3 of 6 slots have a chunk
 }
 
-// When each instruction of a phase stands in its time slot: spread by weights, after the delay of
+// When each instruction of a phase is in its time slot: spread by weights, after the delay of
 // the state.
 func Example_timeline() {
 	const text = `module t (%x: f32[8,1024], %y: f32[8,512], %z: f32[8,512]) -> (a, b, c) {

@@ -223,7 +223,7 @@ func (l *pipeline) fetch(b *ir.Builder, step, live *ir.Value) {
 	//	d = 0    steps 0 to live - 1   await delay 0   start delay 1 of the next step
 	//	d = -1   steps 0 to live - 2                   start delay 0 of the next step
 	//
-	// d descends so that of each delay the wait for one block stands before the start of the next:
+	// d descends so that of each delay the wait for one block is before the start of the next:
 	// both are of one semaphore, and a wait can not tell them apart.
 	// What waits for delay d does at the same steps as what starts delay d + 1.
 	for d := most; d >= -1; d-- {

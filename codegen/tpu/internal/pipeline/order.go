@@ -9,7 +9,7 @@ import (
 
 // order rearranges the body of a kernel: stage by stage, within a stage by the number of dots
 // before, and within such a level in groups of width heads, a group's instructions together. Dots
-// of all heads then follow one another, which hides their latency, while what lies between two dots
+// of all heads then follow one another, which hides their latency, while what is between two dots
 // keeps the tiles of few heads live. Only the order changes: values are defined before their use
 // and accesses to the same memory keep their sequence.
 //
@@ -86,7 +86,7 @@ func order(b *ir.Block, sched *ir.Sched) {
 
 // wait moves what a stage makes of its inputs alone to the level at which the stage needs it, so
 // that it does not stay live until then; lane moves, whose latency is that of a dot, one level
-// before. Without it, all conversions and masks of a stage stand at level 0, since no dot comes
+// before. Without it, all conversions and masks of a stage are at level 0, since no dot comes
 // before them.
 //
 // A stage has dots d1, d2 and d3, each of the one before. m is a mask that only d3 takes, and t

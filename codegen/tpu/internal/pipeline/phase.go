@@ -11,7 +11,7 @@ import (
 // analyse finds the phase of each instruction, and which are not placed at all but made where they
 // are needed. Five answers, for instruction i:
 //
-//	phase[i]   the phase that it stands in
+//	phase[i]   the phase that it is in
 //	light[i]   loads from input windows, and cheap work on them: it can wait for whoever needs it
 //	free[i]    needs no memory at all: constants, casts, the number of the step
 //	lazy[i]    made at each use and not placed: a load is cheaper than a place in a ring
@@ -74,7 +74,7 @@ func (l *pipeline) analyse() {
 // recurs says whether what is stored to a carry is made of what is loaded from it. A carry that does not recur holds nothing up: rows of a
 // chunk that the next one needs pass in phase 0.
 //
-// Values are followed through memory by references: what lies in scratch beside such a value is taken to be made of it.
+// Values are followed through memory by references: what is in scratch beside such a value is taken to be made of it.
 func (l *pipeline) recurs(carry *ir.Value) bool {
 	made, held := map[*ir.Value]bool{}, map[*ir.Value]bool{carry: true} // values, and references that hold such
 	for again := true; again; {
@@ -105,13 +105,13 @@ func (l *pipeline) recurs(carry *ir.Value) bool {
 }
 
 // assign finds the phase of each instruction, at least floor, in two passes over the body. Forward:
-// the earliest phase that it can stand in, which is the latest of what it needs. Backward: what is
+// the earliest phase that it can be in, which is the latest of what it needs. Backward: what is
 // better late moves to the first phase that needs it. Early is the rule since early work is what
 // fills the time of the state's chain; late are loads, which would fill rings instead.
 //
 // Two phases, of which 1 is that of the state S:
 //
-//	                    earliest   stands in
+//	                    earliest   is in
 //	k = load K          0          0           phase 0 is the first that needs it
 //	a = dot k, k        0          0           not light: it fills time, and passes in a ring
 //	v = load V          0          1           light, and first needed in phase 1
@@ -129,7 +129,7 @@ func (l *pipeline) assign(deps [][]int, stages map[string]int, recurring map[*ir
 	for i := range first {
 		first[i] = lastPhase + 1
 	}
-	// Users stand behind what they use, so their phases are settled when it is asked. What is free
+	// Users are behind what they use, so their phases are settled when it is asked. What is free
 	// has no phase and puts none on its operands: each of its users makes it anew.
 	for i := n - 1; i >= 0; i-- {
 		if l.free[i] {
@@ -144,7 +144,7 @@ func (l *pipeline) assign(deps [][]int, stages map[string]int, recurring map[*ir
 	}
 }
 
-// earliest finds the first phase that instruction i can stand in, after what it needs, and whether
+// earliest finds the first phase that instruction i can be in, after what it needs, and whether
 // it is light, free or first.
 func (l *pipeline) earliest(i int, deps []int, stages map[string]int, recurring map[*ir.Value]bool, floor int) {
 	in := l.body.Instrs[i]
@@ -193,7 +193,7 @@ func (l *pipeline) earliest(i int, deps []int, stages map[string]int, recurring 
 		}
 	}
 	// Left in the body its condition would cut the straight line of every step in two (2.21 for
-	// 2.12 cycles on v6e). So it stands in front of the first body alone (start). What copies blocks sets no state: in a kernel whose
+	// 2.12 cycles on v6e). So it is in front of the first body alone (start). What copies blocks sets no state: in a kernel whose
 	// buffers have two halves its condition is that of rows of two chunks: an even number.
 	l.first[i] = in.Op == ir.OpWhen && !copies(in) && (l.atFirst(in.Args[0]) && l.still(in) || l.rows.begin(in.Args[0], l.seq))
 }
@@ -203,7 +203,7 @@ func (l *pipeline) earliest(i int, deps []int, stages map[string]int, recurring 
 // alone passes; joined operands, whose parts pass and may pass anyway. In each case what it makes
 // is larger than what it is made of, or costs less than a store and a load.
 //
-// Of joined operands the case is a part that stands in several of them, or beside them: as parts it
+// Of joined operands the case is a part that is in several of them, or beside them: as parts it
 // passes once. To take all joins so gained .3 to .7 % in the training step of KDA.
 func (l *pipeline) waits(i int) bool {
 	in := l.body.Instrs[i]
@@ -259,10 +259,10 @@ func (l *pipeline) grows(i int) bool {
 // light work for one task only. A value that is placed once and used far behind occupies registers
 // all the way between, and there are 64; the compiler would spill it to memory and load it again,
 // which is what a load at the use costs in the first place. A load of what is stored to later must
-// be read before that store; order sees to that for what stands before it as built.
+// be read before that store; order sees to that for what is before it as built.
 //
 //	window   a load of an input's block: at each task, as often as there are tasks
-//	carry    a load of the state: as well, if its users all stand before the last store to it
+//	carry    a load of the state: as well, if its users all are before the last store to it
 //	single   light work of one task alone: it is done there and nowhere else
 //
 // In all three its users are in its own phase: for another, the value is in a ring.

@@ -58,7 +58,7 @@ type piecer struct {
 	lumpOf map[*ir.Value]*lump
 	ends   map[*ir.Instr]*lump   // by the start and the wait of the whole
 	slots  []int                 // of instructions, by their number; -1 before all slots, for what needs no piece
-	stored map[*ir.Value]*stored // what lies in a buffer that leaves
+	stored map[*ir.Value]*stored // what is in a buffer that leaves
 }
 
 // semaphores gives each piece that comes one of its own. What leaves waits on that of the small arrays, of which none is on its way then, and the first
@@ -321,7 +321,7 @@ func (p *piecer) again(in *ir.Instr, slot int) {
 	}
 }
 
-// stored is a value that lies in a buffer of what leaves.
+// stored is a value that is in a buffer of what leaves.
 type stored struct {
 	store    *ir.Instr
 	slot     int

@@ -10,8 +10,8 @@ import (
 )
 
 // Apply orders the body of every kernel that has a schedule (ir.Sched) and overlaps the phases of
-// successive chunks. What carries state stands in the phase of the state; dots of the stages that
-// the schedule names, and what of them depends on the state, stand in the phase it gives or later;
+// successive chunks. What carries state is in the phase of the state; dots of the stages that
+// the schedule names, and what of them depends on the state, are in the phase it gives or later;
 // everything else in the earliest phase that it can, except loads and cheap work on them, which
 // wait until they are needed. Values pass from phase to phase through rings in scratch. The first
 // and last steps, in which some phases have no chunk, get bodies of their own.
@@ -31,7 +31,7 @@ func ApplyBy(m *ir.Module, scheds map[string]*ir.Sched) (*ir.Module, error) {
 	return pipelined(m, func(g *ir.Grid) *ir.Sched { return scheds[g.Name] }, nil)
 }
 
-// own is the schedule that stands in a kernel.
+// own is the schedule that is in a kernel.
 func own(g *ir.Grid) *ir.Sched { return g.Sched }
 
 // Place is where an instruction of a pipelined kernel's step stands: in a phase of the step's chunk
@@ -39,7 +39,7 @@ func own(g *ir.Grid) *ir.Sched { return g.Sched }
 type Place struct {
 	Phase, Time, Chunk int
 	Task               ir.Task // of the instruction as built, for which operands may have been computed anew or loaded
-	At                 float64 // where it stands in the time slot, from 0 to 1
+	At                 float64 // where it is in the time slot, from 0 to 1
 }
 
 // Places is Apply, and tells where each instruction in the steps' bodies stands.

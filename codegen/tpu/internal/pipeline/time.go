@@ -101,14 +101,14 @@ func (l *pipeline) step(b *ir.Builder, c *ir.Value, r run, slots []slot) error {
 
 // timeline gives the time of each instruction of a phase within a time slot, in 0 to 1; -1 where
 // the phase does not place it. The phase's instructions follow one another, each taking time by its
-// weight, and those of stages beside the rest likewise; none stands before what it needs.
+// weight, and those of stages beside the rest likewise; none is before what it needs.
 //
 //	weights 2, 1, 1 from 0 to 1:              at .25, .625, .875: the middle of each one's share
 //	the same from .5 (a state_delay of 50):   at .625, .8125, .9375
 //
 // A phase with half as much work is spread over the same time, so that it takes every third place
 // of the straight line and not the first third: what the state's chain waits for is filled evenly.
-// Stages beside the rest (Sched.Beside) have a line of their own: they would otherwise stand in one
+// Stages beside the rest (Sched.Beside) have a line of their own: they would otherwise are in one
 // lump, in their turn, where all units but one idle.
 func (l *pipeline) timeline(phase int, soon []bool) []float64 {
 	from, to := 0.0, 1.0
@@ -166,7 +166,7 @@ func (l *pipeline) timeline(phase int, soon []bool) []float64 {
 }
 
 // together brings the work of a phase together in pieces that are a grain apart at least, each at
-// the time of its first instruction. What stands at the end or nowhere stays.
+// the time of its first instruction. What is at the end or nowhere stays.
 //
 //	grain .25 of .125, .25, .375, .625, .75, 1:   at 0, .25, .25, .625, .625, 1
 func together(at []float64, grain float64) {
@@ -187,7 +187,7 @@ func together(at []float64, grain float64) {
 }
 
 // copies says whether an instruction starts copies or waits for them under a condition. It would end
-// the straight line, so that they stand behind all else: the compiler schedules within basic
+// the straight line, so that they are behind all else: the compiler schedules within basic
 // blocks.
 func copies(in *ir.Instr) bool {
 	found := false
@@ -201,7 +201,7 @@ func copies(in *ir.Instr) bool {
 // first step of each. Where the body is that of step 0 alone
 // it needs no condition.
 //
-// It stands before all else of the step, since the phase of the state may be in its first slot.
+// It is before all else of the step, since the phase of the state may be in its first slot.
 func (l *pipeline) start(b *ir.Builder, c *ir.Value, hi int) error {
 	k := &copier{pipeline: l, slot: slot{delay: l.rows.behind}, b: b, step: c, env: map[*ir.Value]*ir.Value{}}
 	for i, in := range l.body.Instrs {

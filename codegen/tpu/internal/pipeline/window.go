@@ -82,7 +82,7 @@ func (l *pipeline) windows(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error)
 }
 
 // within says whether an output is the kernel's own: of a carry that nobody reads when all is done, as the state of packed sequences, of which each leaves
-// where it ends, or of a layer in training. It lies in scratch, and is not written to main memory at the end, where nothing would hide that.
+// where it ends, or of a layer in training. It is in scratch, and is not written to main memory at the end, where nothing would hide that.
 func (w *windowing) within(i int) bool {
 	r := w.kernel.Results[i]
 	return !w.read[r] && !w.moves(w.g.Out[i]) && i >= w.arrays()
@@ -98,7 +98,7 @@ func (w *windowing) arrays() int {
 }
 
 // accessed finds which parameters instructions load and store, with the delays of the slots that
-// they stand in.
+// they are in.
 //
 // K is loaded in phases 0 and 1, with lags 0 and 1 and one chunk a step: it is used with delays 0
 // and 1. With two chunks a step and lag 1, phase 1 itself sees two delays, 1 in its first slot and

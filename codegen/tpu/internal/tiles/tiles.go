@@ -1,5 +1,5 @@
 // Package tiles is what both passes to kernels of a TPU know: the shape of a tile, the words of two
-// bf16 rows, and where a window stands at a point of a grid.
+// bf16 rows, and where a window is at a point of a grid.
 package tiles
 
 import "github.com/gdngen/gdngen/ir"

@@ -5,7 +5,7 @@
 //
 //	A_ij = beta_i sum_c k_ic k_jc e^(L_ic - L_jc)   P_ij = scale sum_c q_ic k_jc e^(L_ic - L_jc)
 //
-// has no decay of a pair beside a product, as a decay a head has: it stands between the two factors of each term. So it is cut at a
+// has no decay of a pair beside a product, as a decay a head has: it is between the two factors of each term. So it is cut at a
 // boundary between j and i: what decays before it goes to K at j, what decays after it to K and Q at i. Both factors are at most 1, for any
 // decay, and nothing after i has a part in them. Pairs of one boundary are a level: tokens of the second half of a block, with those of
 // the first, for blocks of 2, 4, 8 tokens and so on. No token is in both halves, so rows and columns of a level share one array of factors.
@@ -282,7 +282,7 @@ func (d *Decay) doubled(upto, after *ir.Value, block int) (*ir.Value, *ir.Value)
 	return h.join(b, first, b.Mul(second, total(first))), h.join(b, b.Mul(h.first(b, after), total(second)), h.second(b, after))
 }
 
-// Products are R K^T and Q K^T [N, C, C] with the decay of each pair, of rows R, q and k [N, C, K]; what stands above the diagonal has no meaning.
+// Products are R K^T and Q K^T [N, C, C] with the decay of each pair, of rows R, q and k [N, C, K]; what is above the diagonal has no meaning.
 // R is K, or what reads the state in its place. Either of q and rows may be missing.
 func (d *Decay) Products(q, k, rows *ir.Value) (kk, qk *ir.Value) {
 	b := d.Builder
@@ -328,7 +328,7 @@ func (d *Decay) Products(q, k, rows *ir.Value) (kk, qk *ir.Value) {
 	return kk, qk
 }
 
-// columns are K of all tokens as the pairs of a level take it at j. Second halves have no part in the level: rest stands there.
+// columns are K of all tokens as the pairs of a level take it at j. Second halves have no part in the level: rest is there.
 // Any finite numbers would do there, since ofLevel leaves them out and gradients meet them with zeros: rest is made already, and zeros
 // would have to be.
 func (d *Decay) columns(l level, k, rest *ir.Value) *ir.Value {

@@ -10,7 +10,7 @@ import (
 //
 //	dQ += R . (X (F . K))    dK += R . (Y (F . K)) + F . (X^T (R . Q) + Y^T (R . K))
 //
-// Where the rows of A are not those of K, the first term of dK is their gradient, and they stand in place of K beside R.
+// Where the rows of A are not those of K, the first term of dK is their gradient, and they are in place of K beside R.
 //
 // The log decay of token t decays the pairs j < t <= i. For t in the second half of a block these are all pairs of the level with i >= t, and
 // for t in the first half those with j < t. So its gradient sums, along the tokens of a half,
@@ -28,7 +28,7 @@ type Pairs struct{ X, Y, TurnedX, TurnedY *ir.Value }
 // way of all.
 type Gradients struct{ Q, K, Rows, Log *ir.Value }
 
-// Ends is what stands outside of pairs of the log decay's gradient: products of elements with gradients, [N, C, K], of tokens that meet
+// Ends is what is outside of pairs of the log decay's gradient: products of elements with gradients, [N, C, K], of tokens that meet
 // the state before the chunk (Risen) and that the state after it keeps (Rest); and that of the state itself, [N, 1, K].
 type Ends struct{ Risen, Rest, Whole *ir.Value }
 

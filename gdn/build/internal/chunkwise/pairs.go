@@ -114,7 +114,7 @@ func (e *Rule) norms(w *Work, kk *ir.Value) *ir.Value {
 		}
 		across = b.Neg(across)
 	} else {
-		// The squares of the columns stand on the diagonal of K K^T, and a sum over rows gives them as a row. What was summed over the lanes of K is a
+		// The squares of the columns are on the diagonal of K K^T, and a sum over rows gives them as a row. What was summed over the lanes of K is a
 		// column, which would have to be turned.
 		across = e.Diagonal(kk)
 		across = b.Unary(ir.OpRsqrt, b.Add(across, b.Like(across, gdn.L2Eps)))

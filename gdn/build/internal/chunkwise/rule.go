@@ -102,7 +102,7 @@ func (e *Rule) PerKey(x *ir.Value) *ir.Value { return tile.Summed(e.B, x, e.Grou
 
 // Normalizes says whether products take queries and keys that the kernel is to normalize as they are, so that norms has their lengths.
 //
-// A key of bf16 inputs scaled to length 1 would be rounded to bf16 once more for its products. Lengths can stand beside the products instead, which
+// A key of bf16 inputs scaled to length 1 would be rounded to bf16 once more for its products. Lengths can be beside the products instead, which
 // is what chunks do. The token recurrence scales the rows that it loads.
 func (e *Rule) Normalizes() bool {
 	return e.Spec.L2Norm && e.V.Fuse == gdn.PlaceKernel && e.V.Algo == gdn.AlgoChunk
@@ -128,7 +128,7 @@ func (e *Rule) Decay(w Gates) *ir.Value {
 
 // Reading is b K of value heads in float32, of k of key or value heads; nil in a rule that reads by K.
 //
-// Such a rule reads the state by another key than it writes along, S <- S + k (w v - S^T (b k))^T. So b K stands in the rows of A and in K S, and K
+// Such a rule reads the state by another key than it writes along, S <- S + k (w v - S^T (b k))^T. So b K is in the rows of A and in K S, and K
 // in the columns of A and P and in the update.
 func (e *Rule) Reading(w Gates, k *ir.Value) *ir.Value {
 	if w.Erase == nil {

@@ -24,7 +24,7 @@ import (
 // where Q has the scale, and pairs and the gradient of the decay are those of channel.Decay. In an additive rule U is V, dR is dU, and there is no Y.
 // In a rule that erases and writes apart V is w V; K~ and the rows of A are of b K, and have a gradient of their own.
 //
-// It is the algebra of one decay a head (see the head of this package) with two differences. The decay stands between the factors of K K^T and Q K^T,
+// It is the algebra of one decay a head (see the head of this package) with two differences. The decay is between the factors of K K^T and Q K^T,
 // so the gradients X and Y of pairs are without it, and channel.Decay takes them to Q, K and the log decays through the factors that it cut the decay
 // into. And what met the state was weighed by elements, so all ends of the decay are [N, C, K] in place of [N, C]:
 //

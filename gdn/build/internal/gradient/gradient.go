@@ -33,7 +33,7 @@
 // [N, C, C], dQ and dK [N, C, K]; K K^T of N is symmetric, so a gradient Y of it goes to K from both sides, Y + Y^T.
 //
 // W_ij is what the loss gains by G_i - G_j by way of the pair i, j: it counts for the log decays of the tokens after j up to i. The terms of dg are so
-// what G_i stands in, less what it stands in with a minus, for all i from t on; y_j is weighed by e^(GC - G_j), which has g_t of all t after j.
+// what G_i is in, less what it is in with a minus, for all i from t on; y_j is weighed by e^(GC - G_j), which has g_t of all t after j.
 //
 // # Example
 //
@@ -71,7 +71,7 @@ type Step struct {
 	Loads Loads
 }
 
-// Loads bring what the forward pass had of a chunk, each where it is first needed: instructions stand in the order in which they are made, and that
+// Loads bring what the forward pass had of a chunk, each where it is first needed: instructions are in the order in which they are made, and that
 // order is the kernel's. What the forward pass did not keep is nil, and made again: of Inverse that is T, from K K^T, which the gradients take anyhow;
 // of Written it is U, from T, Values and State.
 type Loads struct {

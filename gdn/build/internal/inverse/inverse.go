@@ -106,7 +106,7 @@ func (e *Solver) rung(x, neg *ir.Value, w int) *ir.Value {
 	return e.B.Add(x, e.inv(x, e.inv(e.pairs(neg, w), x)))
 }
 
-// pairs keeps the blocks of B that lie below the first of two neighbouring blocks of w.
+// pairs keeps the blocks of B that are below the first of two neighbouring blocks of w.
 //
 //	C / w = 4, by blocks:   .  .  .  .
 //	                        L  .  .  .
@@ -175,7 +175,7 @@ func (e *Solver) mergeRows(x, neg *ir.Value, w int) *ir.Value {
 	if packed {
 		right = b.Reshape(b.Broadcast(right, []int{n, c / w, w, c}, 0, 2, 3), n, c, c)
 		right = e.pairs(right, w)
-	} else { // what stands in the rows of even blocks meets zeros
+	} else { // what is in the rows of even blocks meets zeros
 		right = b.Reshape(right, n, pairs, 1, w, c)
 		right = b.Reshape(b.Concat(2, right, right), n, c, c)
 	}

@@ -249,7 +249,7 @@ func (e *Solver) wordProduct(x, y [][]*ir.Value, _, _ int) [][]*ir.Value {
 
 // pairProduct is wordProduct for two heads at once. The rows of x are zero but in every other block of w lanes, from block side
 // (0 or 1) on, so only these blocks of rows of y count. The second head's take the places between: its rows of x are turned by
-// one block of lanes, and its blocks of y stand beside those of the first. A matrix unit takes weights of two heads in the
+// one block of lanes, and its blocks of y are beside those of the first. A matrix unit takes weights of two heads in the
 // time of one.
 //
 //	rows of x, head 0   [a  .  c  .]     y:  block rows 0 and 2 of head 0 in their places,

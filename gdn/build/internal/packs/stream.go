@@ -75,7 +75,7 @@ func (p Chunking) Rounds(begin, end *ir.Value, m int) (x *Steps, taken *ir.Value
 		return b.Sum(b.Select(hit, of, b.Like(of, 0)), 1)
 	}
 
-	// The place of each sequence in the order of length, and what stands in each place.
+	// The place of each sequence in the order of length, and what is in each place.
 	chunks := p.Count(b.Sub(end, begin))
 	sq := ir.T(ir.I32, n, n)
 	own, other := b.Broadcast(chunks, sq.Shape, 0), b.Broadcast(chunks, sq.Shape, 1)

@@ -136,10 +136,10 @@ func (e *Body) sumParts() int {
 	return 3
 }
 
-// Alive clears the gradient of log decays g, in the base of the variant, below the floor: nothing that stands before such a token
+// Alive clears the gradient of log decays g, in the base of the variant, below the floor: nothing that is before such a token
 // survives it, and what rounding leaves in the sums would be multiplied by the log decay itself on the way to raw gates.
 //
-// The error was 5e-4 in dA_log, for a log decay of -1e4. The floor is asked with a margin, as the scale to base 2 rounds what stands at it.
+// The error was 5e-4 in dA_log, for a log decay of -1e4. The floor is asked with a margin, as the scale to base 2 rounds what is at it.
 func (e *Body) Alive(g, dg *ir.Value) *ir.Value {
 	b, floor := e.B, float64(ResetFloor)
 	if e.V.Decay == gdn.DecayBase2 {
@@ -150,7 +150,7 @@ func (e *Body) Alive(g, dg *ir.Value) *ir.Value {
 
 // DecayGradient is, at token t, the sum of after from t on, that of before up to t and the rest [N] of the whole chunk.
 //
-// g_t stands in G_i of every i >= t, so what the loss gains by G_i it gains by each g_t up to i: a sum of suffixes. What is weighed by what is
+// g_t is in G_i of every i >= t, so what the loss gains by G_i it gains by each g_t up to i: a sum of suffixes. What is weighed by what is
 // left behind a token (Left) has g_t for the tokens before t: a sum of prefixes without t itself. What the whole chunk weighs, the state
 // that passes through it, has every g_t: the rest.
 //

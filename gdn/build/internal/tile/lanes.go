@@ -14,7 +14,7 @@ func SumsByProducts(v gdn.Variant) bool {
 // Summand is what is summed over rows or lanes: rounded to bf16 where the sums over lanes are products.
 //
 // W_ij is added to the sums of token i and taken from those of token j, so before both it must vanish. It does if the two are one number: were only one of
-// them rounded, the difference would stand in the gradients of all tokens before.
+// them rounded, the difference would be in the gradients of all tokens before.
 func (e *Body) Summand(x *ir.Value) *ir.Value {
 	if !SumsByProducts(e.V) {
 		return x

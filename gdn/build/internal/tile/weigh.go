@@ -30,7 +30,7 @@ func TurnsWeights(v gdn.Variant) bool {
 	return v.RowBroadcast == gdn.BroadcastTranspose && v.Numerics.DecayBF16 == gdn.DecayBF16Rows && v.Mapping.Heads > 4
 }
 
-// Weight is Column of what weighs rows.
+// Weight broadcasts a weight per row, [N, C], over the columns of [N, C, W].
 func Weight(e *Body, x *ir.Value, lanes int) *ir.Value {
 	if TurnsWeights(e.V) {
 		return TurnedColumn(e.B, x, lanes)

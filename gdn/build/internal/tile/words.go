@@ -52,7 +52,7 @@ func (e *Body) WordsWhere(rows, lanes int, keep func(row, lane *ir.Value) *ir.Va
 	return b.Or(low, high).Called("mask")
 }
 
-// Lower clears what lies above the diagonal of x [N, C, C], in bf16 or its parts, and pairs of tokens of two sequences.
+// Lower clears what is above the diagonal of x [N, C, C], in bf16 or its parts, and pairs of tokens of two sequences.
 func (e *Body) Lower(x *ir.Value) *ir.Value {
 	upto := func(row, lane *ir.Value) *ir.Value { return e.B.Compare(ir.LE, lane, row) }
 	if TurnsPairs(e) {

@@ -41,7 +41,7 @@ var (
 	setting = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
 )
 
-// NoCommit is what an attempt that left nothing has in place of a commit.
+// NoCommit is written in place of a commit by an attempt that left none.
 const NoCommit = "none (failed attempt)"
 
 // Lint lists what makes a log unfit to be acted on.
@@ -91,7 +91,7 @@ func (r *Rules) required(name string) bool {
 	return name == "commit" || slices.ContainsFunc(r.Fields, func(want string) bool { return strings.EqualFold(want, name) })
 }
 
-// Finished is a text without words by which Lint would take it for one that nobody finished.
+// Finished replaces the words of a text by which Lint recognises an unfinished entry.
 func Finished(text string) string {
 	return strings.ReplaceAll(pending.ReplaceAllString(text, "open"), "<", "(")
 }

@@ -48,7 +48,7 @@ var (
 	isFenced = regexp.MustCompile("^\\s*(```|~~~)")
 )
 
-// Parse reads the entries of a log. What stands before the first, and headings of other levels, are nobody's.
+// Parse reads the entries of a log. Text before the first entry, and headings of other levels, are ignored.
 func Parse(text string) (l []Entry) {
 	fenced := false
 	for i, line := range strings.Split(text, "\n") {

@@ -296,20 +296,24 @@ func (d *driver) run(ctx context.Context) (stopped string, err error) {
 			cancel()
 			<-flight[0].done
 		}
-		if !flight[0].judged {
-			if ctx.Err() != nil {
-				stop(interrupted)
-			}
-			stop(d.budgetSpent())
-			return stopped, nil
-		}
 		head := flight[0]
 		flight = flight[1:]
 		d.flight = nil
 		for _, t := range flight {
 			d.flight = append(d.flight, t.fresh.Record.Variant)
 		}
-		if err := d.record(ctx, head); err != nil {
+		err := errDropped
+		if head.judged {
+			err = d.record(ctx, head)
+		}
+		switch {
+		case errors.Is(err, errDropped):
+			if ctx.Err() != nil {
+				stop(interrupted)
+			}
+			stop(d.budgetSpent())
+			return stopped, nil
+		case err != nil:
 			stop("the machinery failed")
 			return stopped, err
 		}
@@ -565,22 +569,46 @@ func (d *driver) record(ctx context.Context, t *task) error {
 	return d.append(w, reject)
 }
 
-// confirm has a champion of workers judged once more before it counts: one that lies, or has bad memory, ends no session.
+// errDropped says that the session ends before a candidate can be recorded.
+var errDropped = errors.New("the session is over")
+
+// confirm has a champion of workers judged once more before it counts: one that lies, or has bad memory, ends no session. A worker that is lost is
+// followed by another. What is not confirmed when the budget and its grace are over is dropped.
 func (d *driver) confirm(ctx context.Context, t *task, v journal.Verdict) error {
 	if d.confirmer == nil || v != journal.Keep {
 		return nil
 	}
-	again := t.fresh
-	again.Record, again.Objects, again.Wall = t.fresh.Record.Clone(), map[string][]byte{}, map[string]float64{}
-	err := d.confirmer.Confirm(ctx, &again, t.work)
-	if err == nil {
-		return nil
+	if d.Budget > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, d.start.Add(d.Budget+d.Budget/graceShare))
+		defer cancel()
 	}
-	if ctx.Err() != nil {
-		return ctx.Err()
+	for n := 1; ; n++ {
+		again := t.fresh
+		again.Record, again.Objects, again.Wall = t.fresh.Record.Clone(), map[string][]byte{}, map[string]float64{}
+		err := d.confirmer.Confirm(ctx, &again, t.work)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return errDropped
+		}
+		event := journal.Event{Candidate: t.work.Record.ID, Gate: verdictGate, Node: t.work.Node, Message: err.Error()}
+		lost := (*judge.LostError)(nil)
+		if !errors.As(err, &lost) || n == d.Attempts {
+			return errors.Join(&PauseError{Candidate: event.Candidate, Gate: event.Gate, Attempts: n, Err: err}, d.journal.Append(journal.KindPause, event))
+		}
+		d.Warn(fmt.Sprintf("candidate %d, once more, attempt %d of %d: %v", event.Candidate, n, d.Attempts, err))
+		event.Node, event.Attempt = lost.Node, n
+		if err := d.journal.Append(journal.KindError, event); err != nil {
+			return err
+		}
+		select {
+		case <-time.After(d.Backoff << (n - 1)):
+		case <-ctx.Done():
+			return errDropped
+		}
 	}
-	event := journal.Event{Candidate: t.work.Record.ID, Gate: verdictGate, Node: t.work.Node, Message: err.Error()}
-	return errors.Join(&PauseError{Candidate: event.Candidate, Gate: event.Gate, Attempts: 1, Err: err}, d.journal.Append(journal.KindPause, event))
 }
 
 // keep stores the objects of a candidate and names them in its record.

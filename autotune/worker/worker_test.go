@@ -69,13 +69,14 @@ func behave(mode string) error {
 	var out io.Writer = os.Stdout
 	e := &fake{}
 	o := Options{Generator: testGenerator, Beat: testBeat, Evaluator: func(context.Context) (judge.Evaluator, error) { return e, nil }}
-	wrong := func() bool { // now, for the first of all workers
-		f, err := os.OpenFile(os.Getenv(onceEnv), os.O_CREATE|os.O_EXCL, 0o600)
+	first := func(file string) bool { // of all workers
+		f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL, 0o600)
 		if err == nil {
 			f.Close()
 		}
 		return err == nil
 	}
+	wrong := func() bool { return first(os.Getenv(onceEnv)) } // now
 	switch mode {
 	case "good":
 	case "other":
@@ -87,6 +88,23 @@ func behave(mode string) error {
 	case "beats":
 		for ; ; time.Sleep(testBeat) {
 			fmt.Println(`{"beat":{}}`)
+		}
+	case "second": // the second that is asked for a candidate is lost
+		e.before = func(gate string, w *judge.Work) error {
+			if at(gate, w) && !wrong() && first(os.Getenv(onceEnv)+"2") {
+				misbehave("die")
+			}
+			return nil
+		}
+	case "lazy": // it is lost at a candidate, and every one after it only says that it gets ready
+		if _, err := os.Stat(os.Getenv(onceEnv)); err == nil {
+			return behave("beats")
+		}
+		e.before = func(gate string, w *judge.Work) error {
+			if at(gate, w) && wrong() {
+				misbehave("die")
+			}
+			return nil
 		}
 	case "mute":
 		select {}
@@ -452,6 +470,31 @@ func TestHostileWorkers(t *testing.T) {
 func TestNeverReady(t *testing.T) {
 	_, err := New(t.Context(), []*Engine{engine(t, "beats")}, PoolOptions{Silence: testSilence, Ready: 300 * time.Millisecond})
 	require.ErrorContains(t, err, "it was not ready within 300ms")
+}
+
+// A worker that is lost while it judges a champion for the second time is an event as any: another one judges it.
+func TestConfirmingLost(t *testing.T) {
+	once := onceEnv + "=" + filepath.Join(t.TempDir(), "once")
+	bad := func() *Engine { return engine(t, "second", once, atEnv+"=1/compile") }
+	c := quick(t, pool(t, PoolOptions{}, bad(), bad()))
+	_, err := autotune.Search(t.Context(), c)
+	require.NoError(t, err)
+	got, losses := outcome(t, c.Dir)
+	require.Equal(t, local(t), got)
+	require.Len(t, losses, 1)
+	require.Contains(t, losses[0].Message, "exit status 9: the last words")
+}
+
+// A budget ends a search also while a worker that takes the place of a lost one gets ready for ever.
+func TestBudgetEndsReadiness(t *testing.T) {
+	c := quick(t, pool(t, PoolOptions{}, engine(t, "lazy", onceEnv+"="+filepath.Join(t.TempDir(), "once"), atEnv+"=2/compile")))
+	c.Budget = 2 * time.Second
+	begun := time.Now()
+	sum, err := autotune.Search(t.Context(), c)
+	require.NoError(t, err)
+	require.Equal(t, "the budget of 2s is spent", sum.Stopped)
+	require.Less(t, time.Since(begun), 30*time.Second)
+	require.Less(t, sum.Candidates, judged)
 }
 
 // What a worker says beside its answer is noticed at the next order; a failure of its machinery is tried again as here.

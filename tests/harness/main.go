@@ -85,7 +85,7 @@ func all(long time.Duration) (l []check) {
 		l = append(l, tests("flips", pkg, "Flips"))
 	}
 	l = append(l, tests("kills", "autotune", "^TestKill$", "-kills", "60"), tests("kills", loops, "RandomKills", "-kills", "60"), tests("kills", "autotune/worker", "DriverKilled"))
-	for _, x := range [][2]string{{loops, "WaysOut|JudgeSwapped|EndlessForGit|Unreadable|NoSandbox|LooseBubblewrap|Agents|AsOrdinaryUser|MaxDisk|Spend"}, {"autotune/worker", "Hostile|Misbehaving|Swindle|NeverReady|LesserFaults|Slow|ThreeLosses|Refused|Doubt|BadDriver|LongLine"}, {"autotune", "Proposer|VerifyOther"}, {"autotune/judge", "Contradictions"}, {"pjrt/trace", "Bounded"}, {"gdn/layer", "WeightsCut"}, {"internal/remote", "Hostile"},
+	for _, x := range [][2]string{{loops, "WaysOut|JudgeSwapped|EndlessForGit|Unreadable|NoSandbox|LooseBubblewrap|Agents|AsOrdinaryUser|MaxDisk|Spend"}, {"autotune/worker", "Hostile|Misbehaving|Swindle|NeverReady|BudgetEnds|Confirming|LesserFaults|Slow|ThreeLosses|Refused|Doubt|BadDriver|LongLine"}, {"autotune", "Proposer|VerifyOther"}, {"autotune/judge", "Contradictions"}, {"pjrt/trace", "Bounded"}, {"gdn/layer", "WeightsCut"}, {"internal/remote", "Hostile"},
 		{"internal/web", "Hostile"}, {"autotune/contest", "Hostile"}, {"pjrt/trace/fetch", "Hostile|NoOtherHost"}, {"pjrt/plugins", "Try|Damaged|Marks"}} {
 		c := tests("hostile", x[0], x[1])
 		c.alone = true

@@ -48,7 +48,7 @@ func scripted(text string) {
 	if err != nil {
 		panic(err)
 	}
-	begin(Config{Dir: dir, Spec: s, Candidates: n, Strategy: "beam", Evaluator: &fake{delay: time.Millisecond, fail: hoard}, Generator: "test"})
+	begin(Config{Dir: dir, Spec: s, Candidates: n, Strategy: "elites", Evaluator: &fake{delay: time.Millisecond, fail: hoard}, Generator: "test"})
 }
 
 // begin begins or resumes a run, and ends the process where it fails.

@@ -195,7 +195,7 @@ func TestSimulate(t *testing.T) {
 	c.Strategy, c.Seeds, c.Lookahead = "random", []string{"naive"}, 1
 	_, err := Search(t.Context(), c)
 	require.NoError(t, err)
-	sims, err := Simulate(t.Context(), c.Dir, []string{"random", "beam:2", "elites", "exhaustive"}, 0)
+	sims, err := Simulate(t.Context(), c.Dir, []string{"random", "model:2", "elites", "exhaustive"}, 0)
 	require.NoError(t, err)
 	require.Len(t, sims, 4)
 	require.Equal(t, 60, sims[0].Judged, "the run's own strategy finds all again: %s", sims[0].Reason)

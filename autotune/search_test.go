@@ -33,7 +33,7 @@ const quickSpec = "b=1,t=1024,hk=1,hv=2,k=128,v=128,dtype=bf16"
 
 // quick is a search with the fake evaluator.
 func quick(t *testing.T, candidates int) Config {
-	return Config{Spec: spec(t, quickSpec), Dir: t.TempDir(), Candidates: candidates, Strategy: "beam", Evaluator: &fake{}, Generator: "test", Backoff: time.Millisecond}
+	return Config{Spec: spec(t, quickSpec), Dir: t.TempDir(), Candidates: candidates, Strategy: "elites", Evaluator: &fake{}, Generator: "test", Backoff: time.Millisecond}
 }
 
 // decisions lists the header and the candidates of a run without their times.
@@ -112,7 +112,7 @@ func TestDeterminism(t *testing.T) {
 		c.Lookahead = 4
 		return c
 	}
-	strategies := []string{"model:2", "beam:3", "exhaustive"}
+	strategies := []string{"model:2", "elites:3", "exhaustive"}
 	for _, strategy := range rotate.Sample(663, strategies, rotate.Short(len(strategies))) {
 		whole := quick(t, n)
 		whole.Strategy, whole.Seeds = strategy, few
@@ -466,7 +466,7 @@ func TestExhaustion(t *testing.T) {
 	require.Equal(t, cells, sum.Candidates)
 
 	c = quick(t, 0)
-	c.Strategy, c.Seeds, c.Axes = "beam:2", []string{"default"}, []string{"form", "kq"}
+	c.Strategy, c.Seeds, c.Axes = "elites:2", []string{"default"}, []string{"form", "kq"}
 	sum, err = Search(t.Context(), c)
 	require.NoError(t, err)
 	require.Equal(t, "the strategy has nothing more to propose", sum.Stopped)
@@ -478,7 +478,8 @@ func TestRefusedConfigurations(t *testing.T) {
 		`unknown target "v9"`:                       func(c *Config) { c.Targets = []string{"v9"} },
 		"v6e is given twice":                        func(c *Config) { c.Targets = []string{"v6e", "v6e"} },
 		"unknown strategy":                          func(c *Config) { c.Strategy = "luck" },
-		"beam:N takes an N from 1 to 1000":          func(c *Config) { c.Strategy = "beam:0" },
+		"elites:N takes an N from 1 to 1000":        func(c *Config) { c.Strategy = "elites:0" },
+		"is for GPUs":                               func(c *Config) { c.Strategy = "beam:4" },
 		"exhaustive takes no parameter":             func(c *Config) { c.Strategy = "exhaustive:3" },
 		"unknown axis":                              func(c *Config) { c.Axes = []string{"colour"} },
 		"form can not be":                           func(c *Config) { c.Focus = map[string]string{"form": "w"} },
@@ -654,7 +655,7 @@ func TestWorkersInFlight(t *testing.T) {
 
 // A refused start does not end a search: it goes on with the neighbours, says so once, and the journal can be verified.
 func TestRefusedStart(t *testing.T) {
-	for _, strategy := range []string{"", "beam", "elites"} {
+	for _, strategy := range []string{"", "elites"} {
 		c := quick(t, 30)
 		c.Strategy, c.Seeds = strategy, []string{"naive"}
 		naive, err := gdn.ParseVariant("naive")

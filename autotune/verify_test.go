@@ -66,6 +66,18 @@ func TestVerifyOtherVersions(t *testing.T) {
 	_, err = Resume(t.Context(), c)
 	require.ErrorContains(t, err, "proposer beam 0")
 
+	gone := rewritten(t, c.Dir, func(h *journal.Header, _ *journal.Candidate) {
+		if h != nil {
+			h.Strategy = "beam:4"
+		}
+	})
+	v, err = Verify(gone)
+	require.NoError(t, err)
+	require.Empty(t, v.Faults)
+	require.Contains(t, v.Notes[0], "is still shown and verified, and can not go on")
+	_, err = Resume(t.Context(), Config{Dir: gone, Candidates: 25, Evaluator: &fake{}, Generator: "test"})
+	require.ErrorContains(t, err, "can not go on; begin one with model")
+
 	rules := rewritten(t, old, func(h *journal.Header, k *journal.Candidate) {
 		switch {
 		case h != nil:

@@ -70,7 +70,7 @@ type Header struct {
 	Ruler     string            `json:"ruler,omitempty"`     // what cycles are counted by, wall, throughput or modelled; none in older journals, where it is throughput
 	Objective string            `json:"objective,omitempty"` // what is made small, as objective.Parse reads it; none: cost
 	Seed      uint64            `json:"seed"`
-	Strategy  string            `json:"strategy"`            // such as beam:4
+	Strategy  string            `json:"strategy"`            // such as model:4
 	Seeds     []string          `json:"seeds"`               // variants proposed first
 	Reserve   []string          `json:"reserve,omitempty"`   // variants proposed where none of the seeds has a rank
 	Promoted  string            `json:"promoted,omitempty"`  // digest of the user's champions among them

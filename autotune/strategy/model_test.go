@@ -106,7 +106,7 @@ func factored(factors map[string]float64, glue map[string]float64) func(gdn.Vari
 }
 
 // Where the cheapest kernel has the dearest glue, the model finds the whole that is cheapest, by
-// estimates that are off in level and blind to an axis: with each, sooner than a beam.
+// estimates that are off in level and blind to an axis: with each, sooner than elites.
 func TestModelFindsBestWhole(t *testing.T) {
 	factors := map[string]float64{"layout=bt_hd": .7, "layout=bthd": .9, "layout=bhdt": 2, "solve=merge": .5, "solve=ladder": .6, "heads=0": .4, "heads=4": .6, "kq=joined": .9, "transpose_k=key": .85, "phases_before=1": .8, "phases_before=2": .9, "head_group=2": .95}
 	glue := map[string]float64{"layout=bhtd": .2, "layout=bt_hd": .1}
@@ -122,14 +122,14 @@ func TestModelFindsBestWhole(t *testing.T) {
 	goal := parsed(t, "solve=merge,heads=0,layout=bthd,kq=joined,transpose_k=key,phases_before=1,head_group=2")
 	want := float64(real(goal.Fit(s.Spec)).Score)
 	within := map[string]int{}
-	for _, text := range []string{"model", "beam"} {
+	for _, text := range []string{"model", "elites"} {
 		best, _ := simulated(t, s, text, 60, real)
 		within[text] = slices.IndexFunc(best, func(x float64) bool { return x <= 1.02*want })
 	}
 	t.Log(within)
 	require.Positive(t, within["model"])
 	require.Less(t, within["model"], 30)
-	require.True(t, within["beam"] < 0 || within["beam"] >= within["model"], "%v", within)
+	require.True(t, within["elites"] < 0 || within["elites"] >= within["model"], "%v", within)
 }
 
 // without leaves out the factors of some axes or values.

@@ -117,20 +117,6 @@ type axisRecord struct {
 // is around it.
 const halfLife = 60
 
-func newRecord(judged journal.View) *record {
-	return recordOf(judged, func(variant, axis string) (string, bool) {
-		v, err := gdn.ParseVariant(variant)
-		if err != nil {
-			return "", false
-		}
-		a, err := gdn.LookupAxis(axis)
-		if err != nil {
-			return "", false
-		}
-		return a.Get(&v), true
-	})
-}
-
 // recordOf is the record of moves in a table of choices, where value gives the value of an axis in
 // the text of a variant.
 func recordOf(judged journal.View, value func(variant, axis string) (string, bool)) *record {
@@ -233,22 +219,8 @@ const (
 	priorStage = .30 // of the share of the cycles that its stages take
 	mergedGain = .9  // of the sum of what moves gained apart, made together
 	certain    = .01 // less is no gain
-	guessed    = .8  // of what an estimate says
-	blind      = .3  // of the prior, beside an estimate: it knows nothing of spills, of order and of overlap
 	drifted    = .03 // of the logarithm by which the best has changed since a move was tried: it may be worth more, or less, by now
 )
-
-// tried says whether a move was made from any value.
-func (r *record) tried(m Move) bool {
-	a := r.axes[m.Axis]
-	return a != nil && slices.ContainsFunc(a.trials, func(t trial) bool { return t.to == m.Value })
-}
-
-// failed says whether a move made alone never had a rank.
-func (r *record) failed(m Move) bool {
-	a := r.axes[m.Axis]
-	return r.tried(m) && !slices.ContainsFunc(a.trials, func(t trial) bool { return t.to == m.Value && t.ranked })
-}
 
 // level is what a move is worth by what was tried; ok is false where its two values were never
 // compared.
@@ -260,31 +232,6 @@ func (r *record) level(m Move, from string) (gain float64, ok bool) {
 	p, okFrom := a.parts[from]
 	q, okTo := a.parts[m.Value]
 	return a.levels[m.Value] - a.levels[from], okFrom && okTo && p == q
-}
-
-// expect estimates what a move saves, as a logarithm, and how likely it gets no rank: from what was
-// tried, and, where that tells nothing, from an estimate, the logarithm of what it saves, NaN where
-// there is none; and else from the share of the schedule that the stages of its axis take, or from
-// how idle its units are where the axis fills them.
-func (r *record) expect(m Move, from string, parent *journal.Candidate, target string, estimate func() float64) (gain, risk float64) {
-	n, failed, drift := r.trials(m)
-	risk = (failed + .3) / (failed + float64(n) + 2)
-	if gain, ok := r.level(m, from); ok {
-		return gain + drifted*drift, risk
-	}
-	prior := priorGain + priorStage*hotShare(m.Axis, parent.Cost(target))
-	prior /= 1 + .5*float64(n) + failed
-	if p, q := passes[from], passes[m.Value]; p > 0 && q > 0 {
-		prior = min(prior, priorGain+priorStage*math.Log(p/q))
-	}
-	if gain, ok := r.sibling(m, from); ok {
-		prior = (prior + gain) / 2
-	}
-	guess := estimate()
-	if math.IsNaN(guess) || bearings[m.Axis].orders {
-		return prior, risk
-	}
-	return guessed*guess + blind*prior, risk
 }
 
 // trials says how often the axis of a move was moved with a rank, how much speaks against a rank,
@@ -314,25 +261,6 @@ func (r *record) trials(m Move) (n int, failed, drift float64) {
 // passes are those of the matrix unit by precision of a product: fewer are no dearer.
 var passes = map[string]float64{"f32": 6, "bf16x6": 6, "bf16x3": 3, "bf16x1": 1}
 
-// sibling is what the same change of value was worth on other axes that have the same values, such
-// as those of precisions.
-func (r *record) sibling(m Move, from string) (gain float64, ok bool) {
-	own, err := gdn.LookupAxis(m.Axis)
-	if err != nil || len(own.Values) < 3 {
-		return 0, false
-	}
-	n := 0
-	for _, a := range gdn.Axes {
-		if a.Name == m.Axis || !slices.Equal(a.Values, own.Values) {
-			continue
-		}
-		if g, ok := r.level(Move{a.Name, m.Value}, from); ok {
-			gain, n = gain+g, n+1
-		}
-	}
-	return gain / float64(max(n, 1)), n > 0
-}
-
 // hotShare is the part of a schedule that an axis can do something about.
 func hotShare(axis string, c *journal.Cost) float64 {
 	if c == nil || c.Took() <= 0 {
@@ -360,7 +288,6 @@ type option struct {
 	gain, risk float64
 	value      float64 // what it is ranked by
 	scalar     bool
-	needed     bool // of a choice, the others being what it needs
 }
 
 func (o *option) text() string { return strings.Join(texts(o.moves), ",") }

@@ -26,7 +26,7 @@ func (j *judged) cellsOf() map[string]bool {
 // hot spots, the next four proposals are of cells that nobody has visited; then four others decide
 // again.
 func TestEscalation(t *testing.T) {
-	for _, text := range []string{"model", "beam", "elites", "random", "exhaustive"} {
+	for _, text := range []string{"model", "elites", "random", "exhaustive"} {
 		s := space(t, "naive")
 		s.Axes = []string{"chunk", "heads", "kq", "beta", "form", "layout", "solve", "state_delay", "head_group"}
 		st, err := Parse(text, s)
@@ -127,7 +127,7 @@ func (j *judged) refuse(p *Proposal) {
 // A refused start leads on to its neighbours and the seeds in reserve, in turn, with one warning;
 // once something has a rank the strategy goes on from there.
 func TestRefusedStart(t *testing.T) {
-	for _, text := range []string{"model", "beam", "elites"} {
+	for _, text := range []string{"model", "elites"} {
 		s := space(t, "naive")
 		s.Reserve = space(t, "default", "split").Seeds
 		st, err := Parse(text, s)

@@ -169,8 +169,6 @@ type row struct {
 var rows = []row{
 	{"model", "seeds, then what promises most by a surrogate, a Gaussian process over estimates, of what N good and different candidates (model:N) lead to", 5, 4,
 		func(s Space, width int) inner { return &model{s, width} }},
-	{"beam", "seeds, then changes of the best N structural cells (beam:N) by expected gain: what such changes gained so far, and the hot spots of the schedule; gains found apart are joined", 3, 4,
-		func(s Space, width int) inner { return &beam{s, width} }},
 	{"elites", "seeds, then mutations and crossings of one champion for each of the best N structural cells (elites:N)", 2, 16,
 		func(s Space, width int) inner { return &elites{s, width} }},
 	{"random", "seeds, then legal variants drawn evenly", 2, 0, func(s Space, _ int) inner { return &random{s} }},
@@ -190,7 +188,7 @@ func Names() (names, docs []string) {
 	return append(names, execName), append(docs, execDoc)
 }
 
-// Version names a strategy and its version, such as "beam 1"; the proposals of an outside proposer
+// Version names a strategy and its version, such as "model 5"; the proposals of an outside proposer
 // have none.
 func Version(text string) string {
 	name, _, _ := strings.Cut(text, ":")
@@ -208,7 +206,7 @@ func IsOutside(text string) bool {
 	return name == execName
 }
 
-// Parse makes a strategy from its text, such as exhaustive, beam:4 or "exec:python3 propose.py".
+// Parse makes a strategy from its text, such as exhaustive, model:4 or "exec:python3 propose.py".
 func Parse(text string, s Space) (Strategy, error) {
 	s, err := s.present()
 	if err != nil {
@@ -241,6 +239,9 @@ func Parse(text string, s Space) (Strategy, error) {
 			parameter = n
 		}
 		return newPolicy(s, r.build(s, parameter)), nil
+	}
+	if name == gpuName {
+		return nil, fmt.Errorf("strategy %q is for GPUs: a run on TPUs that was begun with it is still shown and verified, and can not go on; begin one with model", text)
 	}
 	names, _ := Names()
 	return nil, fmt.Errorf("unknown strategy %q (known: %s)", text, strings.Join(names, " "))

@@ -2,8 +2,6 @@ package strategy
 
 import (
 	"encoding/json"
-	"math"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -56,74 +54,10 @@ func (j *judged) judge(p *Proposal, score int64) {
 	j.add(journal.KindCandidate, c)
 }
 
-// Beam proposes only what is new, from the best cells, with what it expects and weighs.
-func TestBeam(t *testing.T) {
-	s := space(t, "default", "split", "naive")
-	st, err := Parse("beam:2", s)
-	require.NoError(t, err)
-	j := newJudged(t, s)
-	seen := map[gdn.Variant]bool{}
-	scalars := 0
-	for i := range 60 {
-		p := st.Next(t.Context(), j.state.Now(), nil)
-		require.NotNil(t, p)
-		f := p.Variant.Fit(s.Spec)
-		require.False(t, seen[f], p.Variant.String())
-		seen[f] = true
-		require.NotEmpty(t, p.Hypothesis)
-		score := int64(1000 + i)
-		switch i {
-		case 0:
-			score = 100
-		case 1:
-			score = 90
-		}
-		if i >= 3 {
-			require.Contains(t, []int{1, 2}, p.Parent, "the two best")
-			require.NotContains(t, p.Hypothesis, "what gains apart", "nothing gained: nothing to join")
-			require.NotEmpty(t, p.Shortlist)
-			require.Equal(t, strings.Join(texts(p.Moves), ","), p.Shortlist[0].Change)
-			require.Positive(t, p.Risk)
-			if j.state.Now().Candidate(p.Parent).Cell == f.Cell() {
-				scalars++
-				require.Contains(t, p.Hypothesis, "tune")
-			}
-		}
-		j.judge(p, score)
-	}
-	require.NotZero(t, scalars)
-}
-
-// Gains that were found apart, from the same parent, are joined at once; where all together are
-// tried, the half that gained most.
-func TestBeamJoins(t *testing.T) {
-	s := space(t, "naive")
-	st, err := Parse("beam", s)
-	require.NoError(t, err)
-	j := newJudged(t, s)
-	j.judge(st.Next(t.Context(), j.state.Now(), nil), 1000)
-	for _, row := range []struct {
-		move  string
-		score int64
-	}{{"heads=0", 500}, {"solve=merge", 700}, {"kq=joined", 900}, {"beta=right", 1100}} {
-		m, score := parseMove(row.move), row.score
-		v, err := s.Seeds[0].Variant.With(m.Axis, m.Value)
-		require.NoError(t, err)
-		j.judge(&Proposal{Variant: v, Parent: 1, Moves: []Move{m}}, score)
-	}
-	p := st.Next(t.Context(), j.state.Now(), nil)
-	require.Contains(t, p.Hypothesis, "what gains apart may gain together")
-	require.Equal(t, []Move{{"solve", "merge"}, {"kq", "joined"}}, p.Moves, "onto heads=0, the best")
-	require.Contains(t, p.Variant.String(), "solve=merge")
-	require.NotContains(t, p.Variant.String(), "beta=right")
-	require.InDelta(t, 1-math.Exp(mergedGain*(math.Log(.7)+math.Log(.9))), p.Gain, 1e-3)
-	require.Greater(t, p.Gain, float64(p.Shortlist[1].Gain))
-}
-
 // Each strategy is a function of what it is given, and random draws and elites stay inside the
 // space.
 func TestDrawn(t *testing.T) {
-	for _, text := range []string{"random", "elites:4", "beam", "model"} {
+	for _, text := range []string{"random", "elites:4", "model"} {
 		s := space(t, "naive")
 		s.Focus = map[string]string{"flow": "fused"}
 		a, err := Parse(text, s)
@@ -181,7 +115,7 @@ func TestDirectives(t *testing.T) {
 
 // What is pending is not proposed again.
 func TestPending(t *testing.T) {
-	for _, text := range []string{"beam", "model", "exhaustive"} {
+	for _, text := range []string{"elites", "model", "exhaustive"} {
 		s := space(t, "default", "split", "naive")
 		st, err := Parse(text, s)
 		require.NoError(t, err)
@@ -194,14 +128,14 @@ func TestPending(t *testing.T) {
 			pending = append(pending, p.Text.Variant)
 		}
 		p := st.Next(t.Context(), j.state.Now(), pending)
-		require.Equal(t, text == "exhaustive", p != nil, "beam and model need a judged candidate")
+		require.Equal(t, text == "exhaustive", p != nil, "elites and model need a judged candidate")
 	}
 }
 
 func TestFocusAndPrecision(t *testing.T) {
 	s := space(t, "default", "token")
 	s.Focus, s.Least = map[string]string{"flow": "split", "solve": "ladder"}, "f32"
-	for _, text := range []string{"beam:3", "model:3", "exhaustive"} {
+	for _, text := range []string{"elites:3", "model:3", "exhaustive"} {
 		st, err := Parse(text, s)
 		require.NoError(t, err)
 		j := newJudged(t, s)

@@ -67,7 +67,8 @@ func (c TableAxis) steps(from string) []string {
 	return l
 }
 
-// walk is a strategy in a Table: as beam, without estimates. It has the escalation of all
+// walk is a strategy in a Table: changes of the best cells by expected gain. Each proposal weighs all single moves from each of them, and several
+// moves that gained alone, made together. It has the escalation of all
 // strategies, and goes on from refused seeds.
 type walk struct {
 	space  Space
@@ -76,8 +77,11 @@ type walk struct {
 	policy policy
 }
 
+// gpuName is the strategy that changes the best cells.
+const gpuName = "beam"
+
 // walks are the strategies in a Table.
-var walks = []string{"beam", "random"}
+var walks = []string{gpuName, "random"}
 
 // walkVersion is that of both.
 const walkVersion = 1

@@ -188,7 +188,7 @@ func (a CLI) runOf(s *searchFlags, r *runFlags, named bool) (err error) {
 		return err
 	}
 	space := strategy.Space{Spec: c.Spec, Table: table, Axes: c.Axes, Focus: c.Focus}
-	if _, err := strategy.Parse(cmp.Or(c.Strategy, "beam"), space); err != nil {
+	if _, err := strategy.Parse(cmp.Or(c.Strategy, "random"), space); err != nil {
 		return app.Usage(err)
 	}
 	if err := a.startOf(c.Seeds, table); err != nil {

@@ -19,7 +19,7 @@ func (a CLI) SimulateCmd() *cobra.Command {
 		Long: `simulate lets strategies propose, judges by the records of a journal, and compares how soon each comes near the journal's best. A variant
 that the journal does not know is passed over at no cost, so the figures compare strategies on what the journal covers: a run of
 exhaustive or random compares them best.`,
-		Example: "  gdngen run simulate runs/first\n  gdngen run simulate runs/first --strategy beam:2 --strategy elites:8",
+		Example: "  gdngen run simulate runs/first\n  gdngen run simulate runs/first --strategy model:2 --strategy elites:8",
 		Args:    app.Args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			if dir == "" {
@@ -33,7 +33,7 @@ exhaustive or random compares them best.`,
 		},
 	}
 	app.RunFlag(c, &dir)
-	c.Flags().StringArrayVar(&strategies, "strategy", []string{"model:4", "beam:4", "elites:16", "random", "exhaustive"}, "a strategy, once for each")
+	c.Flags().StringArrayVar(&strategies, "strategy", []string{"model:4", "elites:16", "random", "exhaustive"}, "a strategy, once for each")
 	c.Flags().IntVar(&judged, "max-candidates", 0, "candidates of each; 0: as many as the journal has")
 	return c
 }

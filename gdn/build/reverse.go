@@ -53,8 +53,12 @@ func (e *reverse) heads() []blockOut {
 func (e *reverse) loadHeads() gradient.HeadChunk {
 	e.b.Stage("load")
 	q, k := e.loadKey(e.in.q), e.loadKey(e.in.k)
-	do := e.loadTokens(e.in.do)
-	return gradient.HeadChunk{Q: q, K: k, Do: do, Gates: e.loadGates()}
+	c := gradient.HeadChunk{Q: q, K: k, Do: e.loadTokens(e.in.do)}
+	if e.step.Normalizes() {
+		c.Given = e.plainKey(e.in.k)
+	}
+	c.Gates = e.loadGates()
+	return c
 }
 
 // channels takes a chunk backwards where each channel has a decay. Nothing is shared between the value heads of a key head before its end, as each has decays

@@ -96,6 +96,9 @@ func Read(r io.Reader) (Config, error) {
 	if err != nil {
 		return c, fmt.Errorf("model: %w", err)
 	}
+	if err := json.Unmarshal(data, new(json.RawMessage)); err != nil { // text behind the end, too
+		return c, fmt.Errorf("model: %w", gdn.JSONError(data, err))
+	}
 	if published.Is(data) {
 		return readHuggingFace(data)
 	}

@@ -23,7 +23,7 @@ type huggingFace struct {
 	HeadsKV  int   `json:"num_key_value_heads"`
 	HeadDim  int   `json:"head_dim"`
 	Gate     *bool `json:"attn_output_gate"`
-	Interval int   `json:"full_attention_interval"`
+	Interval *int  `json:"full_attention_interval"`
 
 	LayerTypes []string `json:"layer_types"`
 	MLA        *int     `json:"kv_lora_rank"`
@@ -119,8 +119,10 @@ func (f *huggingFace) layers(c *Config) error {
 		if named := len(f.Kimi.Layers) + len(f.Kimi.Full); named != c.Layers {
 			c.Notes = append(c.Notes, fmt.Sprintf("kda_layers and full_attn_layers name %d of %d layers: the others count as full attention", named, c.Layers))
 		}
-	case f.Interval > 0:
-		c.AttentionEvery = f.Interval
+	case f.Interval != nil && *f.Interval < 1:
+		return fmt.Errorf("model: full_attention_interval is %d; want 1 or more", *f.Interval)
+	case f.Interval != nil:
+		c.AttentionEvery = *f.Interval
 	default:
 		c.AttentionEvery = 4 // as transformers has it
 	}

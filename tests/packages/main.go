@@ -33,6 +33,7 @@ const (
 	lowers  = "lowers"
 	refused = "refused"
 	failed  = "failed"
+	late    = "late" // nothing came of it in time, and the table has no row of it
 )
 
 func main() {
@@ -67,6 +68,10 @@ func all(n uint64, limit time.Duration, only, file, python string) error {
 			break
 		}
 		verdict, what := try(context.Background(), d, python)
+		if verdict == late {
+			fmt.Printf("%d\t%s: %s\n", d.seed, verdict, what)
+			continue
+		}
 		rows[d.seed] = row{d, time.Now().UTC().Format(time.DateOnly), verdict, what}
 		fmt.Println(rows[d.seed])
 		if err := writeRows(file, rows); err != nil {
@@ -96,7 +101,9 @@ func try(ctx context.Context, d draw, python string) (verdict, what string) {
 	cmd.Env = append(os.Environ(), "JAX_PLATFORMS=cpu")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Run(); err != nil {
+	if err := cmd.Run(); ctx.Err() != nil {
+		return late, "the machine is busy: no end in 20 minutes"
+	} else if err != nil {
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 		return failed, fmt.Sprintf("%s (%v)", lines[len(lines)-1], err)
 	}

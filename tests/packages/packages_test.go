@@ -67,6 +67,6 @@ func TestPackages(t *testing.T) {
 	for _, d := range rotate.Sample(60, draws[:100], 2) {
 		verdict, what := try(t.Context(), d, python)
 		t.Logf("seed %d, %s by %s for %s: %s, %s", d.seed, d.spec, d.auto, d.target, verdict, what)
-		require.NotEqual(t, failed, verdict, what)
+		require.Contains(t, []string{lowers, refused}, verdict, what)
 	}
 }

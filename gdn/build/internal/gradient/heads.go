@@ -3,6 +3,7 @@ package gradient
 import (
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build/internal/chunkwise"
+	"github.com/gdngen/gdngen/gdn/build/internal/gate"
 	"github.com/gdngen/gdngen/gdn/build/internal/tile"
 	"github.com/gdngen/gdngen/ir"
 )
@@ -31,9 +32,11 @@ import (
 // With grads=lanes dQ and dK are made turned too, [K, C], until they are done: r and y, sums over channels, are then sums of registers as well, and
 // tokens lie along the lanes, where dg wants them.
 
-// HeadChunk is a chunk of a rule with one decay a head: Q and K [N of key heads, C, K] as products take them, dO [N, C, V], and the gates.
+// HeadChunk is a chunk of a rule with one decay a head: Q and K [N of key heads, C, K] as products take them, dO [N, C, V], and the gates. Where the
+// kernel normalizes keys, Given are those as they lie.
 type HeadChunk struct {
 	Q, K, Do *ir.Value
+	Given    *ir.Value
 	chunkwise.Gates
 }
 
@@ -42,7 +45,8 @@ type turned struct {
 	expG, tail *ir.Value // e^G and beta e^(GC-G) [N, C]
 	kq, kk     *ir.Value // (Q K^T)^T, scaled, and K K^T, which is its own transpose
 	f          *ir.Value // E^T
-	pt, kd     *ir.Value // P^T and Kd
+	pt, kd     *ir.Value // P^T and Kd, in units of unit where that is not nil
+	unit       *ir.Value // 1/|k| [N of key heads, C]
 }
 
 // turn makes what needs no state.
@@ -56,9 +60,24 @@ func (e *Step) turn(c *HeadChunk) (t turned) {
 	t.kq, t.kk = e.turnedProducts(c.Q, c.K)
 	t.f = e.turnedDecay(c.Gates)
 	b.Stage("decay")
-	t.pt = e.Store(e.Times(t.kq, t.f).Called("p_t"))
-	t.kd = e.Store(e.ByRows(e.PerValue(c.K), t.tail).Called("kd"))
+	kq, keys := t.kq, c.K
+	if c.Given != nil && e.V.UpdatePrecision() == e.V.Numerics.PrecState {
+		squares := gate.Squares(b, c.Given)
+		t.unit = b.Unary(ir.OpRsqrt, squares).Called("unit")
+		kq, keys = b.Mul(kq, e.ofHeads(b.Mul(squares, t.unit), kq)).Called("kq_given"), c.Given
+	}
+	t.pt = e.Store(e.Times(kq, t.f).Called("p_t"))
+	t.kd = e.Store(e.ByRows(e.PerValue(keys), t.tail).Called("kd"))
 	return t
+}
+
+// ofHeads spreads x [N of key heads, C] over the lanes of y, for each of its heads.
+func (e *Step) ofHeads(x, y *ir.Value) *ir.Value {
+	x = e.Column(x, y.Type.Shape[2])
+	if x.Type.Shape[0] < y.Type.Shape[0] {
+		x = e.PerValue(x)
+	}
+	return x
 }
 
 // HeadState takes dS over a chunk, and makes no other gradient: of a range of tokens whose outputs alone count, for devices that share a sequence.
@@ -66,7 +85,7 @@ func (e *Step) turn(c *HeadChunk) (t turned) {
 func (e *Step) HeadState(c HeadChunk) {
 	t := e.turn(&c)
 	tt, _ := e.bothInverses(t.kk, c.Gates)
-	e.stateBackward(c.Q, c.K, e.Store(c.Do), t.pt, t.kd, tt, t.expG, t.tail)
+	e.stateBackward(&c, t, e.Store(c.Do), tt)
 }
 
 // Heads takes a chunk backwards. Its gradients of Q and K are of key heads, of Q and K as they are given here, at length 1 where they are normalized.
@@ -81,7 +100,7 @@ func (e *Step) Heads(c HeadChunk) Gradients {
 	tt, u := e.inverseAndValues(k, kk, c.Gates, grown, state)
 	do := e.Store(c.Do)
 
-	step := e.stateBackward(q, k, do, t.pt, t.kd, tt, grown, left)
+	step := e.stateBackward(&c, t, do, tt)
 	dos, ds, dr, low, n := step.dos, step.ds, step.dr, step.low, step.n
 
 	b.Stage("dq")

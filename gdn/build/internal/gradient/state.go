@@ -14,7 +14,7 @@ type stateStep struct {
 	n   *ir.Value
 }
 
-// stateBackward takes dS, which is e.State, over a chunk. pt is P^T, kd is Kd and tt T^T; grown and left [N, C] are e^G and beta e^(GC-G).
+// stateBackward takes dS, which is e.State, over a chunk c, of which t has what needs no state; do is dO as products take it, tt T^T.
 //
 //	dU = P^T dO + Kd dS          [C, V], the only term that waits for dS
 //	dR = T^T dU
@@ -23,8 +23,13 @@ type stateStep struct {
 // It mirrors the step of the forward pass: three products, one behind the other, from one dS to the next. As there they may stand side by side,
 // [P^T, Kd] [dO; dS] and [Q^T, K^T] [dO'; n], which saves the sums. Where the update has a precision of its own (precupdate), dS is in parts and K, in
 // bf16, is one: so the weight of Kd goes behind the product, to its rows, and the parts meet K as it is.
-func (e *Step) stateBackward(q, k, do, pt, kd, tt, grown, left *ir.Value) stateStep {
-	b, scale := e.B, e.Spec.EffectiveScale()
+//
+// Keys that are to be normalized meet dS as they are given, and dU has 1/|k| behind the product (turned.unit), since nothing bounds what a rounding of them
+// does there. Take one key of many lengths, beta 1 and no decay: a token's dR is scale (k . q) dO, a hundredth of dO with K of 128, and what is left of
+// k_i dS less k_j dS, of this token and the next. Across k nothing of dS fades. So keys that are rounded behind their norm leave 2^-9 |dS| in dR: the
+// gradient of beta was off by up to 2e-1.
+func (e *Step) stateBackward(c *HeadChunk, t turned, do, tt *ir.Value) stateStep {
+	b, scale, grown := e.B, e.Spec.EffectiveScale(), t.expG
 	b.Stage("operands")
 	dos := e.Store(e.ByRows(do, b.Scale(grown, scale).Called("growth")).Called("do_grown")) // dO'
 
@@ -33,11 +38,14 @@ func (e *Step) stateBackward(q, k, do, pt, kd, tt, grown, left *ir.Value) stateS
 	var du *ir.Value
 	switch {
 	case e.V.UpdatePrecision() != e.V.Numerics.PrecState: // K is exact, dS is in parts
-		du = b.Add(e.Dot(pt, do, false, false, e.V.UpdatePrecision()).Called("p_do"), b.Mul(e.Dot(e.PerValue(k), ds, false, false, e.V.UpdatePrecision()).Called("k_dstate"), e.Column(left, e.Spec.V)).Called("kd_dstate")).Called("du")
+		du = b.Add(e.Dot(t.pt, do, false, false, e.V.UpdatePrecision()).Called("p_do"), b.Mul(e.Dot(e.PerValue(c.K), ds, false, false, e.V.UpdatePrecision()).Called("k_dstate"), e.Column(t.tail, e.Spec.V)).Called("kd_dstate")).Called("du")
 	case e.V.Out != gdn.OutSeparate:
-		du = e.Dot(e.Concat(2, pt, kd).Called("p_kd"), e.Concat(1, do, ds).Called("do_dstate"), false, false, e.V.Numerics.PrecState).Called("du")
+		du = e.Dot(e.Concat(2, t.pt, t.kd).Called("p_kd"), e.Concat(1, do, ds).Called("do_dstate"), false, false, e.V.Numerics.PrecState).Called("du")
 	default:
-		du = b.Add(e.Dot(pt, do, false, false, e.V.Numerics.PrecIntra).Called("p_do"), e.Dot(kd, ds, false, false, e.V.Numerics.PrecState).Called("kd_dstate")).Called("du")
+		du = b.Add(e.Dot(t.pt, do, false, false, e.V.Numerics.PrecIntra).Called("p_do"), e.Dot(t.kd, ds, false, false, e.V.Numerics.PrecState).Called("kd_dstate")).Called("du")
+	}
+	if t.unit != nil {
+		du = b.Mul(du, e.ofHeads(t.unit, du)).Called("du")
 	}
 	dr := e.Dot(tt, e.Store(du), false, false, e.V.ApplyPrecision()).Called("dr") // T^T dU, which is dV
 	low := e.Store(dr)
@@ -45,7 +53,7 @@ func (e *Step) stateBackward(q, k, do, pt, kd, tt, grown, left *ir.Value) stateS
 
 	b.Stage("state")
 	decayed := b.Mul(e.State, e.Scalar(grown, e.C-1, e.Spec.K, e.Spec.V)).Called("decayed") // e^GC dS
-	qt, kt := e.PerValue(e.Turned(q)), e.PerValue(e.Turned(k))
+	qt, kt := e.PerValue(e.Turned(c.Q)), e.PerValue(e.Turned(c.K))
 	var added *ir.Value
 	switch {
 	case e.Spec.NegEigval && e.V.UpdatePrecision() != e.V.Numerics.PrecState:

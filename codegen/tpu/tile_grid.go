@@ -50,6 +50,8 @@ func tileGrid(b *ir.Builder, in *ir.Instr, args []*ir.Value) ([]*ir.Value, error
 		t.g.Dims = slices.Clone(t.g.Dims)
 		t.g.Dims[n].Bound = true
 		kargs = append(kargs, b.Reshape(b.SliceAxis(args[t.g.Live-1], 0, 0, 1)))
+	}
+	if src := in.Attrs.Grid; src.Copies > 0 { // the only point of an axis always runs, and does nothing where no name is a state's
 		t.g.Live = 0
 	}
 	return b.Append(ir.OpKernel, kargs, ir.Attrs{Grid: t.g}, t.body), b.Err()

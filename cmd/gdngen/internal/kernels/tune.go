@@ -25,6 +25,7 @@ type tuneFlags struct {
 	sizes                   tune.Sizes
 	works, target, accuracy string
 	out, files              string
+	tensor                  int // devices that share the heads
 	whole, stored           bool
 }
 
@@ -49,7 +50,8 @@ gdngen model cost does. A cost that is stored in this program is taken from ther
 		Example: `  gdngen tune config.json
   gdngen tune config.json --work prefill,decode --target v5e,v6e,tpu7x --out kernels
   gdngen tune --key-heads 16 --value-heads 32 --key-dim 128 --value-dim 128 --layers 36 --tokens 8192
-  gdngen tune config.json --work train --whole`,
+  gdngen tune config.json --work train --whole
+  gdngen tune config.json --work serve --tensor 8 --load 63x1+961,8x1+128+128+256`,
 		GroupID: "work",
 		Args:    app.Args(cobra.MaximumNArgs(1)),
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.tune(&f, cmd, args) },
@@ -65,6 +67,9 @@ gdngen model cost does. A cost that is stored in this program is taken from ther
 	l.IntVar(&f.sizes.Tokens, "tokens", 0, "tokens of a sequence, or of all packed ones; 0: 4096, packed 8192")
 	l.IntVar(&f.sizes.Batch, "batch", 0, "sequences of equal length; 0: 1, of decode 64")
 	l.IntVar(&f.sizes.Seqs, "seqs", 0, "packed sequences; 0: 16")
+	l.StringVar(&f.sizes.Load, "load", "", "tokens of the sequences of a server's step, and of others behind commas, each a row of one program (default \"8x1+128+128+256\")")
+	l.IntVar(&f.sizes.Slots, "slots", 0, "states in a server's pools; 0: 513")
+	l.IntVar(&f.tensor, "tensor", 1, "devices that share the heads of a layer")
 	app.TargetFlag(c, &f.target)
 	l.StringVar(&f.accuracy, "accuracy", "", "class of accuracy: "+strings.Join(gdn.AccuracyNames(), " or ")+" (default: as the tensors)")
 	l.StringVar(&f.out, "out", "", "write the kernels, and tune.json, into this folder")
@@ -104,6 +109,19 @@ func (f *tuneFlags) modelOf(a *app.App, cmd *cobra.Command, args []string) (mode
 	return m, app.Usage(err)
 }
 
+// shared is the model whose layers have the heads of one of --tensor devices.
+func (f *tuneFlags) shared(c model.Config) (model.Config, error) {
+	r := &c.Rule
+	switch {
+	case f.tensor < 1 || r.HeadsK%f.tensor != 0 || r.HeadsV%f.tensor != 0:
+		return c, app.Usage(fmt.Errorf("--tensor %d: %d key and %d value heads can not be shared equally among so many devices", f.tensor, r.HeadsK, r.HeadsV))
+	case f.whole:
+		return c, app.Usage(errors.New("--tensor shares the heads of the rule alone: leave out --whole"))
+	}
+	r.HeadsK, r.HeadsV = r.HeadsK/f.tensor, r.HeadsV/f.tensor
+	return c, nil
+}
+
 func (a CLI) tune(f *tuneFlags, cmd *cobra.Command, args []string) error {
 	begun := time.Now()
 	targets, err := app.ParseTargets(f.target)
@@ -125,6 +143,9 @@ func (a CLI) tune(f *tuneFlags, cmd *cobra.Command, args []string) error {
 		}
 	}
 	config, err := f.modelOf(a.App, cmd, args)
+	if err == nil && f.tensor != 1 {
+		config, err = f.shared(config)
+	}
 	if err != nil {
 		return err
 	}

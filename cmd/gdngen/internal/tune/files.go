@@ -37,6 +37,9 @@ func ParseKinds(text string) (map[string]bool, error) {
 // out. begin is told each file before it is written, which takes seconds.
 func (r *Result) WriteFiles(dir string, kinds map[string]bool, version string, begin func(file string), tell func(error)) error {
 	for i, row := range r.Rows {
+		if i > 0 && r.Rows[i-1].Work == row.Work && r.Rows[i-1].Target == row.Target {
+			continue // another load of the same program
+		}
 		if kinds[Mosaic] {
 			begin(filepath.Join(dir, row.Work+"-"+row.Target+".mlir"))
 			text, err := row.program.Text(row.to)

@@ -13,11 +13,11 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// ModelOf is a model of which nothing is known but its layers of the rule. A count of value heads and a width of values that are 0 are
-// those of the keys.
+// ModelOf is a model of which nothing is known but its layers of the rule, with the convolution of four taps that published ones have. A count
+// of value heads and a width of values that are 0 are those of the keys.
 func ModelOf(r model.Rule, layers int) (model.Config, error) {
-	r.HeadsV, r.V, r.Conv = cmp.Or(r.HeadsV, r.HeadsK), cmp.Or(r.V, r.K), 1
-	c := model.Config{Layers: layers, Hidden: r.HeadsV * r.V, Batch: 1, Tokens: 1, Rule: r}
+	r.HeadsV, r.V, r.Conv = cmp.Or(r.HeadsV, r.HeadsK), cmp.Or(r.V, r.K), 4
+	c := model.Config{Layers: layers, Hidden: r.HeadsV * r.V, Batch: 1, Tokens: r.Conv, Rule: r}
 	return c, c.Validate()
 }
 
@@ -60,18 +60,21 @@ func (s *Step) Cost(ctx context.Context, x *measure.Instrument, targets []*targe
 // Next is the command that helps most once the kernels are known. stored says that nothing was compiled, written that there are files.
 func (r *Result) Next(stored, written bool) string {
 	best := r.Best()
+	of := fmt.Sprintf("--spec %s --target %s", best.Spec, best.Target)
 	switch {
 	case best.Cycles == 0 && stored:
 		return "the same command without --stored, which compiles"
 	case best.Cycles == 0:
 		return "gdngen setup, which fetches the compiler, and the same command again"
+	case best.Load != "":
+		return fmt.Sprintf("gdngen explain %s --load %s, where the cycles go; gdngen gen --spec %s --backend pallas --package NAME, for JAX", of, best.Load, best.Spec)
 	case !written:
-		return fmt.Sprintf("the same command with --out kernels; or gdngen explain --spec %s --target %s, where the cycles go", best.Spec, best.Target)
+		return fmt.Sprintf("the same command with --out kernels; or gdngen explain %s, where the cycles go", of)
 	}
 	for _, file := range best.Files {
 		if filepath.Ext(file) == ".py" {
-			return fmt.Sprintf("python %s, which checks itself where JAX is; gdngen check --spec %s --target %s does without", file, best.Spec, best.Target)
+			return fmt.Sprintf("python %s, which checks itself where JAX is; gdngen check %s does without", file, of)
 		}
 	}
-	return fmt.Sprintf("gdngen check --spec %s --target %s, its numbers", best.Spec, best.Target)
+	return "gdngen check " + of + ", its numbers"
 }

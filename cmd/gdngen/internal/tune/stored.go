@@ -59,7 +59,9 @@ func parseStored(data []byte) (Stored, error) {
 }
 
 // key is all that a cost follows from, but for the compiler, which Source names.
-func (row *Row) key() string { return row.Target + " " + row.Facts + " " + row.Program }
+func (row *Row) key() string {
+	return row.Target + " " + row.Facts + " " + row.Program + " " + row.Load
+}
 
 // fill gives a row its cost where that is stored.
 func (s Stored) fill(row *Row) bool {

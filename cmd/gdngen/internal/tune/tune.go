@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/gdngen/gdngen/autotune/measure"
@@ -21,6 +22,7 @@ import (
 type Row struct {
 	Work    string `json:"work"`
 	Spec    string `json:"spec"`
+	Load    string `json:"load,omitempty"` // tokens of each sequence of a server's step
 	Target  string `json:"target"`
 	Variant string `json:"variant"`
 	Why     string `json:"why,omitempty"` // auto chose it
@@ -40,6 +42,7 @@ type Row struct {
 	program *measure.Program
 	form    *route.Form
 	to      *target.Target
+	tokens  int // of the load
 }
 
 // Result is the answer for a model.
@@ -66,11 +69,13 @@ func New(c model.Config, works []*Work, z Sizes, targets []*target.Target, suit 
 			return nil, err
 		}
 		for _, t := range targets {
-			row := &Row{Work: w.Name, Spec: s.String(), Target: t.Name, Ruler: measure.Wall.On(t.Name), Layers: r.Layers, Facts: measure.Facts(t), to: t}
-			if err := row.make(s, suit); err != nil {
-				return nil, fmt.Errorf("%s on %s: %w", w.Name, t.Name, err)
+			for _, load := range w.loads(z) {
+				row := &Row{Work: w.Name, Spec: s.String(), Load: load, Target: t.Name, Ruler: measure.Wall.On(t.Name), Layers: r.Layers, Facts: measure.Facts(t), to: t}
+				if err := row.make(s, suit); err != nil {
+					return nil, fmt.Errorf("%s on %s: %w", w.Name, t.Name, err)
+				}
+				r.Rows = append(r.Rows, row)
 			}
-			r.Rows = append(r.Rows, row)
 		}
 	}
 	return r, nil
@@ -99,6 +104,20 @@ func (row *Row) make(s gdn.Spec, suit Resolve) error {
 	row.form, row.Variant, row.Why = f, f.Variant.Short(), f.Why()
 	if row.program, err = measure.Of(f, route); err != nil {
 		return err
+	}
+	row.tokens = s.Batch * s.Tokens
+	if row.Load != "" {
+		load, err := measure.ParseLoad(row.Load)
+		if err == nil {
+			err = row.program.Under(load)
+		}
+		if err != nil {
+			return err
+		}
+		row.tokens = 0
+		for _, n := range load {
+			row.tokens += n
+		}
 	}
 	text, err := row.program.Text(row.to)
 	row.Program = fmt.Sprintf("%x", sha256.Sum256([]byte(text)))[:12]
@@ -132,9 +151,8 @@ func (r *Result) Cost(ctx context.Context, stored Stored, x *measure.Instrument)
 
 // set fills the figures that follow from the cycles of one layer.
 func (row *Row) set(cycles, throughput int64) {
-	s := row.form.Spec
 	row.Cycles, row.Throughput, row.All = cycles, throughput, cycles*int64(row.Layers)
-	row.PerToken = float64(cycles) / float64(s.Work())
+	row.PerToken = float64(cycles) / float64(row.tokens*row.form.Spec.HeadsV)
 }
 
 // Best is the row whose next step is worth a line: that of the first work on the target of least cycles.
@@ -159,13 +177,21 @@ func (r *Result) Write(w io.Writer) {
 		if row.Work != work {
 			work = row.Work
 			fmt.Fprintf(w, "\n%-9s %s\n\n", work, row.Spec)
-			t = terminal.NewTable("TARGET", ">CYCLES", ">PER TOKEN AND HEAD", ">"+strings.ToUpper(counted(r.Layers, "layer")), "BY", "FROM", "VARIANT")
+			head := []string{"TARGET", ">CYCLES", ">PER TOKEN AND HEAD", ">" + strings.ToUpper(counted(r.Layers, "layer")), "BY", "FROM", "VARIANT"}
+			if row.Load != "" {
+				head = slices.Insert(head, 1, "LOAD")
+			}
+			t = terminal.NewTable(head...)
 		}
 		cycles, per, all := "-", "-", "-"
 		if row.Cycles > 0 {
 			cycles, per, all = fmt.Sprint(row.Cycles), fmt.Sprintf("%.2f", row.PerToken), fmt.Sprint(row.All)
 		}
-		t.Add(row.Target, cycles, per, all, row.Ruler, cmp.Or(row.Unknown, row.Source, "-"), row.Variant)
+		cells := []any{row.Target, cycles, per, all, row.Ruler, cmp.Or(row.Unknown, row.Source, "-"), row.Variant}
+		if row.Load != "" {
+			cells = slices.Insert(cells, 1, any(row.Load))
+		}
+		t.Add(cells...)
 		if i+1 == len(r.Rows) || r.Rows[i+1].Work != work {
 			t.Write(w)
 		}

@@ -43,6 +43,7 @@ func TestWorks(t *testing.T) {
 		{"packed", Sizes{Seqs: 5, Batch: 7}, "b=1,t=8192," + layer + ",seqs=5,init"},
 		{"decode", Sizes{Tokens: 100}, "b=64,t=1," + layer + ",init"},
 		{"train", Sizes{Batch: 2}, "b=2,t=4096," + layer + ",final=false,direction=train"},
+		{"serve", Sizes{Load: "3x1+20,40", Slots: 9}, "b=1,t=40," + layer + ",seqs=4,rows=qkv,init,statedtype=bf16,packed,pool=9,inplace,read,mixed=1,conv=4,convstate"},
 	} {
 		list, err := ParseWorks(x.work)
 		require.NoError(t, err)
@@ -50,8 +51,8 @@ func TestWorks(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, x.want, s.String())
 	}
-	_, err := ParseWorks("prefill,serve")
-	require.ErrorContains(t, err, `unknown work "serve"`)
+	_, err := ParseWorks("prefill,step")
+	require.ErrorContains(t, err, `unknown work "step"`)
 	list, err := ParseWorks("all")
 	require.NoError(t, err)
 	require.Len(t, list, len(Works))
@@ -120,6 +121,33 @@ func TestStoredToday(t *testing.T) {
 		}
 	}
 	require.Positive(t, known, "no program of today has a stored cost: make cmd/gdngen/internal/tune/stored anew")
+}
+
+// Each load of a server's steps is a row of the same program, with its own cost a token.
+func TestLoads(t *testing.T) {
+	targets, err := target.Parse("v6e")
+	require.NoError(t, err)
+	works, err := ParseWorks("serve")
+	require.NoError(t, err)
+	c := model.Config{Hidden: 64, Layers: 3, Batch: 1, Tokens: 4, Rule: model.Rule{HeadsK: 1, HeadsV: 2, K: 128, V: 128, Conv: 4}}
+	z := Sizes{Load: "2x1+30,40", Slots: 9}
+	r, err := New(c, works, z, targets, byAuto)
+	require.NoError(t, err)
+	require.Len(t, r.Rows, 2)
+	a, b := r.Rows[0], r.Rows[1]
+	require.Equal(t, []string{"2x1+30", "40"}, []string{a.Load, b.Load})
+	require.Equal(t, a.Program, b.Program)
+	require.NotEqual(t, a.program.Scalars, b.program.Scalars, "tables of the kernels are those of the load")
+	require.NotEqual(t, a.key(), b.key())
+	a.set(6400, 6000)
+	b.set(8000, 7000)
+	require.Equal(t, []float64{100, 100}, []float64{a.PerToken, b.PerToken})
+	var table bytes.Buffer
+	r.Write(&table)
+	require.Regexp(t, `v6e +2x1\+30 +6400 +100.00 +19200 +wall`, table.String())
+	require.NoError(t, r.WriteFiles(t.TempDir(), map[string]bool{Mosaic: true}, "v0", func(string) {}, func(err error) { t.Error(err) }))
+	require.Len(t, a.Files, 1)
+	require.Empty(t, b.Files)
 }
 
 func TestFiles(t *testing.T) {

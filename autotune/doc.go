@@ -6,7 +6,7 @@
 //  3. What stops the machinery is no verdict: the gate is tried again, and then the run pauses with a [PauseError].
 //  4. Candidates are judged in parallel and recorded in the order of their proposal. Candidate n is proposed knowing the
 //     candidates up to n minus the lookahead, whatever the speed of the machine; so the same header gives the same
-//     journal apart from times, and budgets only choose where it ends.
+//     journal but for times, and budgets only choose where it ends.
 //  5. The journal is the run. Resume folds it and goes on.
 //
 // # What belongs here

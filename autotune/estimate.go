@@ -14,7 +14,7 @@ import (
 
 // estimator guesses what a variant costs without a compiler: the instructions of its kernels, before steps overlap, by the slot that
 // each takes, and the longest chain of results; and the main memory traffic of what is outside of kernels. It is off by a factor,
-// but tells which of two variants of one kind takes less, in a hundredth of the time: strategies rank by it what nobody has tried.
+// but tells which of two variants of one kind takes less, in a hundredth of the time: strategies rank by it what is not tried yet.
 type estimator struct {
 	spec    gdn.Spec
 	targets []*target.Target

@@ -18,7 +18,7 @@
 //
 // # A program on its way
 //
-//	build.Module     the tensor level: glue around grids whose bodies are pure
+//	build.Module     the tensor level: XLA ops around grids whose bodies are pure
 //	precision        products of two and three bf16 parts become single-pass products and sums
 //	fold cse dce     constants, equal instructions, unread instructions
 //	batch moves      for a CPU or GPU: parallel axes become leading dimensions, the sequential one a loop

@@ -18,7 +18,7 @@ const register = target.Lanes
 // rows and chunks that share a program, chunks of a step, and tokens of a chunk. The caller takes the first that fits. Only
 // fused variants of overlapping phases have forms; of others v itself is the only one.
 //
-// Eight heads in lockstep hide the latency of a matrix unit of 128, sixteen that of 256. Where there are fewer, batch rows
+// Eight heads interleaved hide the latency of a matrix unit of 128, sixteen that of 256. Where there are fewer, batch rows
 // take their place, then chunks. Each core gets a program before a program gets more heads. Heads narrower than a register are
 // read with tokens along the lanes, as TPUs keep them.
 func (v Variant) Suited(s Spec, m Machine) []Variant {
@@ -194,7 +194,7 @@ func (c *Champion) forms(last Variant, s Spec, m Machine) ([]Variant, error) {
 	return w.forms(v, last, s, m), nil
 }
 
-// What a program of rows that follow one another has in lockstep: as many rows as give it so many heads, and where rows have too few chunks for
+// What a program of rows that follow one another has interleaved: as many rows as give it so many heads, and where rows have too few chunks for
 // that, as give it so many heads x chunks.
 const (
 	chainHeads   = 8
@@ -206,7 +206,7 @@ const (
 const chainFilled = 512
 
 // chained gives the forms for s in which rows follow one another: those of one row with the tokens of all, or of as many rows as fill a program, which are in
-// lockstep. Rows are whole steps: of chunks in lockstep only so many are taken that little of a row is padding. With several cores each has programs of its own.
+// lockstep. Rows are whole steps: of chunks interleaved only so many are taken that little of a row is padding. With several cores each has programs of its own.
 func (c *Champion) chained(last Variant, s Spec, m Machine) ([]Variant, error) {
 	if c.Host != HostTPU || s.Batch == 1 || m.Cores > 1 || s.job() != jobPrefill && s.job() != jobTraining {
 		return nil, nil
@@ -287,7 +287,7 @@ func (v Variant) states(s Spec, m Machine) int {
 // begin a sequence.
 func (v Variant) segments(s Spec) int { return (s.Tokens+v.Chunk-1)/v.Chunk + s.Seqs - 1 }
 
-// forms gives those of v on sequences that are not packed. Chunks in lockstep need enough steps of them and little padding, unless
+// forms gives those of v on sequences that are not packed. Chunks interleaved need enough steps of them and little padding, unless
 // they are few. They fill programs of fewer heads, but not in a training step, whose backward kernel takes one chunk after another.
 func (w where) forms(v, last Variant, s Spec, m Machine) []Variant {
 	var full Variant

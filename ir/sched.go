@@ -11,7 +11,7 @@ type Sched struct {
 	Steps  int          // chunks of a step; divides the points of the sequential axis
 	Lags   []int        // lag of each phase in chunks: 0 for the first, then ascending
 	Phases []StagePhase // least phase of the dots of a stage, and of all of it that depends on the state
-	Lock   int          // heads in lockstep between two dots
+	Lock   int          // heads interleaved between two dots
 	Late   int          // hundredths of a time slot that the phase of the state waits for the others
 	Grain  int          // ten-thousandths of a time slot for which the work of a phase stands together before other phases' comes between
 	Ends   []int        // hundredths of a time slot at which each phase is done; nil: at its end

@@ -7,5 +7,5 @@
 //     opened for writing. Anything else that does not fit is a [CorruptError] which names the line.
 //  4. One writer at a time: a second one gets a [LockedError]. Readers need no lock.
 //  5. State is a fold over the records ([State.Add]). What a run decided is a function of the header and the candidates
-//     before; times are kept apart from bodies, so that equal runs have equal bodies ([Record.Decision]).
+//     before; times are kept outside of bodies, so that equal runs have equal bodies ([Record.Decision]).
 package journal

@@ -20,7 +20,7 @@ const (
 	holdOutTokens = 320
 )
 
-// heldOut draws shapes that nobody tuned for: a single token, and numbers of tokens that fill no chunk, by a seed drawn when the climb began.
+// heldOut draws shapes that were not tuned for: a single token, and numbers of tokens that fill no chunk, by a seed drawn when the climb began.
 func heldOut(s gdn.Spec, seed uint64) (l []gdn.Spec) {
 	draw := rand.New(rand.NewPCG(seed, 1))
 	g := s.Groups()

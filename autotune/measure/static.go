@@ -25,7 +25,7 @@ type Instrument struct {
 	PTXAS    string // path of the assembler of PTX, for programs with PTX inside; empty: such are refused
 	Cache    *Cache // nil: nothing is kept
 	Scratch  string // folder for schedules; empty: that of the system
-	// Note tells of the progress; nil: nobody listens.
+	// Note tells of the progress; may be nil.
 	Note func(format string, args ...any)
 }
 

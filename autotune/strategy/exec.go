@@ -38,7 +38,7 @@ type Question struct {
 	// Directive is there in the first line to a process, where the session has one.
 	Directive *Demand `json:"directive,omitempty"`
 	// Escalation is there where the search goes round in circles: the answer should be of a cell
-	// that nobody has visited.
+	// without a candidate.
 	Escalation *Escalation `json:"escalation,omitempty"`
 }
 

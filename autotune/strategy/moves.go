@@ -213,11 +213,11 @@ func (a *axisRecord) level() {
 	}
 }
 
-// What a strategy expects of a move that nobody has made.
+// What a strategy expects of a move that was not made yet.
 const (
 	priorGain  = .04 // of any move
 	priorStage = .30 // of the share of the cycles that its stages take
-	mergedGain = .9  // of the sum of what moves gained apart, made together
+	mergedGain = .9  // of the sum of what moves gained alone, made together
 	certain    = .01 // less is no gain
 	drifted    = .03 // of the logarithm by which the best has changed since a move was tried: it may be worth more, or less, by now
 )

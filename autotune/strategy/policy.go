@@ -17,7 +17,7 @@ import (
 const PolicyVersion = 3
 
 // policy leads a strategy. It proposes the seeds, goes on from refused ones, and restricts the
-// strategy to cells that nobody has visited while the search escalates.
+// strategy to cells without a candidate while the search escalates.
 type policy struct {
 	space Space
 	inner inner

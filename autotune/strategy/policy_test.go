@@ -23,7 +23,7 @@ func (j *judged) cellsOf() map[string]bool {
 }
 
 // Whatever the strategy: after four structural iterations without a gain of 3 % and with the same
-// hot spots, the next four proposals are of cells that nobody has visited; then four others decide
+// hot spots, the next four proposals are of cells without a candidate; then four others decide
 // again.
 func TestEscalation(t *testing.T) {
 	for _, text := range []string{"model", "elites", "random", "exhaustive"} {

@@ -12,14 +12,14 @@ import (
 )
 
 // surrogate predicts what a variant costs, from what was judged and from estimates: the logarithm
-// of the cycles of the kernels, and of those of the glue around them, is what the estimate says of
+// of the cycles of the kernels, and of those of the XLA ops around them, is what the estimate says of
 // each plus a Gaussian process. So a change of one axis tells what it is worth in cells where
-// nobody tried it, less the more these differ. Another process predicts which candidates get no
+// it was not tried, less the more these differ. Another process predicts which candidates get no
 // rank, and where a class of accuracy is asked for, one more how large their errors are
 // (errors.go).
 //
 // Logarithms, since choices multiply: a solver that saves a fifth does so of any kernel. Kernels
-// and glue apart, since a choice of layout moves work from one to the other, and a model of the sum
+// and XLA ops separately, since a choice of layout moves work from one to the other, and a model of the sum
 // would learn that layouts cost nothing.
 type surrogate struct {
 	space   Space
@@ -31,7 +31,7 @@ type surrogate struct {
 
 // targetModel is the part of a surrogate for one target.
 type targetModel struct {
-	costs *gaussian // of residuals: kernels, glue
+	costs *gaussian // of residuals: kernels, XLA ops
 	mean  [2]float64
 	least float64 // logarithm of the best score
 }
@@ -57,7 +57,7 @@ const (
 	leastXLA    = 1e-3
 )
 
-// parts are the logarithms of the cycles of kernels and of glue.
+// parts are the logarithms of the cycles of kernels and of XLA ops.
 type parts [2]float64
 
 // partsOf takes the logarithms. Glue below a thousandth of the kernels is noise there, not a

@@ -239,7 +239,7 @@ func (w *walk) singles(c *journal.Candidate, known func(string) bool) (l []optio
 }
 
 // best is the option with the highest value: single moves of each of the parents, and what gained
-// apart made together.
+// alone, made together.
 func (w *walk) best(judged journal.View, parents []*journal.Candidate, next int, known func(string) bool) *Proposal {
 	r := recordOf(judged, w.space.Table.Value)
 	targets := judged.Header().Targets

@@ -39,7 +39,7 @@ var written = []string{
 	"b=2,t=150,hk=2,hv=2,k=64,v=64,dtype=bf16,init,rule=kda,bound=-5,direction=train",
 }
 
-// long are works of several steps of chunks, for which auto takes other forms (blocks that the kernel copies, four chunks in lockstep), and the
+// long are works of several steps of chunks, for which auto takes other forms (blocks that the kernel copies, four chunks interleaved), and the
 // small works to which those are fitted, by chunks of longChunk tokens.
 var long = [][2]string{
 	{"bench,b=2,init", "b=2,t=270,hk=2,hv=4,k=64,v=64,dtype=bf16,init"},

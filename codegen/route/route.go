@@ -90,7 +90,7 @@ func Lookup(name string) (Route, error) {
 // tidy removes what is computed twice or never.
 func tidy(m *ir.Module) (*ir.Module, error) { return pass.Apply(m, pass.Tidy...) }
 
-// Kernels lowers a module to the kernel level: grids become kernels on tiles of rank 2 in lockstep, with matrix products in
+// Kernels lowers a module to the kernel level: grids become kernels on tiles of rank 2 interleaved, with matrix products in
 // single passes, and overlap their steps as their schedules say.
 func Kernels(m *ir.Module) (*ir.Module, error) { return pass.Apply(m, pass.Kernels...) }
 

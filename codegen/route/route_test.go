@@ -347,7 +347,7 @@ func TestCopiedTokens(t *testing.T) {
 }
 
 // Batch rows that follow one another give the numbers of rows apart to the bit: each begins with its own state, whether the step that begins it is of
-// many or few, of one chunk or several, and rows in lockstep or not.
+// many or few, of one chunk or several, and rows interleaved or not.
 func TestChainedRows(t *testing.T) {
 	class, err := truth.LookupClass("random")
 	require.NoError(t, err)

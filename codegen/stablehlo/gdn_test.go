@@ -72,7 +72,7 @@ func TestFixturesOnCPU(t *testing.T) {
 	}
 }
 
-// Packed sequences of all shapes, in lockstep and one by one: of like length, one among short ones, none with tokens, without states.
+// Packed sequences of all shapes, interleaved and one by one: of like length, one among short ones, none with tokens, without states.
 func TestStreamOnCPU(t *testing.T) {
 	e := pjrttest.CPU(t)
 	class, err := truth.LookupClass("random")

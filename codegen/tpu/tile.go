@@ -9,7 +9,7 @@ import (
 )
 
 // Tile lowers every grid to a kernel: windows and carries become references, and every batched
-// value becomes 2-D tiles that are computed in lockstep, one op over all tiles before the next op.
+// value becomes 2-D tiles that are computed interleaved, one op over all tiles before the next op.
 // Carries live in their output window, which stays in VMEM as long as its index does: so a state
 // needs no memory beside the block that is written at the end. Ops outside of grids stay as they
 // are.

@@ -68,7 +68,7 @@ func (c *columns) load(t *tiler, row, count, stride int) (*ir.Value, error) {
 	return t.b().Concat(1, parts...), t.b().Err()
 }
 
-// columns copies a reference to where its rows can be read by a stride. A window that nobody writes
+// columns copies a reference to where its rows can be read by a stride. A window that is not written
 // is copied once for the block; one that the body writes is copied at each read.
 //
 // The key has the first lane: heads side by side in one reference have a copy each.

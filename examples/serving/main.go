@@ -9,7 +9,7 @@
 //
 //   - One pool [slots, Hv, V, K] of states stays on the device. Programs take slots by index and write them in place; index -1
 //     is a row without a sequence. So a batch needs neither gathering nor copying of states.
-//   - The state that a sequence starts from is named apart from the one that it leaves. A new request starts from none (-1), whatever
+//   - The state that a sequence starts from is named separately from the one that it leaves. A new request starts from none (-1), whatever
 //     its slot held before, and requests that begin with the same tokens (-prefix) start from one state that was kept: a prefix cache.
 //   - Decode takes a window of tokens (-window): one that is certain, and drafts behind it. It leaves a state after each, and a sequence
 //     goes on from that of the last draft that was right, so that wrong ones are rolled back by an index.

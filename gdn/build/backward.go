@@ -62,7 +62,7 @@ func Training(s gdn.Spec, v gdn.Variant) (forward, backward *ir.Module, err erro
 	for i, o := range keep.list() {
 		o.value = p.args[keep.names()[i]]
 	}
-	// Nothing was kept: the glue is made once more, since the grid that makes the states has windows of its own, of all chunks in flight.
+	// Nothing was kept: the XLA ops are made once more, since the grid that makes the states has windows of its own, of all chunks in flight.
 	if keep.s == nil {
 		_, keep = p.forward(p.xlaIn(), true, false)
 	}
@@ -140,7 +140,7 @@ func (p *plan) forward(in *operands, keep, output bool) (gridResult, kept) {
 	return r, k
 }
 
-// backward emits the reverse grid, which takes one chunk after another, and the glue around it: the gradients in the order of
+// backward emits the reverse grid, which takes one chunk after another, and the XLA ops around it: the gradients in the order of
 // the spec.
 //
 // Its plan is that of the forward pass going down, one chunk at a time; how many make a step of its kernel, its schedule says (bwd.steps). What was kept is in blocks of as many chunks as the forward grid had in flight, so its windows are

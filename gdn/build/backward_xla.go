@@ -23,7 +23,7 @@ func (p *plan) gradientsIn(in *operands) {
 // gradientsOut brings the gradients of the reverse grid to the order and layout of the spec, through gates and norms that
 // the kernel does not compute.
 //
-// It undoes xlaIn from its end: what the glue made of a tensor on the way in, it takes the gradient through on the way out. Gates of heads are taken to
+// It undoes xlaIn from its end: what the XLA ops made of a tensor on the way in, it takes the gradient through on the way out. Gates of heads are taken to
 // their raw form here in any case, in float32 of all tokens: the sums for A_log and dt_bias run over those.
 func (p *plan) gradientsOut(in *operands, r gridResult) []*ir.Value {
 	s, b := p.s, p.b
@@ -64,9 +64,9 @@ func (p *plan) gateTokens(in *operands, o *operand) *ir.Value {
 }
 
 // channelGates brings gradients of gates, outputs of the reverse grid, to the order and layout of the spec: dg, or dA_log, da and ddt_bias; then dbeta, or
-// of a rule that erases and writes apart those of its gates; an additive rule has neither.
+// of a rule with separate erase and write gates those of its gates; an additive rule has neither.
 //
-// dA_log is a number a head: its gradient sums over channels as well. Raw gates of the glue are taken to their raw form here, where those of a kernel came
+// dA_log is a number a head: its gradient sums over channels as well. Raw gates of the XLA ops are taken to their raw form here, where those of a kernel came
 // as a [2, K] for each chunk (reverse.channelGradients), which are summed over batch rows and chunks.
 func (p *plan) channelGates(in *operands, outputs []*operand) []*ir.Value {
 	s, b := p.s, p.b
@@ -84,7 +84,7 @@ func (p *plan) channelGates(in *operands, outputs []*operand) []*ir.Value {
 		of := func(i int) *ir.Value { return b.Reshape(b.SliceAxis(parts, 1, i, i+1), s.HeadsV, s.K) }
 		results, rest = append(results, b.Sum(of(0), 1), dg, of(1)), rest[1:]
 	default:
-		// The glue's. A_log is of heads and dt_bias of channels: over spreads either over all tokens, and what it sums runs over the dimensions that it lacks.
+		// Of the XLA ops. A_log is of heads and dt_bias of channels: over spreads either over all tokens, and what it sums runs over the dimensions that it lacks.
 		last := dg.Type.Rank() - 1
 		over := func(x *ir.Value) *ir.Value {
 			dims := []int{last - 1, last}

@@ -5,7 +5,7 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// The convolution of the glue, for all tokens at once, and its caches (Spec.ConvState). A cache has the last inputs of a sequence, W-1 or more, as they came, the
+// The convolution of the XLA ops, for all tokens at once, and its caches (Spec.ConvState). A cache has the last inputs of a sequence, W-1 or more, as they came, the
 // oldest first: a sequence goes on from them as from its state, by the same names of a pool.
 //
 // Batch rows are preceded by their caches along the tokens, and each tap is a slice of the whole. W 4, three tokens:

@@ -15,7 +15,7 @@ import (
 //
 //	x[t] <- silu(sum over j of w[j] x[t - (W-1) + j])
 //
-// The kernel does it on the rows that it has loaded where a chunk is all that one grid takes (convolving); elsewhere the glue does, for all tokens at once.
+// The kernel does it on the rows that it has loaded where a chunk is all that one grid takes (convolving); elsewhere the XLA ops do, for all tokens at once.
 // A chunk needs the last W-1 rows of the one before it. Those of another step are carried from grid step to grid step, in whole registers of rows.
 //
 //	two chunks in flight, rows of a register 8, W 4      chunk 0: carried 8 rows | its C rows     chunk 1: last 8 rows of chunk 0 | its C rows

@@ -1,4 +1,4 @@
-// Package build makes programs of a spec and a variant: modules of the IR with glue around grids,
+// Package build makes programs of a spec and a variant: modules of the IR with XLA ops around grids,
 // one grid step for a few chunks of a few heads.
 //
 // # The chunkwise rule
@@ -47,7 +47,7 @@
 //
 // # A program
 //
-// build.Module gives glue, a grid, and glue. Of 20 tokens, a key head with 2 value heads, K = V = 8, in chunks of 8 and with one
+// build.Module gives XLA ops, a grid, and XLA ops. Of 20 tokens, a key head with 2 value heads, K = V = 8, in chunks of 8 and with one
 // value head a program, it is
 //
 //	q, k    [1, 20, 1, 8]   pad, transpose            [1, 1, 24, 8]            (b, h, c)       [1, 1, 8, 8]
@@ -58,7 +58,7 @@
 //	grid "fused", b:1 h:1 g:2 c:3, the steps of c in order
 //	o       [1, 20, 2, 8]   transpose, slice          [1, 1, 2, 24, 8]         (b, h, g, c)    [1, 1, 1, 8, 8]
 //
-// by columns an operand as the spec has it, what the glue does to it, the array, what moves its window, and the window. The body is
+// by columns an operand as the spec has it, what the XLA ops do to it, the array, what moves its window, and the window. The body is
 // a function of the windows: it makes tiles of them (stages.go), asks the rule, and describes what comes out as windows of other
 // arrays. Values in it are [N, rows, lanes]; here N is 1, and with chunks=2 and heads=2 it would be 4.
 //

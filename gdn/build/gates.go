@@ -53,7 +53,7 @@ func (e *gated) loadGates() chunkwise.Gates {
 	return w
 }
 
-// cutScales gives A_log and dt_bias their blocks, the same for all that a step has in lockstep, where they came as one (headScales). A second call does
+// cutScales gives A_log and dt_bias their blocks, the same for all that a step has interleaved, where they came as one (headScales). A second call does
 // nothing.
 func (e *gated) cutScales() {
 	o, n := e.in.scales, e.v.Mapping.Heads

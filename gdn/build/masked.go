@@ -8,7 +8,7 @@ import (
 // Packed sequences as batch rows. Each row takes all tokens, and those of other sequences are inert
 // in it: they are zeros, their beta is zero and their decay 1, so they neither change the state nor
 // wait for it, whatever they were. The output of a token is that of its sequence's row. The work
-// grows with sequences x tokens, in lockstep and without a table of chunks: it pays where both are
+// grows with sequences x tokens, interleaved and without a table of chunks: it pays where both are
 // few.
 //
 //	sequences of 3 and 2 tokens    row 0    k0 k1 k2  0  0       o of tokens 0 1 2 from row 0,

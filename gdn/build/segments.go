@@ -65,7 +65,7 @@ func (p *plan) tokenAxis() axis {
 	return axisChunk
 }
 
-// placesOf is how many visits a step has. What needs no state is done for all of them in lockstep, as for chunks in flight; then they go through the
+// placesOf is how many visits a step has. What needs no state is done for all of them interleaved, as for chunks in flight; then they go through the
 // state one after another. Where there are several, each has windows of its own on what a table places (perSegment), and outputs and states are
 // written when the table says that they are complete: what shares a block, or a sequence, may be in one step.
 func placesOf(p *plan) int {

@@ -7,11 +7,11 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// A rule that erases and writes apart has gates b [K] and w [V] of each token in place of beta:
+// A rule with separate erase and write gates has gates b [K] and w [V] of each token in place of beta:
 //
 //	S <- S + k (w v - S^T (b k))^T
 //
-// It is gated delta rule 2 of the family (rule=gdn2): what a token erases and what it writes are chosen apart, by channels of the key and of the value.
+// It is gated delta rule 2 of the family (rule=gdn2): what a token erases and what it writes are chosen separately, by channels of the key and of the value.
 // So three keys meet in a chunk: b K reads the state, and is the rows of A; K is the columns of A and P, and what is written along; Q is as ever. With
 // values w V the rest is the delta rule with beta 1, and so are its gradients: those of b K and of w V go to gates, keys and values at the end.
 
@@ -65,7 +65,7 @@ func (e *reverse) splitGateGradients(c *gradient.ChannelChunk, to *gradient.Grad
 	return []blockOut{e.tokenRows([]*ir.Value{derase}, e.in.erase, dtype), e.tokenRows([]*ir.Value{dwrite}, e.in.write, dtype)}
 }
 
-// splitGateOutputs brings the gradients of the gates to the order and layout of the spec: those of b and w, which the kernel or the glue takes through the sigmoid,
+// splitGateOutputs brings the gradients of the gates to the order and layout of the spec: those of b and w, which the kernel or the XLA ops take through the sigmoid,
 // or of erase and write where gates are given.
 func (p *plan) splitGateOutputs(in *operands, outputs []*operand) []*ir.Value {
 	b, s := p.b, p.s

@@ -280,7 +280,7 @@ func (p *plan) gate(x *ir.Value) *operand {
 		return whole(b.Transpose(x, 1, 2, 0))
 	}
 	groups, order := []int{s.Batch / v.Mapping.Batch, v.Mapping.Batch}, []int{0, 2, 5, 3, 1, 6, 4}
-	if v.Mapping.Chain { // rows in lockstep are a number of rows apart (gridding.chained)
+	if v.Mapping.Chain { // rows interleaved are a number of rows apart (gridding.chained)
 		groups[0], groups[1], order[0], order[4] = groups[1], groups[0], 1, 0
 	}
 	x = b.Reshape(x, join(groups, []int{p.blocks() / p.window(), p.window(), p.c, s.HeadsV / v.Mapping.Heads, v.Mapping.Heads})...)
@@ -310,7 +310,7 @@ func (p *plan) window() int {
 	return p.v.Mapping.Chunks
 }
 
-// entries is N, what a program has in lockstep: chunks in flight x batch rows x value heads. Instructions of a body are as many for any N: a kernel does each for all
+// entries is N, what a program has interleaved: chunks in flight x batch rows x value heads. Instructions of a body are as many for any N: a kernel does each for all
 // entries before the next, so that the unit that makes it has work while results of one entry are on their way.
 func (p *plan) entries() int { return p.v.Mapping.Chunks * p.v.Mapping.Batch * p.v.Mapping.Heads }
 

@@ -110,7 +110,7 @@ func has(field json.RawMessage) bool { return field != nil && !bytes.Equal(field
 // A family is the models that say the same in the same words.
 type family struct {
 	name  string
-	types string // of its models, apart by spaces
+	types string // of its models, separated by spaces
 	words func(f fields) (Mixer, error)
 }
 

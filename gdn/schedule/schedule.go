@@ -18,7 +18,7 @@ import (
 // Carrier is a grid that carries a state, so that its steps can overlap.
 type Carrier struct {
 	Grid      string // its name
-	Heads     int    // in lockstep, those of all batch rows and chunks of a step
+	Heads     int    // interleaved, those of all batch rows and chunks of a step
 	Reverse   bool   // it takes the chunks from the last to the first
 	With      string // a stage that is in the phase of the state, though it needs none
 	Enter     []int  // windows of the states that sequences start from
@@ -53,7 +53,7 @@ func Of(carriers []Carrier, v gdn.Variant) map[string]*ir.Sched {
 
 // Ordered says whether a variant has a schedule for the grids that take chunks forward.
 //
-// Builders ask before there is a grid, and heads only say how many are in lockstep where the variant does not. So any number will do.
+// Builders ask before there is a grid, and heads only say how many are interleaved where the variant does not. So any number will do.
 func Ordered(v gdn.Variant) bool { return forward(v, 1) != nil }
 
 // Reversed is Ordered for those that take them from the last to the first.

@@ -57,7 +57,7 @@ type caseOp struct {
 	o       string // name of the output
 	init    string // name of the initial state
 	final   string // name of the final state
-	extra   string // an expected tensor that nobody writes: the output before rounding
+	extra   string // an expected tensor that is not written: the output before rounding
 	contest bool   // fused gates, state V x K, zeros for an empty sequence, its own rule of judgement
 	out     ir.DType
 	layer   bool     // a whole layer, see LayerCase

@@ -2,7 +2,7 @@ package truth
 
 import "github.com/gdngen/gdngen/gdn"
 
-// The gates of rules that erase and write apart are drawn as the class draws beta: an erase gate for each channel of the key, a write gate for each
+// The gates of rules with separate erase and write gates are drawn as the class draws beta: an erase gate for each channel of the key, a write gate for each
 // of the value. Each is a stream of its own. Beta beyond 1 is the erase gate's alone.
 
 // erases draws [tokens, Hv, K].

@@ -284,7 +284,7 @@ func (r *recurrence) find(inputs map[string]*array.Array) {
 }
 
 // gateValues are log decay, [tokens, Hv] or [tokens, Hv, K], and beta [tokens, Hv]: zeros and ones where the rule has none. Gates of
-// a rule that erases and writes apart are weighBySplitGates.
+// a rule with separate erase and write gates are weighBySplitGates.
 func gateValues(s gdn.Spec, inputs map[string]*array.Array) (g, beta []float64) {
 	values := map[string][]float64{}
 	for _, p := range s.GateParams() {

@@ -15,7 +15,7 @@ type launch struct {
 	carry  []*tensor // initial
 }
 
-// newLaunch takes operands apart: tables, inputs, initial carries.
+// newLaunch takes operands by kind: tables, inputs, initial carries.
 func newLaunch(g *ir.Grid, args []*tensor) *launch {
 	l := &launch{g: g, in: args[g.Tables : g.Tables+len(g.In)], carry: args[g.Tables+len(g.In):]}
 	for _, t := range args[:g.Tables] {

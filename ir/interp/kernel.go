@@ -40,7 +40,7 @@ type kernelRun struct {
 
 // runKernel runs the points one after another, as one core does, with one memory for all: scratch
 // and buffers keep what the point before left, which is how the rings of a pipelined kernel work.
-// Copies that nobody waited for are an error at the end: the device would reuse their memory.
+// Copies without a wait are an error at the end: the device would reuse their memory.
 func (fr *frame) runKernel(s *step) error {
 	args := fr.tensors(s.args)
 	r := newKernelRun(s.in, args)
@@ -79,7 +79,7 @@ func (fr *frame) runKernel(s *step) error {
 }
 
 // newKernelRun binds what is the same at every point: tables, arrays seen whole, and scratch.
-// Memory that nobody has written is poisoned: on a device it holds what an earlier program left,
+// Memory that was not written is poisoned: on a device it holds what an earlier program left,
 // which is often right by chance. An output that is an alias of an input starts as it and shares
 // its memory.
 func newKernelRun(op *ir.Instr, args []*tensor) *kernelRun {
@@ -196,7 +196,7 @@ func (r *kernelRun) moveInputs(id []int) error {
 	return nil
 }
 
-// poisoned is memory that nobody has written.
+// poisoned is memory that was not written.
 func poisoned(d ir.DType, shape []int) *tensor {
 	t := newTensor(d, shape)
 	t.poison()

@@ -20,7 +20,7 @@ type Rewriter struct {
 
 // Rewrite decides over one instruction of the old module. args are the new values of its operands, nil for those that were
 // dropped. To replace it, append what stands for it with r's builder methods and return one new value per old result, and
-// true; a result that nobody reads may be nil. To keep it return false (nothing may have been appended then, unless it is
+// true; a result that is not read may be nil. To keep it return false (nothing may have been appended then, unless it is
 // meant to stay): it is copied with Copy, and its body is rewritten in turn.
 //
 // This one swaps the operands of every add, and leaves all else as it is:

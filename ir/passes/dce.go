@@ -2,7 +2,7 @@ package passes
 
 import "github.com/gdngen/gdngen/ir"
 
-// DCE removes instructions without effect whose results nobody reads. Results of a loop or grid that has a live result
+// DCE removes instructions without effect whose results are not read. Results of a loop or grid that has a live result
 // stay, and with them what their bodies yield: a loop without one of its carries would be another loop.
 //
 //	%2 = neg %1     %3 = exp %2     %4 = abs %1     yield %4

@@ -95,7 +95,7 @@ type Compiler struct {
 	child   *worker
 	pid     atomic.Int64 // of the child; 0: there is none
 	temp    *Scratch
-	tmp     string          // private, in temp: the dump link and a directory for dumps that nobody keeps
+	tmp     string          // private, in temp: the dump link and a directory for dumps that are not kept
 	closing context.Context // done when Close has begun
 	close   context.CancelFunc
 }

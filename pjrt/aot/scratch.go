@@ -71,7 +71,7 @@ func removeDying(dir string) (err error) {
 	}
 }
 
-// sweep removes the folders whose lock nobody holds. What can not be removed is left to its owner.
+// sweep removes the folders whose lock is free. What can not be removed is left to its owner.
 func sweep(below string) (removed []string) {
 	found, _ := filepath.Glob(filepath.Join(below, scratchPrefix+"*"))
 	for _, path := range found {

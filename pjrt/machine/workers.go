@@ -11,7 +11,7 @@ import (
 // workerMemory is the room for a worker: a compile of a large kernel with its dumps.
 const workerMemory = 3 << 30
 
-// Workers is how many compiles run at a time where nobody says: one a core, as far as the memory that is free now goes. limit says what
+// Workers is how many compiles run at a time by default: one a core, as far as the memory that is free now goes. limit says what
 // bounds them.
 func Workers() (n int, limit string) {
 	n, limit = runtime.NumCPU(), fmt.Sprintf("one a core, of %d", runtime.NumCPU())

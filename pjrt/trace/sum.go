@@ -505,5 +505,5 @@ func (l Groups) Of(o *Op) string {
 	return Other
 }
 
-// DefaultGroups are those of a model with layers of the gated delta rule, where nobody names others.
+// DefaultGroups are the groups for a model with layers of the gated delta rule.
 const DefaultGroups = `rule=(?i)gdn|gated_?delta|delta_?rule;projections=(?i)proj|dot_general|convolution fusion|einsum;control flow=(?i)\bwhile\b|\bconditional\b|^while|^call\b;collectives=(?i)all-?(reduce|gather|to-?all)|reduce-?scatter|collective;copies=(?i)^copy|data formatting|transpose`

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 }
 
 // What JAX makes of a generated file costs on each target what the Mosaic text of the same variant does, within 2 %: in the
-// largest kernels, whose phases overlap, and in two that follow one another, heads in lockstep; two rows by commit.
+// largest kernels, whose phases overlap, and in two that follow one another, heads interleaved; two rows by commit.
 func TestPallasCost(t *testing.T) {
 	py := python(t)
 	compiler := pjrttest.TPU(t)

@@ -18,7 +18,7 @@ import (
 	clean "github.com/gdngen/gdngen/ir/passes"
 )
 
-// The helper by which a file schedules packed sequences gives the table and the marks that the glue of the module does: sequences of several in a block, of
+// The helper by which a file schedules packed sequences gives the table and the marks that the XLA ops of the module do: sequences of several in a block, of
 // several blocks, of none, and more than the tokens.
 func TestPallasSegments(t *testing.T) {
 	py := python(t)

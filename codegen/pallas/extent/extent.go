@@ -9,7 +9,7 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 )
 
-// Extent says how a file counts batch rows and tokens: by groups of rows that a program takes in lockstep, and by steps.
+// Extent says how a file counts batch rows and tokens: by groups of rows that a program takes interleaved, and by steps.
 type Extent struct {
 	Rows     int // rows of a group; of packed sequences 1
 	Unit     int // tokens of a step, or with Visits of a visit

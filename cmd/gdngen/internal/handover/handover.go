@@ -226,7 +226,7 @@ func rejected(v journal.View) (l []string) {
 	return l
 }
 
-// next is the best change of the latest shortlist that has one which nobody tried.
+// next is the best change of the latest shortlist that has one which was not tried.
 func next(dir string, v journal.View) []string {
 	all := v.Candidates()
 	h := v.Header()

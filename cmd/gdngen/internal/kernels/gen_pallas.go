@@ -28,7 +28,7 @@ func pallasForm(s gdn.Spec, variant, target string) (file, chosen *route.Form, e
 }
 
 // fileOrders are changes by which files cost less on some targets than by auto, whose variant is the best for Mosaic: the order of a file
-// is another, which has heads in lockstep. By wall, a token and head: train 4.96 for 5.12 on tpu7x, with made gates 5.15 for 5.26; 6.88 for
+// is another, which has heads interleaved. By wall, a token and head: train 4.96 for 5.12 on tpu7x, with made gates 5.15 for 5.26; 6.88 for
 // 8.07 on v5e, with made gates 7.52 for 8.01. (On v6e it would be 4.88 for 4.90, which is not worth 36 lines.) With norms 9.49 for 9.85
 // on v5e, with made gates too 9.66 for 10.23. Eight packed sequences 2.70 for 2.82 on v6e and 2.68 for 2.77 on tpu7x, 4.29 for 4.37 on v5e.
 // These were counted in files whose text ordered their phases.

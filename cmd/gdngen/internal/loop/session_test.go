@@ -180,7 +180,7 @@ func TestScreen(t *testing.T) {
 	require.Equal(t, []string{"thinking", "(8 lines of changed files; --show-file-updates shows them)", "done"}, said)
 }
 
-// What is protected where nobody says otherwise is there: a file that was renamed would be open.
+// What is protected unless the user says otherwise is there: a file that was renamed would be open.
 func TestDefaultProtect(t *testing.T) {
 	for _, pattern := range DefaultProtect {
 		found, err := filepath.Glob(filepath.Join("../../../..", filepath.FromSlash(pattern)))

@@ -81,7 +81,7 @@ func (l *pipeline) windows(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error)
 	return w.kargs, nil
 }
 
-// within says whether an output is the kernel's own: of a carry that nobody reads when all is done, as the state of packed sequences, of which each leaves
+// within says whether an output is the kernel's own: of a carry that is not read when all is done, as the state of packed sequences, of which each leaves
 // where it ends, or of a layer in training. It is in scratch, and is not written to main memory at the end, where nothing would hide that.
 func (w *windowing) within(i int) bool {
 	r := w.kernel.Results[i]
@@ -184,7 +184,7 @@ func (l *pipeline) ofStart(param int) bool {
 	return ok
 }
 
-// oneLate has a window of all heads say that nobody reads it in the first step: dimension 1 is block clamp(c - 1, 0, 0), which is 0 as before.
+// oneLate has a window of all heads say that it is not read in the first step: dimension 1 is block clamp(c - 1, 0, 0), which is 0 as before.
 // What shows it may fetch less then.
 func (w *windowing) oneLate(nw *ir.Window, t ir.Type) {
 	if t.Rank() < 3 || nw.Block[1] == 1 || nw.Block[1] != t.Shape[1] {

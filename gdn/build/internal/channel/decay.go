@@ -27,7 +27,7 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// Tools are what the body of a grid is written with. Values have N entries in lockstep: [N, rows, lanes].
+// Tools are what the body of a grid is written with. Values have N entries interleaved: [N, rows, lanes].
 type Tools struct {
 	*ir.Builder
 	Variant gdn.Variant

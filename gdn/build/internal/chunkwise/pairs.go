@@ -233,5 +233,5 @@ func (e *Rule) queryProducts(q, k *ir.Value) *ir.Value {
 	return e.PerValue(e.scaled(e.Dot(q, k, false, true, e.V.Numerics.PrecIntra).Called("qk")))
 }
 
-// entries is N, what a step has in lockstep: chunks in flight x batch rows x value heads, in this order.
+// entries is N, what a step has interleaved: chunks in flight x batch rows x value heads, in this order.
 func (e *Rule) entries() int { return e.V.Mapping.Chunks * e.V.Mapping.Batch * e.V.Mapping.Heads }

@@ -79,7 +79,7 @@ func (e *Rule) Solver() *inverse.Solver { return &inverse.Solver{Body: e.Body} }
 type Gates struct {
 	tile.Sums
 	G, Beta  *ir.Value      // log decay; nil where each channel has one
-	Erase    *ir.Value      // [N, C, K], of a rule that erases and writes apart
+	Erase    *ir.Value      // [N, C, K], of a rule with separate erase and write gates
 	Channels *channel.Decay // where each channel has a decay, in place of G and its sums
 }
 

@@ -22,7 +22,7 @@ import (
 //	dQ = scale (e^G . (dO S^T) + pairs)    dK = -e^G . (dR S^T) + e^(GC-G) . (W dS^T) + pairs
 //
 // where Q has the scale, and pairs and the gradient of the decay are those of channel.Decay. In an additive rule U is V, dR is dU, and there is no Y.
-// In a rule that erases and writes apart V is w V; K~ and the rows of A are of b K, and have a gradient of their own.
+// In a rule with separate erase and write gates V is w V; K~ and the rows of A are of b K, and have a gradient of their own.
 //
 // It is the algebra of one decay a head (see the head of this package) with two differences. The decay is between the factors of K K^T and Q K^T,
 // so the gradients X and Y of pairs are without it, and channel.Decay takes them to Q, K and the log decays through the factors that it cut the decay

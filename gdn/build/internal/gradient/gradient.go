@@ -86,5 +86,5 @@ type Loads struct {
 type Gradients struct {
 	Q, K, V     *ir.Value
 	Decay, Beta *ir.Value // of the log decay, and of beta; nil where the rule has none
-	Reads       *ir.Value // of a rule that erases and writes apart: that of b K
+	Reads       *ir.Value // of a rule with separate erase and write gates: that of b K
 }

@@ -56,7 +56,7 @@ func (p Chunking) slices(seq, at, end *ir.Value) *Steps {
 // chunks of each are taken, [Seqs]: a round ends where more than a quarter of its places would wait
 // for the others.
 //
-// Example: sequences a to e of 9, 2, 5, 13 and 1 tokens in chunks of 4, four in lockstep. In the order
+// Example: sequences a to e of 9, 2, 5, 13 and 1 tokens in chunks of 4, four interleaved. In the order
 // of their chunks they are b e c a d, of 1 1 2 3 4. Two rounds have three places too many, which come
 // first; one place of four may wait.
 //

@@ -28,7 +28,7 @@ func TestOneByOne(t *testing.T) {
 	require.LessOrEqual(t, out["hi"].Int64s()[4], out["lo"].Int64s()[4], "a step without a chunk has no rows")
 }
 
-// The example of Rounds: sequences of 9, 2, 5, 13 and 1 tokens in chunks of 4, four in lockstep.
+// The example of Rounds: sequences of 9, 2, 5, 13 and 1 tokens in chunks of 4, four interleaved.
 func TestRounds(t *testing.T) {
 	m := &ir.Module{Name: "rounds", Body: &ir.Block{}}
 	b := ir.NewBuilder(m.Body)

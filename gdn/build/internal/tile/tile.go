@@ -1,4 +1,4 @@
-// Package tile is what the body of a grid step is written with: values of N entries in lockstep, [N, rows, lanes], where N is chunks
+// Package tile is what the body of a grid step is written with: values of N entries interleaved, [N, rows, lanes], where N is chunks
 // in flight x batch rows x heads. It has their shapes, their products at a precision, what is kept of them between stages, and masks.
 package tile
 

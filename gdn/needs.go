@@ -6,6 +6,9 @@ import (
 	"strings"
 )
 
+// noMap are the forms of a chunk but map.
+const noMap = "form=vprime|uw"
+
 // needs says which values of other axes a choice can not do without, as axis=value, where several will do separated by bars: a
 // variant without them is refused, unsafe, or fitted to one without the choice. One change at a time seldom leads to such a choice.
 var needs = map[string]string{
@@ -16,13 +19,13 @@ var needs = map[string]string{
 	"fetch=copies":      "phases_before=1|2 heads=0 steps=1",
 	"layout=bthd":       "heads=0",
 	"layout=bt_hd":      "heads=0",
-	"out=joined":        "fold=yes form=vprime|uw",
-	"out=shared":        "transpose_k=key form=vprime|uw",
-	"flow=split":        "form=vprime|uw",
-	"flow=solve":        "form=vprime|uw",
-	"fold=no":           "form=vprime|uw",
-	"tail_decay=v":      "form=vprime|uw",
-	"transpose_k=value": "form=vprime|uw",
+	"out=joined":        "fold=yes " + noMap,
+	"out=shared":        "transpose_k=key " + noMap,
+	"flow=split":        noMap,
+	"flow=solve":        noMap,
+	"fold=no":           noMap,
+	"tail_decay=v":      noMap,
+	"transpose_k=value": noMap,
 	"form=map":          "algo=chunk flow=fused fold=yes out=separate transpose_k=key tail_decay=k error_feedback=0",
 	"mask=words":        "chunk=64|16|32|128|256 solve=merge merge=packed leafby=subst leaf=16|32 store=bf16 precinv=bf16x1 split_at=use",
 	"refine=yes":        "flow=fused form=vprime decay_bf16=none|rows|operands mask=words",

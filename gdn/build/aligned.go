@@ -41,7 +41,7 @@ func (p *plan) aligned() bool { return p.v.Mapping.Pack == gdn.PackAligned }
 
 // schedule is the schedule of the visits: from how many sequences and blocks, since lengths are known to nobody yet, it bounds the steps.
 func (p aligning) schedule() segments.Schedule {
-	x := segments.Schedule{Sequences: p.s.Seqs, Blocks: p.nc, Chunk: p.c, Places: p.v.Mapping.Chunks, Drop: p.s.Empty == gdn.EmptyZero}
+	x := segments.Schedule{Sequences: p.s.Seqs, Blocks: p.nc, Chunk: p.c, Places: p.v.Mapping.Chunks, Drop: p.s.Empty == gdn.EmptyZero, Kernel: p.ready != nil}
 	if p.prompts {
 		x.Spare = p.s.Tokens
 	}
@@ -57,11 +57,7 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 	s, v, b := p.s, p.v, p.b
 	m := v.Mapping.Chunks
 	plan := p.schedule()
-	var slots *segments.Slots
-	if s.Pool > 0 {
-		slots = p.pool().Slots(b)
-	}
-	table, marked := plan.Make(b, p.args["cu_seqlens"], slots)
+	table, marked := p.segments()
 	marks := &operand{value: marked, axes: []axis{axisStep, axisNone, axisNone}, block: []int{m, segments.Rows, p.c}}
 	state := p.specStates()
 	dims := []ir.GridDim{{Name: "b", Size: 1}, {Name: "h", Size: s.HeadsK / p.kb}, {Name: "c", Size: plan.Steps(), Seq: true}}
@@ -142,6 +138,19 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 		results = append(results, rs[1])
 	}
 	return results
+}
+
+// segments are the table and the marks of the visits.
+func (p aligning) segments() (table, marked *ir.Value) {
+	if p.ready != nil {
+		return p.ready.packed.table, p.ready.packed.marks
+	}
+	var slots *segments.Slots
+	if p.s.Pool > 0 {
+		slots = p.pool().Slots(segments.Lists{Builder: p.b})
+	}
+	begin, end := p.sequences()
+	return p.schedule().Make(p.b, begin, end, slots)
 }
 
 // window is where a visit, which has a place in its step, finds an operand. It moves by heads and steps as others do, and by blocks or sequences as a column of

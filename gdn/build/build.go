@@ -115,6 +115,8 @@ type plan struct {
 	rowsOf  gdn.Rows  // how parameters and results lie
 	prompts bool      // of a mixed batch: there are as many sequences as a run may have
 	runs    *ir.Value // [1] of decodes of a mixed batch: how many of the rows there are, one at least; nil: all
+	ready   *tables   // of a mixed batch, where a kernel has made them; nil: the glue makes them
+	clean   bool      // read_indices has -1 where state_indices names no state
 	turned  bool      // states have their last two axes the other way round in parameters and results
 
 	ordered  bool                // a schedule is to follow

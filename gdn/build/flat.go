@@ -30,8 +30,8 @@ func (p *plan) params(s gdn.Spec, inputs []gdn.Param, given map[string]*ir.Value
 		if x == nil {
 			x = p.b.Param(in.Name, in.Type)
 		}
-		if in.Name == "initial_state" && p.turned {
-			p.args[in.Name] = p.turn(x)
+		if in.Name == "initial_state" {
+			p.given(in.Name, x)
 			continue
 		}
 		if t, ok := byHeads[in.Name]; ok && p.rowsOf != gdn.RowsHeads {
@@ -46,6 +46,14 @@ func (p *plan) params(s gdn.Spec, inputs []gdn.Param, given map[string]*ir.Value
 			p.args[part.Name] = p.b.Reshape(p.b.SliceAxis(x, x.Type.Rank()-1, part.From, part.To), part.Type.Shape...)
 		}
 	}
+}
+
+// given has a value in place of a parameter.
+func (p *plan) given(name string, x *ir.Value) {
+	if name == "initial_state" && p.turned {
+		x = p.turn(x)
+	}
+	p.args[name] = x
 }
 
 // lanes has the heads of each token side by side, [B, T, heads x D], where kernels take flat rows as they are.

@@ -1,9 +1,13 @@
 package build
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build/internal/packs"
 	"github.com/gdngen/gdngen/gdn/build/internal/pool"
+	"github.com/gdngen/gdngen/gdn/build/internal/segments"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -17,45 +21,66 @@ import (
 //	decodes    rows of tokens 0 1 2 3     states a b - -
 //	prompts    cu_seqlens 2 9 12 12 12 12   states c - - - -, the second of the padding
 
-// mixing is what a mixed batch is cut by, all of it i32.
+// mixing is what a mixed batch is cut by: lists of i32.
 type mixing struct {
-	*ir.Builder
+	segments.Lists
 	s             gdn.Spec
 	args          map[string]*ir.Value
-	first, tokens *ir.Value // the number of decodes, and of their tokens
-	all           *ir.Value // the number of sequences
+	first, all    *ir.Value // [S+2] each: the number of decodes, and of all sequences
+	tokens        *ir.Value // [1] of the decodes
 	bounds        *ir.Value // [S+1] where sequences begin and the last ends; padding entries are empty
 	begin, length *ir.Value // [S]
 	place         *ir.Value // [S] 0, 1 and so on
 	decodes       *ir.Value // [S] bool: it is a decode, or a window, as long as it may be
-	names         *ir.Value // [S] the state of a sequence, or its group of states; -1: none
+	names, reads  *ir.Value // [S] the state of a sequence, or its group of states, and the one it starts from; -1: none
 }
+
+// listed are the inputs that say where sequences and states are.
+var listed = []string{"cu_seqlens", "state_indices", "read_indices"}
 
 // mixed writes the program of a mixed batch. It has the plan of the prompts, with the grids of both to schedule.
 func (base Base) mixed(b *ir.Builder) (*plan, []*ir.Value, error) {
 	s := base.spec
-	x := &mixing{Builder: b, s: s, args: map[string]*ir.Value{}}
+	x := &mixing{Lists: segments.Lists{Builder: b}, s: s, args: map[string]*ir.Value{}}
 	for _, in := range s.Inputs() {
 		x.args[in.Name] = b.Param(in.Name, in.Type)
 	}
 	b.Stage("glue")
-	x.cut()
 	rows := s.Decodes()
-	first, results, err := base.part(b, rows, base.variant.Decoding().Fit(rows), x.ofDecodes(rows), b.Reshape(b.Max(x.first, b.Const(x.first.Type, 1)), 1))
+	given := maps.Clone(x.args)
+	for _, in := range s.Prompts().Inputs() { // which are made below
+		if slices.Contains(listed, in.Name) {
+			given[in.Name] = b.Const(in.Type, 0)
+		}
+	}
+	p := base.part(b, s.Prompts(), base.variant, given)
+	var lists map[string]*ir.Value
+	var runs *ir.Value
+	if x.tabling(p) {
+		lists, runs = x.tabled(rows, p)
+	} else {
+		x.cut()
+		states, reads := x.ofStates(rows)
+		lists, runs = map[string]*ir.Value{"state_indices": states, "read_indices": reads}, x.runs()
+		for name, y := range x.promptLists() {
+			p.args[name] = y
+		}
+	}
+	first := base.part(b, rows, base.variant.Decoding().Fit(rows), x.ofDecodes(rows, lists))
+	first.runs, first.clean = runs, true
+	results, err := first.results(rows)
 	if err != nil {
 		return nil, nil, err
 	}
-	given := x.ofPrompts()
 	decoded := map[string]*ir.Value{}
 	for i, out := range rows.Outputs() {
 		decoded[out.Name] = results[i]
 	}
-	given["initial_state"] = decoded["final_state"]
+	p.given("initial_state", decoded["final_state"])
 	if s.ConvState {
-		given["initial_conv"] = decoded["final_conv"]
+		p.given("initial_conv", decoded["final_conv"])
 	}
-	p, results, err := base.part(b, s.Prompts(), base.variant, given, nil)
-	if err != nil {
+	if results, err = p.results(s.Prompts()); err != nil {
 		return nil, nil, err
 	}
 	b.Stage("glue")
@@ -67,64 +92,80 @@ func (base Base) mixed(b *ir.Builder) (*plan, []*ir.Value, error) {
 	return p, results, b.Err()
 }
 
-// part writes the program of a part of a mixed batch; runs is how many of its batch rows there are.
-func (base Base) part(b *ir.Builder, s gdn.Spec, v gdn.Variant, given map[string]*ir.Value, runs *ir.Value) (*plan, []*ir.Value, error) {
+// part is the plan of a part of a mixed batch.
+func (base Base) part(b *ir.Builder, s gdn.Spec, v gdn.Variant, given map[string]*ir.Value) *plan {
 	part := baseOf(s, v)
 	if s.Seqs > 0 {
 		part.variant, part.ordered, part.reversed = base.variant, base.ordered, base.reversed
 	}
 	p := part.plan(b, s.Inputs(), given)
-	p.prompts, p.runs = s.Seqs > 0, runs
+	p.prompts = s.Seqs > 0
+	return p
+}
+
+// results writes the program of a part.
+func (p *plan) results(s gdn.Spec) ([]*ir.Value, error) {
 	results, err := p.emit()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return p, p.asTaken(s.Outputs(), p.only(results, s)), nil
+	return p.asTaken(s.Outputs(), p.only(results, s)), nil
 }
 
 // cut finds the sequences. Those that share a state with one before them have none, as those whose name no state has,
 // and as a decode of two tokens.
 func (x *mixing) cut() {
 	b, n := x.Builder, x.s.Seqs
-	number := ir.T(ir.I32)
-	entry := func(i int) *ir.Value {
-		y := b.Reshape(b.SliceAxis(x.args["distribution"], 0, i, i+1))
-		return b.Max(b.Min(y, b.Const(number, float64(n))), b.Const(number, 0))
+	entry := func(i int) *ir.Value { return x.Clip(x.Number(x.args["distribution"], i, n+2), 0, n) }
+	x.all = entry(2)
+	x.first = b.Min(entry(0), x.all)
+	cu := x.Clip(b.Convert(x.args["cu_seqlens"], ir.I32), 0, x.s.Tokens)
+	within := func(last *ir.Value) (inside, ends *ir.Value) { // what of cu_seqlens there is, and 0 behind it
+		inside = b.Compare(ir.LE, x.Count(n+1), x.From(last, 0, n+1))
+		return inside, b.Select(inside, cu, b.Like(cu, 0))
 	}
-	all := entry(2)
-	x.first, x.all = b.Min(entry(0), all), all
-	cu := b.Convert(x.args["cu_seqlens"], ir.I32)
-	cu = b.Max(b.Min(cu, b.Like(cu, float64(x.s.Tokens))), b.Like(cu, 0))
-	until := func(last *ir.Value) (inside, end *ir.Value) { // what of cu_seqlens there is, and the largest of it
-		inside = b.Compare(ir.LE, b.Iota(cu.Type, 0), b.Broadcast(last, cu.Type.Shape))
-		return inside, b.Append(ir.OpReduceMax, []*ir.Value{b.Select(inside, cu, b.Like(cu, 0))}, ir.Attrs{Dims: []int{0}}, nil)[0]
-	}
-	inside, end := until(all)
-	x.bounds = b.Select(inside, cu, b.Broadcast(end, cu.Type.Shape))
-	_, x.tokens = until(x.first)
-	x.begin = b.SliceAxis(x.bounds, 0, 0, n)
-	x.length = b.Sub(b.SliceAxis(x.bounds, 0, 1, n+1), x.begin)
-	x.place = b.Iota(ir.T(ir.I32, n), 0)
+	inside, ends := within(x.all)
+	x.bounds = b.Select(inside, cu, x.Most(ends, n+1))
+	_, ends = within(x.first)
+	x.tokens = x.Most(ends, 1)
+	x.begin = x.From(x.bounds, 0, n)
+	x.length = b.Sub(x.From(x.bounds, 1, n), x.begin)
+	x.place = x.Count(n)
 	own := pool.Of{Written: x.args["state_indices"], Group: x.s.Checkpoints(), States: x.s.Pool}
-	held := b.And(own.Held(b), b.And(b.Compare(ir.LT, x.place, b.Broadcast(all, []int{n})), b.Compare(ir.GT, x.length, b.Like(x.length, 0))))
-	table := ir.T(ir.I32, n, n)
+	held := b.And(own.Held(b), b.And(b.Compare(ir.LT, x.place, x.From(x.all, 0, n)), b.Compare(ir.GT, x.length, b.Like(x.length, 0))))
+	table := []int{n, n}
 	named := b.Select(held, own.Written, b.Like(own.Written, -1))
-	alike := b.Compare(ir.EQ, b.Broadcast(named, table.Shape, 0), b.Broadcast(own.Written, table.Shape, 1))
-	before := b.Compare(ir.LT, b.Iota(table, 0), b.Iota(table, 1)) // entry i, j: sequence i has the state of j, which comes behind it
-	taken := b.Append(ir.OpReduceMax, []*ir.Value{b.Select(b.And(alike, before), b.Const(table, 1), b.Const(table, 0))}, ir.Attrs{Dims: []int{0}}, nil)[0]
-	isDecode := b.Compare(ir.LT, x.place, b.Broadcast(x.first, []int{n}))
+	alike := b.Compare(ir.EQ, b.Broadcast(named, table, 0), b.Broadcast(own.Written, table, 1))
+	before := b.Compare(ir.LT, b.Iota(ir.T(ir.I32, table...), 0), b.Iota(ir.T(ir.I32, table...), 1)) // entry i, j: sequence i has the state of j, which comes behind it
+	real := ir.T(ir.F32, table...)
+	taken := b.Append(ir.OpReduceMax, []*ir.Value{b.Select(b.And(alike, before), b.Const(real, 1), b.Const(real, 0))}, ir.Attrs{Dims: []int{0}}, nil)[0]
+	late := b.Compare(ir.GE, x.place, x.From(x.first, 0, n)) // a prompt, or of the padding
 	fits := b.Compare(ir.LE, x.length, b.Like(x.length, float64(x.s.Mixed)))
 	if x.s.Mixed == 1 { // rows are tokens
 		fits = b.And(fits, b.Compare(ir.EQ, x.begin, x.place))
 	}
-	x.decodes = b.And(isDecode, fits)
+	x.decodes = b.And(b.Compare(ir.LT, x.place, x.From(x.first, 0, n)), fits)
 	ok := b.And(held, b.Compare(ir.EQ, taken, b.Like(taken, 0)))
-	ok = b.And(ok, b.Or(fits, b.Unary(ir.OpNot, isDecode)))
+	ok = b.And(ok, b.Or(fits, late))
 	x.names = b.Select(ok, own.Written, b.Like(own.Written, -1))
+	x.reads = x.Clip(x.args["read_indices"], -1, x.s.Pool)
 }
 
-// ofDecodes are the inputs of the program of the first sequences.
-func (x *mixing) ofDecodes(rows gdn.Spec) map[string]*ir.Value {
+// runs is the number of decodes, [1], or 1 where there are none.
+func (x *mixing) runs() *ir.Value {
+	first := x.From(x.first, 0, 1)
+	return x.Max(first, x.Like(first, 1))
+}
+
+// ofStates are the states that decodes leave, and those that they start from, where they leave one.
+func (x *mixing) ofStates(rows gdn.Spec) (states, reads *ir.Value) {
+	states = x.Select(x.decodes, x.names, x.Like(x.names, -1))
+	reads = x.Select(x.Compare(ir.GE, states, x.Like(states, 0)), x.reads, x.Like(states, -1))
+	return x.From(states, 0, rows.Batch), x.From(reads, 0, rows.Batch)
+}
+
+// ofDecodes are the inputs of the program of the first sequences, beside the lists of their states.
+func (x *mixing) ofDecodes(rows gdn.Spec, lists map[string]*ir.Value) map[string]*ir.Value {
 	b, n := x.Builder, rows.Batch
 	given, closed := map[string]*ir.Value{}, map[string]float64{"a": x.s.ClosedDecay(), "b": gdn.ClosedGate, "w": gdn.ClosedGate}
 	var at, real *ir.Value // of windows: the token of each place of a row, -1 for none
@@ -140,11 +181,8 @@ func (x *mixing) ofDecodes(rows gdn.Spec) map[string]*ir.Value {
 	for _, in := range rows.Inputs() {
 		y := x.args[in.Name]
 		switch {
-		case in.Name == "state_indices":
-			y = b.Select(x.decodes, x.names, b.Like(x.names, -1))
-			y = b.SliceAxis(y, 0, 0, n)
-		case in.Name == "read_indices":
-			y = b.SliceAxis(y, 0, 0, n)
+		case lists[in.Name] != nil:
+			y = lists[in.Name]
 		case y.Type.Equal(in.Type): // of all tokens
 		case at == nil:
 			y = b.Reshape(b.SliceAxis(y, 0, 0, n), in.Type.Shape...)
@@ -160,26 +198,22 @@ func (x *mixing) ofDecodes(rows gdn.Spec) map[string]*ir.Value {
 	return given
 }
 
-// ofPrompts are the inputs of the program of the others. Those come first, then the padding; tokens of decodes are of nobody, in front of them.
+// promptLists are the lists of the program of the others. Those come first, then the padding; tokens of decodes are of nobody, in front of them.
 // Spare sequences begin behind the last token, where nothing is.
-func (x *mixing) ofPrompts() map[string]*ir.Value {
+func (x *mixing) promptLists() map[string]*ir.Value {
 	b, n := x.Builder, x.s.Seqs
-	given := map[string]*ir.Value{}
-	for _, in := range x.s.Prompts().Inputs() {
-		given[in.Name] = x.args[in.Name]
-	}
 	// from takes the entries of l from that of the first prompt on, and fill behind the last.
-	from := func(count int, l *ir.Value, fill float64) *ir.Value {
-		t := ir.T(ir.I32, count, l.Type.Shape[0])
-		at := b.Add(b.Iota(t, 0), b.Broadcast(x.first, t.Shape))
-		hit := b.And(b.Compare(ir.EQ, b.Iota(t, 1), at), b.Compare(ir.LT, at, b.Broadcast(b.Add(x.all, b.Const(x.all.Type, float64(l.Type.Shape[0]-n))), t.Shape)))
-		y := b.Sum(b.Select(hit, b.Broadcast(b.Sub(l, b.Like(l, fill)), t.Shape, 1), b.Const(t, 0)), 1)
-		return b.Add(y, b.Like(y, fill))
+	from := func(count int, l *ir.Value, fill int) *ir.Value {
+		size := l.Type.Shape[0]
+		at := b.Add(x.Count(count), x.From(x.first, 0, count))
+		at = b.Select(b.Compare(ir.LT, at, x.Plus(x.From(x.all, 0, count), size-n)), at, b.Like(at, -1))
+		return x.Plus(x.Over(at, ir.EQ, x.Count(size), x.Plus(l, -fill)), fill)
 	}
-	given["cu_seqlens"] = b.Convert(from(n+2, x.bounds, float64(x.s.Tokens)), ir.I64)
-	given["state_indices"] = from(n+1, b.Max(b.Scale(x.names, float64(x.s.Checkpoints())), b.Like(x.names, -1)), -1)
-	given["read_indices"] = from(n+1, x.args["read_indices"], -1)
-	return given
+	return map[string]*ir.Value{
+		"cu_seqlens":    from(n+2, x.bounds, x.s.Tokens),
+		"state_indices": from(n+1, b.Max(b.Scale(x.names, float64(x.s.Checkpoints())), b.Like(x.names, -1)), -1),
+		"read_indices":  from(n+1, x.reads, -1),
+	}
 }
 
 // joined puts the outputs of decodes, [rows, tokens, ...], into the outputs of all tokens.
@@ -195,6 +229,6 @@ func (x *mixing) joined(decoded, o *ir.Value) *ir.Value {
 		own = b.GatherRows(own, b.Select(b.Compare(ir.LT, pos, b.Like(pos, float64(w))), row, b.Like(row, -1)), 0)
 	}
 	head := b.SliceAxis(o, 0, 0, n)
-	of := b.Compare(ir.LT, token, b.Broadcast(x.tokens, token.Type.Shape))
+	of := b.Compare(ir.LT, token, b.Broadcast(b.Reshape(x.tokens), token.Type.Shape))
 	return b.PutRows(o, b.Select(b.Broadcast(of, head.Type.Shape, 0), own, head), b.Const(ir.T(ir.I32), 0))
 }

@@ -27,7 +27,7 @@ type passing struct {
 	*plan
 	arrays []*ir.Value // [1, padded tokens, channels]
 	parts  []*passed
-	slots  *segments.Slots
+	made   *tables
 }
 
 // passed is q, k or v.
@@ -48,7 +48,7 @@ func convolvesFirst(p *plan) bool {
 
 // pass makes the kernels, and what the kernel of the rule reads of them. Caches are results.
 func (p *plan) pass(in *operands) {
-	x := &passing{plan: p, slots: p.pool().Slots(p.b)}
+	x := &passing{plan: p}
 	lies := func(y *ir.Value) int { // the array of a parameter
 		y = p.b.Reshape(y, 1, p.s.Tokens, y.Type.Size()/p.s.Tokens)
 		if n := p.padded() - p.s.Tokens; n > 0 {
@@ -71,6 +71,7 @@ func (p *plan) pass(in *operands) {
 		first += y.heads * y.d
 		x.parts = append(x.parts, y)
 	}
+	x.made = x.tables()
 	rows := x.convolved()
 	keys := func(y *ir.Value) *operand { return p.rows(y, []int{p.s.HeadsK}, []int{p.kb}, []axis{axisHead}) }
 	in.q, in.k, in.v = keys(rows[0]), keys(rows[1]), p.rows(rows[2], p.valueHeads(), p.headBlock(), p.headAxes())
@@ -80,15 +81,9 @@ func (p *plan) pass(in *operands) {
 // convolved makes the kernel of the convolution.
 func (x *passing) convolved() []*ir.Value {
 	b, s, c := x.b, x.s, x.c
-	begin, end := x.sequences()
-	fresh := x.slots.Fresh
-	if fresh == nil {
-		fresh = b.Compare(ir.LT, x.slots.From, b.Like(begin, 0))
-	}
-	plan := segments.Pass{Sequences: s.Seqs, Blocks: x.nc, Chunk: c}
-	table, marks := plan.Make(b, begin, end, x.slots.From, fresh)
+	plan := x.passes()
 	grid := &ir.Grid{Name: "convolution", Dims: []ir.GridDim{{Name: "c", Size: plan.Segments(), Seq: true}}, Tables: 1, Main: true, Live: 1, Inside: true}
-	args := []*ir.Value{table}
+	args := []*ir.Value{x.made.passed.table}
 	in := func(y *ir.Value, block []int, at ir.Index, dim int) {
 		w := ir.Window{Block: block}
 		for d := range block {
@@ -107,7 +102,7 @@ func (x *passing) convolved() []*ir.Value {
 	}
 	cache := x.args["initial_conv"]
 	in(cache, []int{1, s.CacheRows(), s.ConvChannels()}, plan.Entry(0, segments.PassState), 0)
-	in(marks, []int{1, segments.Rows, c}, ir.IndexAxis(0), 0)
+	in(x.made.passed.marks, []int{1, segments.Rows, c}, ir.IndexAxis(0), 0)
 	for _, y := range x.parts {
 		for _, name := range []string{"conv_", "bias_"} {
 			if w := x.args[name+y.name]; w != nil {
@@ -221,36 +216,15 @@ func (v *passSegment) head(y *passed, head int, held *ir.Value) *ir.Value {
 func (x *passing) nextCache() *ir.Value {
 	b, s, r := x.b, x.s, x.s.CacheRows()
 	n, tiles := s.Seqs, segments.PassRows
-	begin, end := x.sequences()
-	at := func(y *ir.Value) *ir.Value { // its tile
-		y = b.Max(b.Add(y, b.Like(y, -1)), b.Like(y, 0))
-		return b.Div(y, b.Like(y, float64(tiles)))
-	}
-	last := b.Min(at(end), b.Like(end, float64(x.padded()/tiles-1)))
-	table := []int{n, segments.Rows}
-	of := func(y *ir.Value) *ir.Value { return b.Broadcast(y, table, 0) }
-	token := b.Add(of(b.Sub(end, b.Like(end, float64(r)))), b.Iota(ir.T(ir.I32, table...), 1))
-	own := b.Add(b.Sub(token, of(b.Scale(last, float64(tiles)))), b.Const(token.Type, float64(tiles)))
-	earlier := b.Add(b.Sub(token, of(begin)), b.Const(token.Type, float64(2*tiles+r)))
-	if x.slots.Fresh != nil {
-		earlier = b.Select(of(x.slots.Fresh), b.Like(earlier, -1), earlier)
-	}
-	row := b.Select(b.Compare(ir.GE, token, of(begin)), own, earlier)
-	marks := b.Broadcast(row, []int{n, segments.Rows, lanesOfMarks}, 0, 1)
-
-	// Sequences at the end that leave nothing are not taken.
-	square := []int{n, n}
-	leaves := b.Select(b.Compare(ir.LT, x.slots.To, b.Like(begin, 0)), b.Like(begin, 1), b.Add(b.Iota(begin.Type, 0), b.Like(begin, 1)))
-	live := b.Append(ir.OpReduceMax, []*ir.Value{b.Broadcast(leaves, square, 1)}, ir.Attrs{Dims: []int{1}}, nil)[0]
 	entry := func(column int) ir.Index {
 		i := ir.IndexTable(0, 0)
-		i.Const = column * n
+		i.Const = column * segments.Stride(n, x.ready != nil)
 		return i
 	}
 	zero := ir.IndexConst(0)
 	grid := &ir.Grid{Name: "caches", Dims: []ir.GridDim{{Name: "c", Size: n, Seq: true}}, Tables: 1, Main: true, Live: 1, Inside: true, Into: []int{0}}
 	*x.carriers = append(*x.carriers, schedule.Carrier{Grid: grid.Name, Heads: 1, Stateless: true})
-	args := []*ir.Value{b.Concat(0, live, x.slots.To, b.Max(x.slots.From, b.Like(begin, 0)), b.Max(b.Add(last, b.Like(last, -1)), b.Like(last, 0)), last)}
+	args := []*ir.Value{x.made.left.table}
 	in := func(y *ir.Value, block []int, index ...ir.Index) {
 		grid.In, args = append(grid.In, ir.Window{Block: block, Index: index}), append(args, y)
 	}
@@ -259,7 +233,7 @@ func (x *passing) nextCache() *ir.Value {
 			in(y, []int{1, tiles, y.Type.Shape[2]}, zero, entry(3+i), zero)
 		}
 	}
-	in(marks, []int{1, segments.Rows, lanesOfMarks}, ir.IndexAxis(0), zero, zero)
+	in(x.made.left.marks, []int{1, segments.Rows, lanesOfMarks}, ir.IndexAxis(0), zero, zero)
 	pool := x.args["initial_conv"]
 	block := []int{1, r, s.ConvChannels()}
 	grid.Alias = [][2]int{{0, len(grid.In)}}

@@ -184,5 +184,5 @@ const stepsAhead = 2
 
 // pool names the states of the sequences, for what gathers them as for what looks them up. With checkpoints a name is of a group of as many.
 func (p *plan) pool() pool.Of {
-	return pool.Of{Written: p.args["state_indices"], Read: p.args["read_indices"], Group: p.s.Checkpoints(), States: p.s.Pool}
+	return pool.Of{Written: p.args["state_indices"], Read: p.args["read_indices"], Group: p.s.Checkpoints(), States: p.s.Pool, Clean: p.clean}
 }

@@ -14,6 +14,7 @@ type Of struct {
 	Written, Read *ir.Value // [N] i32
 	Group         int       // states that a sequence leaves: Written names groups of so many
 	States        int       // of the pool
+	Clean         bool      // Read has -1 where Written has no state
 }
 
 // From names the state that each sequence starts from. Rows that are gathered by it are zeros where it is -1.
@@ -55,7 +56,10 @@ const (
 // Tables number the states of the sequences. A sequence without a state has -1, as has one that starts from zeros in what is read.
 func (o Of) Tables(b *ir.Builder) []*ir.Value {
 	lists := []*ir.Value{o.Written}
-	if o.Read != nil {
+	switch {
+	case o.Read != nil && o.Clean:
+		lists = append(lists, o.Read)
+	case o.Read != nil:
 		lists = append(lists, b.Select(o.Held(b), o.Read, b.Like(o.Read, -1)))
 	}
 	return lists
@@ -63,22 +67,22 @@ func (o Of) Tables(b *ir.Builder) []*ir.Value {
 
 // Slots are the states that sequences start from and that they leave, for a schedule of their visits, which reads a state for each sequence. In place of one
 // that has no name, a fresh sequence reads what it leaves its own in, and a skipped one what no sequence names: then nothing is written while it is read.
-// There is such a state if the pool has no fewer states than there are sequences.
+// There is such a state among the first if the pool has no fewer states than there are sequences: nothing here grows with the pool.
 //
-//	eight states, sequences that leave 7 -1 5 and start from 4 9 -1:   From 4 6 5   To 7 -1 5
-func (o Of) Slots(b *ir.Builder) *segments.Slots {
-	held := o.Held(b)
-	x := &segments.Slots{To: b.Select(held, o.Written, b.Like(o.Written, -1))}
+//	eight states, sequences that leave 7 -1 5 and start from 4 9 -1:   From 4 2 5   To 7 -1 5
+func (o Of) Slots(l segments.Lists) *segments.Slots {
+	held := o.Held(l.Builder)
+	x := &segments.Slots{To: l.Select(held, o.Written, l.Like(o.Written, -1))}
 	x.From = x.To
 	if o.Read != nil {
-		x.Fresh = b.Or(b.Compare(ir.LT, o.Read, b.Like(o.Read, 0)), b.Compare(ir.GE, o.Read, b.Like(o.Read, float64(o.States))))
-		x.From = b.Select(x.Fresh, x.To, o.Read)
+		x.Fresh = l.Or(l.Compare(ir.LT, o.Read, l.Like(o.Read, 0)), l.Compare(ir.GE, o.Read, l.Like(o.Read, float64(o.States))))
+		x.From = l.Select(x.Fresh, x.To, o.Read)
 	}
-	ids := ir.T(ir.I32, x.To.Type.Shape[0], o.States)
-	slot := b.Iota(ids, 1)
-	named := most(b, b.Select(b.Compare(ir.EQ, b.Broadcast(x.To, ids.Shape, 0), slot), slot, b.Like(slot, -1)), 0)
-	free := most(b, b.Select(b.Compare(ir.LT, b.Broadcast(named, ids.Shape, 1), b.Like(slot, 0)), slot, b.Like(slot, -1)), 1)
-	x.From = b.Select(held, x.From, free)
+	n := x.To.Type.Shape[0]
+	slot := l.Count(min(n, o.States))
+	named := l.Over(slot, ir.EQ, x.To, l.Like(x.To, 1))
+	free := l.Most(l.Select(l.Compare(ir.GT, named, l.Like(named, 0)), l.Like(slot, -1), slot), n)
+	x.From = l.Select(held, x.From, free)
 	return x
 }
 

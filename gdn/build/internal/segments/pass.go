@@ -14,7 +14,8 @@ import "github.com/gdngen/gdngen/ir"
 //	2      1      2         0      -3     1
 type Pass struct {
 	Sequences, Blocks int
-	Chunk             int // tokens of a block, PassRows or more
+	Chunk             int  // tokens of a block, PassRows or more
+	Kernel            bool // a kernel makes it
 }
 
 // PassRows are the rows of the tile that is shown of the block before, and PassReach is how far before its block a sequence may begin to be told
@@ -45,28 +46,16 @@ func (s Pass) Segments() int { return s.Blocks + s.Sequences }
 // Entry is the index of an entry of a column along a sequential axis.
 func (s Pass) Entry(axis, column int) ir.Index {
 	x := ir.IndexTable(axis, 0)
-	x.Const = s.Segments() * (1 + column)
+	x.Const = Stride(s.Segments(), s.Kernel) * (1 + column)
 	return x
 }
 
 // Make makes the table, in i32 the visits that there are, as often as there may be, then the columns, and the marks [visits, Rows, Chunk] i32, of
 // sequences from begin [sequences] to end, which start from states, or from zeros where they are fresh.
 func (s Pass) Make(b *ir.Builder, begin, end, from, fresh *ir.Value) (table, marked *ir.Value) {
-	n, nb, c, visits := s.Sequences, s.Blocks, s.Chunk, s.Segments()
-	one := func(c *ir.Value) *ir.Value {
-		t := ir.T(ir.I32, c.Type.Shape...)
-		return b.Select(c, b.Const(t, 1), b.Const(t, 0))
-	}
-	plus := func(x *ir.Value, by int) *ir.Value { return b.Add(x, b.Like(x, float64(by))) }
-	clip := func(x *ir.Value, lo, hi int) *ir.Value {
-		return b.Max(b.Min(x, b.Like(x, float64(hi))), b.Like(x, float64(lo)))
-	}
-	// over sums x over the sequences whose key is in a relation to a row.
-	over := func(row *ir.Value, cmp ir.Cmp, key, x *ir.Value) *ir.Value {
-		square := []int{row.Type.Shape[0], n}
-		hit := b.Compare(cmp, b.Broadcast(key, square, 1), b.Broadcast(row, square, 0))
-		return b.Sum(b.Select(hit, b.Broadcast(x, square, 1), b.Const(ir.T(ir.I32, square...), 0)), 1)
-	}
+	l := Lists{b, s.Kernel}
+	nb, c, visits := s.Blocks, s.Chunk, s.Segments()
+	one, plus, over, clip := l.One, l.Plus, l.Over, l.Clip
 	begin, end = clip(begin, 0, nb*c), clip(end, 0, nb*c)
 	used := b.Compare(ir.GT, end, begin)
 	home := b.Div(begin, b.Like(begin, float64(c)))
@@ -75,15 +64,13 @@ func (s Pass) Make(b *ir.Builder, begin, end, from, fresh *ir.Value) (table, mar
 	at := b.Add(b.Add(home, more), over(begin, ir.LT, begin, more)) // the visit that a sequence begins with
 	at = b.Select(used, at, b.Like(at, float64(3*visits)))
 
-	visit := b.Iota(ir.T(ir.I32, visits), 0)
+	visit := l.Count(l.stride(visits))
 	zero := b.Like(visit, 0)
 	block := b.Sub(visit, over(visit, ir.LE, at, more))
 	idle := b.Compare(ir.GE, block, b.Like(block, float64(nb)))
 	block = clip(block, 0, nb-1)
 	seq := b.Iota(begin.Type, 0)
-	square := []int{visits, n}
-	begun := b.Compare(ir.LE, b.Broadcast(at, square, 1), b.Broadcast(visit, square, 0))
-	of := b.Append(ir.OpReduceMax, []*ir.Value{b.Select(begun, b.Broadcast(seq, square, 1), b.Const(ir.T(ir.I32, square...), -1))}, ir.Attrs{Dims: []int{1}}, nil)[0]
+	of := l.Greatest(visit, ir.LE, at, seq)
 	its := func(x *ir.Value) *ir.Value { return over(of, ir.EQ, seq, x) }
 	stays := b.Compare(ir.GT, over(plus(visit, 1), ir.EQ, at, more), zero)
 	done := b.Select(b.Or(idle, stays), b.Like(visit, -1), block)
@@ -93,5 +80,5 @@ func (s Pass) Make(b *ir.Builder, begin, end, from, fresh *ir.Value) (table, mar
 	starts := clip(plus(b.Sub(its(begin), b.Scale(block, float64(c))), PassReach), 0, c+PassReach)
 	starts = b.Select(b.Compare(ir.LT, of, zero), zero, starts)
 	marks := []*ir.Value{PassFirst: over(visit, ir.EQ, at, b.Mul(more, row)), PassBegin: starts, PassFresh: its(one(fresh))}
-	return b.Concat(0, live, block, before, b.Max(its(from), zero), done), spread(b, c, marks)
+	return l.Table(live, block, before, b.Max(its(from), zero), done), l.spread(visits, c, marks)
 }

@@ -15,14 +15,14 @@ import (
 func TestPass(t *testing.T) {
 	const chunk = 16
 	r := rand.New(rand.NewPCG(3, 1))
-	for range 80 {
+	for i := range 80 {
 		n, nb := 1+r.IntN(6), 1+r.IntN(4)
 		cu := []int64{int64(r.IntN(2) * r.IntN(20))}
 		for range n {
 			cu = append(cu, min(cu[len(cu)-1]+int64(r.IntN(30)*r.IntN(2)), int64(nb*chunk)))
 		}
 		cu[0] = min(cu[0], cu[1])
-		s := segments.Pass{Sequences: n, Blocks: nb, Chunk: chunk}
+		s := segments.Pass{Sequences: n, Blocks: nb, Chunk: chunk, Kernel: i%2 == 1}
 		table, marks := scheduled(t, cu, func(b *ir.Builder, cu *ir.Value) (table, marked *ir.Value) {
 			begin, end := b.SliceAxis(b.Convert(cu, ir.I32), 0, 0, n), b.SliceAxis(b.Convert(cu, ir.I32), 0, 1, n+1)
 			from := b.Add(b.Iota(begin.Type, 0), b.Like(begin, 10))

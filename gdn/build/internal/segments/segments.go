@@ -59,6 +59,7 @@ type Schedule struct {
 	Places            int  // visits of a step
 	Drop              bool // final states of sequences without tokens are zero
 	Spare             int  // 0, or the token from which on there are spare sequences: skipped ones that begin there have no visit
+	Kernel            bool // a kernel makes it
 }
 
 // Steps bounds the steps: of a visit for each sequence and one for each block in which none starts.
@@ -70,54 +71,42 @@ func (s Schedule) segments() int { return s.Steps() * s.Places }
 // Entry is the index of an entry of the table: column, place in the step, sequential axis.
 func (s Schedule) Entry(column, place int) ir.Index {
 	x := ir.IndexTable(2, 0)
-	x.Const = s.segments() + (column*s.Places+place)*s.Steps()
+	x.Const = (1+column)*Stride(s.segments(), s.Kernel) + place*s.Steps()
 	return x
 }
 
-// Make makes the schedule of cu_seqlens [sequences + 1], and of a pool of its slots: the table, in i32 the steps that there
+// Make makes the schedule of sequences [sequences] from begin to end, and of a pool of its slots: the table, in i32 the steps that there
 // are, as often as there may be visits, then for each of the columns and each place in a step the entries of the steps; and the
-// marks [visits, Rows, Chunk] i32. Blocks of the table exist even where cu_seqlens does not ascend.
-// What is of sequences lies along the lanes of squares by visits, whose sums give what is of
-// visits.
-func (s Schedule) Make(b *ir.Builder, cu *ir.Value, slots *Slots) (table, marked *ir.Value) {
+// marks [visits, Rows, Chunk] i32. Blocks of the table exist even where sequences do not ascend.
+func (s Schedule) Make(b *ir.Builder, begin, end *ir.Value, slots *Slots) (table, marked *ir.Value) {
+	l := Lists{b, s.Kernel}
 	n, nb, m, c := s.Sequences, s.Blocks, s.Places, s.Chunk
-	steps, visits := s.Steps(), s.segments()
+	steps, visits, wide := s.Steps(), s.segments(), l.stride(s.segments())
 	i32 := func(shape ...int) ir.Type { return ir.T(ir.I32, shape...) }
-	one := func(c *ir.Value) *ir.Value {
-		t := i32(c.Type.Shape...)
-		return b.Select(c, b.Const(t, 1), b.Const(t, 0))
-	}
-	plus := func(x *ir.Value, by int) *ir.Value { return b.Add(x, b.Like(x, float64(by))) }
-	// over sums x over the sequences whose key is in a relation to that of a row [rows, n].
-	over := func(row *ir.Value, cmp ir.Cmp, key, x *ir.Value) *ir.Value {
-		hit := b.Compare(cmp, b.Broadcast(key, row.Type.Shape, 1), row)
-		return b.Sum(b.Select(hit, b.Broadcast(x, row.Type.Shape, 1), b.Like(row, 0)), 1)
-	}
+	one, plus, over, before := l.One, l.Plus, l.Over, l.Before
 
-	cu = b.Convert(cu, ir.I32)
-	begin, end := b.SliceAxis(cu, 0, 0, n), b.SliceAxis(cu, 0, 1, n+1)
 	home := b.Min(b.Div(begin, b.Like(begin, float64(c))), b.Like(begin, float64(nb-1))) // the block of the first token
-	prior := before(b, home)
+	prior := before(home)
 	seq := b.Iota(home.Type, 0)
 	gap := b.Sub(home, prior)
 	between := b.Max(gap, b.Min(seq, b.Like(seq, 1))) // visits from the one that enters the sequence before
 	later := b.Sub(between, gap)                      // 1 where that one starts in the same block
-	enter := over(b.Iota(i32(n, n), 0), ir.LE, seq, between)
+	enter := over(b.Iota(l.square(n, n)), ir.LE, seq, between)
 	if s.Spare > 0 {
 		spare := b.And(b.Compare(ir.LT, slots.To, b.Like(begin, 0)), b.Compare(ir.GE, begin, b.Like(begin, float64(s.Spare))))
 		enter, later = b.Select(spare, b.Like(enter, float64(3*visits)), enter), b.Select(spare, b.Like(later, 0), later)
 	}
 
 	// The table, by places and steps. Blocks exist even where cu_seqlens does not ascend.
-	order := func(t ir.Type) *ir.Value {
-		entry := b.Iota(t, 0)
+	order := func(t ir.Type, axis int) *ir.Value {
+		entry := b.Iota(t, axis)
 		visit := b.Scale(entry, float64(m))
 		for place := 1; place < m; place++ {
 			visit = b.Sub(visit, b.Scale(one(b.Compare(ir.GE, entry, b.Like(entry, float64(place*steps)))), float64(visits-1)))
 		}
 		return visit
 	}
-	visit, each := order(i32(visits)), order(i32(visits, n))
+	visit, each := order(i32(wide), 0), order(l.square(wide, n))
 	none, zero, tail := b.Like(visit, -1), b.Like(visit, 0), b.Like(visit, float64(nb-1))
 	block := b.Sub(visit, over(each, ir.LE, enter, later))
 	idle := b.Compare(ir.GT, block, tail) // visits behind the last
@@ -133,22 +122,22 @@ func (s Schedule) Make(b *ir.Builder, cu *ir.Value, slots *Slots) (table, marked
 	live := b.Bitcast(plus(extra, nb+m-1), ir.U32)
 	live = b.Bitcast(b.Div(live, b.Like(live, float64(m))), ir.I32)
 	live = b.Min(live, b.Like(live, float64(steps)))
-	entry := b.Iota(i32(visits), 0) // of its steps this column has one place
+	entry := b.Iota(i32(wide), 0) // of its steps this column has one place
 	last := b.Select(b.Compare(ir.EQ, entry, plus(live, -1)), b.Like(entry, float64(n-1)), none)
 	// latest is x of the sequence entered last, of each visit: what sequences add to it sums up over those that were entered.
 	latest := func(each *ir.Value, cmp ir.Cmp, x *ir.Value) *ir.Value {
-		return over(each, cmp, enter, b.Sub(x, before(b, x)))
+		return over(each, cmp, enter, b.Sub(x, before(x)))
 	}
 	if slots != nil { // counted from 1, so that 0 is what no sequence has
 		to := plus(slots.To, 1)
 		next = latest(each, ir.LE, slots.From)
-		closed = b.Select(entered, plus(latest(each, ir.LE, before(b, to)), -1), none)
+		closed = b.Select(entered, plus(latest(each, ir.LE, before(to)), -1), none)
 		last = b.Select(b.Compare(ir.EQ, entry, plus(live, -1)), plus(latest(plus(each, visits), ir.LE, to), -1), none)
 	}
 	columns := []*ir.Value{Block: block, Next: next, Done: done, Closed: closed, Last: last}
 
 	// Marks, by visits. One that enters no sequence has its rows behind the last.
-	visit, each = b.Iota(i32(visits), 0), b.Iota(i32(visits, n), 0)
+	visit, each = b.Iota(i32(wide), 0), b.Iota(l.square(wide, n))
 	entering := func(x *ir.Value) *ir.Value { return over(each, ir.EQ, enter, x) }
 	behind := float64(c + 1)
 	base := b.Scale(home, float64(c))
@@ -172,42 +161,33 @@ func (s Schedule) Make(b *ir.Builder, cu *ir.Value, slots *Slots) (table, marked
 			marks = append(marks, entering(one(slots.Fresh)))
 		}
 	}
-	return b.Concat(0, append([]*ir.Value{live}, columns...)...), spread(b, c, marks)
+	return l.Table(append([]*ir.Value{live}, columns...)...), l.spread(visits, c, marks)
 }
 
-// before is x of the sequence before each, 0 of none.
-func before(b *ir.Builder, x *ir.Value) *ir.Value {
-	zero := b.Const(ir.T(ir.I32, 1), 0)
-	if n := x.Type.Shape[0]; n > 1 {
-		return b.Concat(0, zero, b.SliceAxis(x, 0, 0, n-1))
-	}
-	return zero
-}
-
-// spread makes tiles [visits, Rows, c] of marks [visits], each throughout its row. What is spread is a word of marksOfWord a visit, of which each row takes
-// its bits, or two where there are more marks: a number of a vector comes to a tile by the unit that moves lanes, and one word for each mark would take
-// as many times as long.
-func spread(b *ir.Builder, c int, of []*ir.Value) *ir.Value {
+// spread makes tiles [visits, Rows, c] of marks [visits], or of more of which those are the first, each throughout its row. What is spread is a word of
+// marksOfWord a visit, of which each row takes its bits, or two where there are more marks: a number of a vector comes to a tile by the unit that moves
+// lanes, and one word for each mark would take as many times as long.
+func (l Lists) spread(visits, c int, of []*ir.Value) *ir.Value {
 	bits := 1
 	for 1<<bits < c+2 { // the largest mark is c + 1
 		bits++
 	}
-	tall := ir.T(ir.I32, of[0].Type.Shape[0], Rows, c)
-	row := b.Iota(tall, 1)
+	tall := ir.T(ir.I32, visits, Rows, c)
+	row := l.Iota(tall, 1)
 	word := func(of []*ir.Value) *ir.Value {
 		x := of[0]
 		for i, y := range of[1:] {
-			x = b.Add(x, b.Scale(y, float64(int(1)<<(bits*(i+1)))))
+			x = l.Add(x, l.Scale(y, float64(int(1)<<(bits*(i+1)))))
 		}
-		return b.Broadcast(x, tall.Shape, 0)
+		return l.Tall(l.From(x, 0, visits), Rows, c)
 	}
 	words := word(of[:min(len(of), marksOfWord)])
-	by := b.And(b.Scale(row, float64(bits)), b.Like(row, 31))
+	by := l.And(l.Scale(row, float64(bits)), l.Like(row, 31))
 	if len(of) > marksOfWord {
-		words = b.Select(b.Compare(ir.LT, row, b.Like(row, marksOfWord)), words, word(of[marksOfWord:]))
-		by = b.Scale(b.And(row, b.Like(row, marksOfWord-1)), float64(bits))
+		words = l.Select(l.Compare(ir.LT, row, l.Like(row, marksOfWord)), words, word(of[marksOfWord:]))
+		by = l.Scale(l.And(row, l.Like(row, marksOfWord-1)), float64(bits))
 	}
-	return b.And(b.Binary(ir.OpShr, words, by), b.Like(row, float64(int(1)<<bits-1)))
+	return l.And(l.Binary(ir.OpShr, words, by), l.Like(row, float64(int(1)<<bits-1)))
 }
 
 // marksOfWord is how many marks a word has; of the last one, which is 0 or 1, a bit is enough.

@@ -34,8 +34,16 @@ func bySegments(s segments.Schedule, entries []int64, column int) (by []int64) {
 // The example of the package: sequences of 5, 2 and 6 tokens in blocks of 8, in steps of two
 // visits.
 func TestExample(t *testing.T) {
-	s := segments.Schedule{Sequences: 3, Blocks: 2, Chunk: 8, Places: 2}
-	entries, marks := scheduled(t, []int64{0, 5, 7, 13}, func(b *ir.Builder, cu *ir.Value) (table, marked *ir.Value) { return s.Make(b, cu, nil) })
+	for _, kernel := range []bool{false, true} {
+		testExample(t, segments.Schedule{Sequences: 3, Blocks: 2, Chunk: 8, Places: 2, Kernel: kernel})
+	}
+}
+
+func testExample(t *testing.T, s segments.Schedule) {
+	t.Helper()
+	entries, marks := scheduled(t, []int64{0, 5, 7, 13}, func(b *ir.Builder, cu *ir.Value) (table, marked *ir.Value) {
+		return s.Make(b, b.SliceAxis(cu, 0, 0, 3), b.SliceAxis(cu, 0, 1, 4), nil)
+	})
 	require.EqualValues(t, 2, entries[0], "steps")
 	column := func(c int) []int64 { return bySegments(s, entries, c) }
 	require.Equal(t, []int64{0, 0, 0, 1}, column(segments.Block))
@@ -59,7 +67,13 @@ func TestExample(t *testing.T) {
 
 // The same sequences in a pool: the second is skipped, the third starts from zeros.
 func TestPool(t *testing.T) {
-	s := segments.Schedule{Sequences: 3, Blocks: 2, Chunk: 8, Places: 2}
+	for _, kernel := range []bool{false, true} {
+		testPool(t, segments.Schedule{Sequences: 3, Blocks: 2, Chunk: 8, Places: 2, Kernel: kernel})
+	}
+}
+
+func testPool(t *testing.T, s segments.Schedule) {
+	t.Helper()
 	slots := func(b *ir.Builder) *segments.Slots {
 		list := func(of ...float64) *ir.Value {
 			var l []*ir.Value
@@ -71,7 +85,9 @@ func TestPool(t *testing.T) {
 		fresh := list(0, 0, 1)
 		return &segments.Slots{From: list(4, 9, 5), To: list(7, -1, 5), Fresh: b.Compare(ir.GT, fresh, b.Like(fresh, 0))}
 	}
-	entries, marks := scheduled(t, []int64{0, 5, 7, 13}, func(b *ir.Builder, cu *ir.Value) (table, marked *ir.Value) { return s.Make(b, cu, slots(b)) })
+	entries, marks := scheduled(t, []int64{0, 5, 7, 13}, func(b *ir.Builder, cu *ir.Value) (table, marked *ir.Value) {
+		return s.Make(b, b.SliceAxis(cu, 0, 0, 3), b.SliceAxis(cu, 0, 1, 4), slots(b))
+	})
 	column := func(c int) []int64 { return bySegments(s, entries, c) }
 	require.Equal(t, []int64{4, 9, 5, 5}, column(segments.Next))
 	require.Equal(t, []int64{-1, 7, -1, -1}, column(segments.Closed))

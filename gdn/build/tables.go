@@ -1,0 +1,127 @@
+package build
+
+import (
+	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/gdn/build/internal/pool"
+	"github.com/gdngen/gdngen/gdn/build/internal/segments"
+	"github.com/gdngen/gdngen/ir"
+)
+
+// Kernels of packed tokens look up in tables what their steps take and give, and mark rows by what sequences have. All of it follows from where sequences
+// begin and end, and from the names of their states. Of a mixed batch one kernel makes it (tabled), for the ops of the glue are some sixty, each of which
+// waits for main memory or for a sum over lanes; else the glue does.
+
+// tables are the tables of the kernels.
+type tables struct {
+	packed scheduled // segments.Schedule
+	passed scheduled // segments.Pass
+	left   scheduled // of the caches that sequences leave
+}
+
+// scheduled is a table [entries] in scalar memory, and marks [steps, rows, lanes], both i32.
+type scheduled struct{ table, marks *ir.Value }
+
+// mostSegments bounds what a kernel makes tables for, whose text grows with the visits.
+const mostSegments = 256
+
+// tabling says whether a kernel makes the tables of a mixed batch, whose prompts p is for.
+func (x *mixing) tabling(p *plan) bool {
+	return p.prompts && convolvesFirst(p) && x.s.Mixed == 1 && p.padded()/p.c+p.s.Seqs <= mostSegments
+}
+
+// passes is the schedule of the convolution.
+func (p *plan) passes() segments.Pass {
+	return segments.Pass{Sequences: p.s.Seqs, Blocks: p.nc, Chunk: p.c, Kernel: p.ready != nil}
+}
+
+// convolution are the tables of the kernels that convolve packed tokens, of sequences from begin [sequences] to end.
+func (p *plan) convolution(l segments.Lists, begin, end *ir.Value, slots *segments.Slots) (passed, left scheduled) {
+	fresh := slots.Fresh
+	if fresh == nil {
+		fresh = l.Compare(ir.LT, slots.From, l.Like(begin, 0))
+	}
+	passed.table, passed.marks = p.passes().Make(l.Builder, begin, end, slots.From, fresh)
+
+	n, tiles, r := p.s.Seqs, segments.PassRows, p.s.CacheRows()
+	last := l.Max(l.Plus(end, -1), l.Like(end, 0))
+	last = l.Min(l.Div(last, l.Like(end, float64(tiles))), l.Like(end, float64(p.padded()/tiles-1))) // its last tile
+	of := func(y *ir.Value) *ir.Value { return l.Tall(y, segments.Rows, lanesOfMarks) }
+	first := of(begin)
+	token := l.Add(of(l.Plus(end, -r)), l.Iota(first.Type, 1))
+	own := l.Add(l.Sub(token, of(l.Scale(last, float64(tiles)))), l.Like(token, float64(tiles)))
+	earlier := l.Add(l.Sub(token, first), l.Like(token, float64(2*tiles+r)))
+	if slots.Fresh != nil {
+		fresh := of(l.One(slots.Fresh))
+		earlier = l.Select(l.Compare(ir.GT, fresh, l.Like(fresh, 0)), l.Like(earlier, -1), earlier)
+	}
+	left.marks = l.Select(l.Compare(ir.GE, token, first), own, earlier)
+
+	// Sequences at the end that leave nothing are not taken.
+	seq := l.Count(n)
+	live := l.Most(l.Select(l.Compare(ir.LT, slots.To, l.Like(begin, 0)), l.Like(begin, 1), l.Plus(seq, 1)), n)
+	columns := []*ir.Value{live, slots.To, l.Max(slots.From, l.Like(begin, 0)), l.Max(l.Plus(last, -1), l.Like(last, 0)), last}
+	if l.Kernel { // as wide as registers
+		wide := l.Count(segments.Stride(n, true))
+		for i, x := range columns {
+			columns[i] = l.Over(wide, ir.EQ, seq, x)
+		}
+	}
+	left.table = l.Table(columns...)
+	return passed, left
+}
+
+// tables are what a kernel has made, or made by the glue.
+func (x *passing) tables() *tables {
+	if x.ready != nil {
+		return x.ready
+	}
+	l := segments.Lists{Builder: x.b}
+	slots := x.pool().Slots(l)
+	begin, end := x.sequences()
+	t := &tables{}
+	t.passed, t.left = x.convolution(l, begin, end, slots)
+	return t
+}
+
+// tabled has one kernel make what decodes and prompts look up. x is cut by none of the glue then: it knows how many tokens the decodes have, and no more.
+func (x *mixing) tabled(rows gdn.Spec, p *plan) (given map[string]*ir.Value, runs *ir.Value) {
+	p.ready = &tables{}
+	grid := &ir.Grid{Name: "tables", Dims: []ir.GridDim{{Name: "c", Size: 1}}}
+	whole := func(shape []int) ir.Window {
+		w := ir.Window{Block: shape}
+		for range shape {
+			w.Index = append(w.Index, ir.IndexConst(0))
+		}
+		return w
+	}
+	names := []string{"cu_seqlens", "distribution", "state_indices", "read_indices"}
+	var args []*ir.Value
+	for _, name := range names {
+		y := x.Convert(x.args[name], ir.I32)
+		y = x.Reshape(y, 1, y.Type.Shape[0])
+		grid.In, args = append(grid.In, whole(y.Type.Shape)), append(args, y)
+	}
+	made := x.Grid(grid, args, func(b *ir.Builder, blocks, _ []*ir.Value) (ys, next []*ir.Value) {
+		y := &mixing{Lists: segments.Lists{Builder: b.Stage("tables"), Kernel: true}, s: x.s, args: map[string]*ir.Value{}}
+		for i, name := range names {
+			y.args[name] = y.Reshape(blocks[i], blocks[i].Type.Shape[1])
+		}
+		y.cut()
+		states, reads := y.ofStates(rows)
+		prompts := y.promptLists()
+		begin, end := y.From(prompts["cu_seqlens"], 0, p.s.Seqs), y.From(prompts["cu_seqlens"], 1, p.s.Seqs)
+		slots := pool.Of{Written: prompts["state_indices"], Read: prompts["read_indices"], Group: 1, States: p.s.Pool}.Slots(y.Lists)
+		table, marks := aligning{p}.schedule().Make(y.Builder, begin, end, slots)
+		passed, left := p.convolution(y.Lists, begin, end, slots)
+		flat := func(z *ir.Value) *ir.Value { return y.Reshape(z, 1, z.Type.Shape[0]) }
+		ys = []*ir.Value{flat(states), flat(reads), flat(y.runs()), flat(y.tokens), table, marks, passed.table, passed.marks, left.table, left.marks}
+		for _, z := range ys {
+			grid.Out, grid.Outs = append(grid.Out, whole(z.Type.Shape)), append(grid.Outs, z.Type)
+		}
+		return ys, nil
+	})
+	flat := func(i int) *ir.Value { return x.Reshape(made[i], made[i].Type.Size()) }
+	x.tokens = flat(3)
+	*p.ready = tables{scheduled{flat(4), made[5]}, scheduled{flat(6), made[7]}, scheduled{flat(8), made[9]}}
+	return map[string]*ir.Value{"state_indices": flat(0), "read_indices": flat(1)}, flat(2)
+}

@@ -77,7 +77,7 @@ func anySize(s gdn.Spec, v gdn.Variant, b Build) (*file, error) {
 		if err != nil {
 			return nil, err
 		}
-		progs[0].segments, progs[0].scale, progs[0].rows = e.Visiting(at, v), at.EffectiveScale(), true
+		progs[0].segments, progs[0].scale, progs[0].rows, progs[0].of = e.Visiting(at, v), at.EffectiveScale(), true, factsOf(s, v)
 		c, err := write(progs...)
 		if err != nil {
 			return nil, err
@@ -106,6 +106,15 @@ func anySize(s gdn.Spec, v gdn.Variant, b Build) (*file, error) {
 		}
 	}
 	return f, nil
+}
+
+// factsOf are those of a file.
+func factsOf(s gdn.Spec, v gdn.Variant) Facts {
+	f := Facts{Rule: s.Rule.String(), Keys: s.HeadsK, Values: s.HeadsV}
+	if v.Algo != gdn.AlgoToken {
+		f.Chunk = v.Chunk
+	}
+	return f
 }
 
 // overlap is how many steps the first and the last phase of a kernel are apart.

@@ -45,3 +45,6 @@ func (f *file) writeDecode() error {
 	f.funcs = []string{strings.TrimSpace(pytext.Spaced(b.String()))}
 	return nil
 }
+
+// Prefix begins the names of kernels.
+func (d fileData) Prefix() string { return strings.ReplaceAll(d.Rule.String(), "-", "_") }

@@ -67,7 +67,32 @@ type program struct {
 	*ir.Module
 	segments *loops.Segments // of packed sequences
 	scale    float64         // of q
+	of       Facts           // what its kernels are for
 	rows     bool            // it is for any number of batch rows
+}
+
+// Facts are what the name and metadata of a kernel say it is for; nothing where they are empty.
+type Facts struct {
+	Rule         string
+	Keys, Values int // heads
+	Chunk        int // tokens; 0 for one after another
+}
+
+// name is that of a kernel in profiles.
+func (f Facts) name(kernel string) string {
+	if f.Rule == "" {
+		return kernel
+	}
+	name := fmt.Sprintf("%s_%s_%dx%d", strings.ReplaceAll(f.Rule, "-", "_"), kernel, f.Keys, f.Values)
+	if f.Chunk > 0 {
+		name += fmt.Sprintf("_chunk%d", f.Chunk)
+	}
+	return name
+}
+
+// metadata are the same facts as a dict of Python.
+func (f Facts) metadata() string {
+	return fmt.Sprintf(`{"rule": %q, "heads": "%dx%d", "chunk": "%d"}`, f.Rule, f.Keys, f.Values, max(f.Chunk, 1))
 }
 
 // write writes the kernels of modules and the functions around them, which take sizes first.
@@ -82,7 +107,7 @@ func write(programs ...program) (*code, error) {
 			}
 		}
 	}
-	mod.single, mod.scale, mod.rows = kernels == 1, programs[0].scale, programs[0].rows
+	mod.single, mod.scale, mod.rows, mod.of = kernels == 1, programs[0].scale, programs[0].rows, programs[0].of
 	for _, m := range pipelineNames.FindAllStringSubmatch(helpers.Pipeline, -1) {
 		mod.taken[m[1]] = true
 	}

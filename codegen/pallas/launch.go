@@ -93,7 +93,8 @@ func (m *module) launch(k *kernel, kernel string, interpret bool, args []string,
 	if mosaic.Inside(g) {
 		params += ", disable_bounds_checks=True"
 	}
-	gridArgs := []string{"grid=" + lists.Tuple(dims), "in_specs=[" + strings.Join(ins, ", ") + "]", "out_specs=" + outSpecText}
+	b = append(b, "    grid = "+lists.Tuple(dims), "    out_shape = "+outText)
+	gridArgs := []string{"grid=grid", "in_specs=[" + strings.Join(ins, ", ") + "]", "out_specs=" + outSpecText}
 	switch {
 	case k.bundle && len(sc) > 0:
 		gridArgs = append(gridArgs, "scratch_shapes=list("+k.class+"._field_defaults.values())")
@@ -104,7 +105,7 @@ func (m *module) launch(k *kernel, kernel string, interpret bool, args []string,
 		gridArgs = []string{fmt.Sprintf("grid_spec=pltpu.PrefetchScalarGridSpec(num_scalar_prefetch=%d, %s)", g.Tables, strings.Join(gridArgs, ", "))}
 	}
 	caller, lags := m.caller(k)
-	all := slices.Concat([]string{f, "out_shape=" + outText}, gridArgs, lags)
+	all := slices.Concat([]string{f, "out_shape=out_shape"}, gridArgs, lags)
 	if len(g.Alias) > 0 {
 		var al []string
 		for _, a := range g.Alias {
@@ -112,10 +113,21 @@ func (m *module) launch(k *kernel, kernel string, interpret bool, args []string,
 		}
 		all = append(all, "input_output_aliases={"+strings.Join(al, ", ")+"}")
 	}
-	all = append(all, "compiler_params=pltpu.CompilerParams("+params+")", fmt.Sprintf("name=%q", k.name), "interpret=interpret")
+	all = append(append(all, "compiler_params=pltpu.CompilerParams("+params+")"), m.told(k)...)
 	add("    return %s%s)(%s)", caller, strings.Join(all, ", "), strings.Join(args, ", "))
 	m.funcs = append(m.funcs, strings.Join(b, "\n"))
 	return name, nil
+}
+
+// told is what XLA and profiles are told of a kernel: its name, what it is for, and its work.
+func (m *module) told(k *kernel) []string {
+	m.helpers["cost"] = true
+	flops, powers := k.Work()
+	out := []string{fmt.Sprintf("name=%q", m.of.name(k.name)), fmt.Sprintf("cost_estimate=_cost(grid, %d, %d, args, out_shape)", flops, powers)}
+	if m.of.Rule != "" {
+		out = append(out, "metadata="+m.of.metadata())
+	}
+	return append(out, "interpret=interpret")
 }
 
 // caller begins the call of a kernel, and says how late its windows are where batch rows follow one another in it.

@@ -25,9 +25,10 @@ type module struct {
 	hints   map[*ir.Value]string // names of what kernels give
 	funcs   []string             // kernels and what calls them, in order
 	scale   float64              // of q; 0 where it has no name
-	single  bool                 // one kernel: its stages need no prefix
-	outside map[*ir.Value]bool   // arrays of the caller
-	rows    bool                 // it is for any number of batch rows
+	of      Facts
+	single  bool               // one kernel: its stages need no prefix
+	outside map[*ir.Value]bool // arrays of the caller
+	rows    bool               // it is for any number of batch rows
 }
 
 // kernel is one kernel on its way to Python.
@@ -111,7 +112,7 @@ func (m *module) kernel(in *ir.Instr, args, results []string) (call string, outs
 		return "", nil, fmt.Errorf("pallas: kernel %s: the chunks of a step do different work", g.Name)
 	}
 	w := &kernelWriter{module: m, k: k, names: map[*loops.Item]string{}}
-	k.RollPhases(m.scheds[g.Name].Side)
+	k.RollPhases()
 	if err := w.before(); err != nil {
 		return "", nil, err
 	}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
 	"github.com/gdngen/gdngen/codegen/pallas/naming"
-	"github.com/gdngen/gdngen/codegen/pallas/parts"
 	"github.com/gdngen/gdngen/codegen/pallas/plan"
 	"github.com/gdngen/gdngen/codegen/pallas/pytext"
 )
@@ -51,31 +50,19 @@ func (m *module) phase(k *kernel, i int, names map[*loops.Item]string, phased bo
 		taken[v.Name], w.shared[v.Name] = true, true
 	}
 	out := &work{}
-	var segs [len(ph.Lines)][]*plan.Segment
-	for _, s := range plan.Segments(ph.Lines) {
-		segs[s.Line] = append(segs[s.Line], s)
-		out.state = out.state || s.Stage == "state" && s.Multiplies()
-	}
 	spans := m.spans(k)
-	straight := func(line int) error {
-		for _, s := range segs[line] {
-			f, err := w.stage(s)
-			if err != nil {
-				return err
-			}
-			out.add(f)
-			call := []string{w.statement(f)}
-			if name := pythonName(s.Stage); slices.ContainsFunc(spans, func(x due) bool { return x.of == name }) {
-				call = []string{"with jax.named_scope(\"" + name + "\"):", "    " + call[0]}
-			}
-			out.calls = append(out.calls, call...)
-		}
-		return nil
-	}
-	for line := range segs {
-		if err := straight(line); err != nil {
+	for _, s := range plan.Segments(ph.Nodes) {
+		f, err := w.stage(s)
+		if err != nil {
 			return nil, err
 		}
+		out.add(f)
+		out.state = out.state || s.Stage == "state" && s.Multiplies()
+		call := []string{w.statement(f)}
+		if name := pythonName(s.Stage); slices.ContainsFunc(spans, func(x due) bool { return x.of == name }) {
+			call = []string{"with jax.named_scope(\"" + name + "\"):", "    " + call[0]}
+		}
+		out.calls = append(out.calls, call...)
 	}
 	return out, nil
 }
@@ -122,20 +109,14 @@ func (w *phaseWriter) stage(s *plan.Segment) (*work, error) {
 	for _, b := range body {
 		lines = append(lines, b.text()...)
 	}
-	w.function(out, pythonName(s.Stage), w.stageDoc(s, p), lines, loops.Types(s.Nodes, p.names))
+	w.function(out, pythonName(s.Stage), w.stageDoc(s, p), lines)
 	return out, nil
 }
 
-// longest is how many lines a function has: what it has more are functions of their own, of which it keeps the order.
-const longest = 78
-
 // function writes a function, and sets the text of its call.
-func (w *phaseWriter) function(f *work, base, doc string, lines []string, types map[string]string) {
-	var all []parts.Value
-	var args []string
-	add := func(name, hint string) {
-		args, all = append(args, name), append(all, parts.Value{Name: name, Hint: hint})
-	}
+func (w *phaseWriter) function(f *work, base, doc string, lines []string) {
+	var args, hints []string
+	add := func(name, hint string) { args, hints = append(args, name), append(hints, name+": "+hint) }
 	for _, x := range f.reads {
 		add(w.names[x], loops.Hint(x))
 	}
@@ -159,43 +140,10 @@ func (w *phaseWriter) function(f *work, base, doc string, lines []string, types 
 	if f.interpret {
 		add("interpret", "bool")
 	}
-	stage := base
 	if w.phased && w.taken["_"+w.prefix+base] { // of another phase
 		base = w.name + "_" + base
 	}
-	name := w.fresh("_" + w.prefix + base)
-	long := parts.Function{Params: all, Locals: types, Lines: lines, Returns: w.resultNames(f.results)}
-	long.Cut(longest, func(p parts.Part) string { return w.part("_"+stage, doc, p) })
-	w.text(name, all, loops.Returns(f.results), doc, long.Lines, long.Returns)
-	f.call = name + "(" + strings.Join(args, ", ") + ")"
-}
-
-// part writes a part of a function, and gives its call.
-func (w *phaseWriter) part(base, doc string, p parts.Part) string {
-	var args, results []string
-	for _, v := range p.Params {
-		args = append(args, v.Name)
-	}
-	var hints []string
-	for _, v := range p.Results {
-		results, hints = append(results, v.Name), append(hints, v.Hint)
-	}
-	whole, _, _ := strings.Cut(strings.TrimSuffix(doc, "."), ": ") // without shapes
-	name := w.fresh(base + "_" + parts.Subject(results))
-	call := name + "(" + strings.Join(args, ", ") + ")"
-	if len(results) > 0 {
-		call = strings.Join(results, ", ") + " = " + call
-	}
-	w.text(name, p.Params, loops.Together(hints), whole+", in part.", p.Lines, results)
-	return call
-}
-
-// text writes the text of a function.
-func (w *phaseWriter) text(name string, params []parts.Value, result, doc string, lines, results []string) {
-	var hints []string
-	for _, v := range params {
-		hints = append(hints, v.Name+": "+v.Hint)
-	}
+	name, result := w.fresh("_"+w.prefix+base), loops.Returns(f.results)
 	if strings.Contains(result+strings.Join(hints, ""), "Tiles") {
 		w.helpers["Tiles"] = true
 	}
@@ -203,10 +151,11 @@ func (w *phaseWriter) text(name string, params []parts.Value, result, doc string
 	for _, l := range lines {
 		text = append(text, "    "+l)
 	}
-	if len(results) > 0 {
-		text = append(text, "    return "+strings.Join(results, ", "))
+	if len(f.results) > 0 {
+		text = append(text, "    return "+strings.Join(w.resultNames(f.results), ", "))
 	}
 	w.funcs = append(w.funcs, pytext.OwnNames(strings.Join(text, "\n")))
+	f.call = name + "(" + strings.Join(args, ", ") + ")"
 }
 
 func (w *phaseWriter) resultNames(items []*loops.Item) []string {

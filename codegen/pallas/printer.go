@@ -106,8 +106,8 @@ func (p *printer) cast(e expr, d ir.DType) expr {
 // maxInline is the length up to which a value is written where it is used.
 const maxInline = 64
 
-// suffix is the number of a name that several have.
-var numerals, suffix = regexp.MustCompile(`\d+`), regexp.MustCompile(`_\d+\b`)
+// numerals are the numbers in a text.
+var numerals = regexp.MustCompile(`\d+`)
 
 // width is the length of a text in which all numbers are as long: what is inlined must not depend on sizes.
 func width(s string) int { return len(numerals.ReplaceAllString(s, "00")) }
@@ -125,7 +125,7 @@ func (p *printer) inline(nodes []*loops.Node, i int, e expr) bool {
 	if spreads(n.In) && e.prec == atom && width(e.s) < 24 && p.elementwise(nodes, x) {
 		return true
 	}
-	if p.Uses[x] != 1 || width(e.s) > maxInline || n.In.Op == ir.OpConcat && n.Args[0].Item.Maker != nil && n.Args[0].Item.Maker.Call == "merge" { // which another file may keep
+	if p.Uses[x] != 1 || width(e.s) > maxInline {
 		return false
 	}
 	user := slices.Index(nodes, p.At[x])

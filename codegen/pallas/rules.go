@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gdngen/gdngen/codegen/pallas/lists"
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
 	"github.com/gdngen/gdngen/ir"
 )
@@ -445,11 +444,7 @@ func writeConcat(o *operands) (expr, error) {
 	}
 	if name := [...]string{"stacked", "joined"}[min(o.in.Attrs.Axis, 1)]; o.p.k != nil && o.in.Result().Type.Rank() == 2 {
 		o.p.need(name)
-		rows := []string{o.p.listText(l)}
-		if name == "stacked" {
-			rows = lists.Rows(rows[0], func(s string) int { return width(suffix.ReplaceAllString(s, "")) }, lineWidth-24)
-		}
-		return call("_"+name, rows...), nil
+		return call("_"+name, o.p.listText(l)), nil
 	}
 	return call("jnp.concatenate", o.p.listText(l), fmt.Sprintf("axis=%d", o.in.Attrs.Axis)), nil
 }

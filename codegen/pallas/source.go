@@ -16,7 +16,6 @@ import (
 	"github.com/gdngen/gdngen/codegen/pallas/lists"
 	"github.com/gdngen/gdngen/codegen/pallas/orders"
 	"github.com/gdngen/gdngen/codegen/pallas/pytext"
-	"github.com/gdngen/gdngen/codegen/pallas/sizes"
 	"github.com/gdngen/gdngen/codegen/pass"
 	"github.com/gdngen/gdngen/codegen/python"
 	"github.com/gdngen/gdngen/gdn"
@@ -269,10 +268,6 @@ func newFile(s gdn.Spec, v gdn.Variant, build Build, p Provenance) (*file, error
 	if f.data.Decode {
 		if err := f.writeDecode(); err != nil {
 			return nil, err
-		}
-	} else {
-		for i, text := range sizes.Rest(f.funcs) {
-			f.funcs[i] = sizes.Unpack(text)
 		}
 	}
 	f.doc = f.describeAll(given, s, p)

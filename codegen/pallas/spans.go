@@ -41,8 +41,14 @@ func (m *module) spans(k *kernel) (out []due) {
 // spansText is the table of them in Python.
 func (m *module) spansText(k *kernel, name string) string {
 	var pairs []lists.Pair
-	for _, x := range m.spans(k) {
+	spans := m.spans(k)
+	for _, x := range spans {
 		pairs = append(pairs, lists.Pair{Key: strconv.Quote(x.of), Value: "(" + hundredths(x.begin) + ", " + hundredths(x.end) + ")"})
+	}
+	// Packed sequences: what is due within 1/200 of a slot stands together by phases, which costs .6 % less on v6e. Where a stage has a time
+	// of its own, as the decays of channels, its work is spread among the rest, and pieces undo that: .7 % more.
+	if k.In.Attrs.Grid.Tables > 0 && len(spans) == len(k.Phases) {
+		pairs = append(pairs, lists.Pair{Key: `"piece"`, Value: "(0.000, 0.005)"})
 	}
 	return lists.Dict(name, pairs)
 }

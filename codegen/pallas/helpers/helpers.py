@@ -254,7 +254,7 @@ def _union(parts: Tiles) -> jax.Array:
     return functools.reduce(jnp.bitwise_or, parts)
 
 #: block
-def _block(i: jax.Array, n: int) -> pl.Slice:
+def _block(i: jax.Array, n: int) -> slice | pl.Slice:
     """Elements of block i of n."""
     return pl.ds(pl.multiple_of(i * n, n), n)
 
@@ -318,6 +318,16 @@ def _store_words(
     for half in range(2):  # interpret mode stores through no bitcast
         ref[pl.ds(2 * start + half, n, stride=2 * stride), :] = rows[:, half]
 
+#: cost
+def _cost(
+    grid: tuple[Any, ...], flops: int, powers: int, args: Any, outs: Any
+) -> pl.CostEstimate:
+    """What XLA may plan with: the work of a point of the grid, and arrays once."""
+    points = math.prod(n for n in grid if isinstance(n, int))
+    arrays = jax.tree.leaves((args, outs))
+    moved = sum(math.prod(x.shape) * jnp.dtype(x.dtype).itemsize for x in arrays)
+    return pl.CostEstimate(points * flops, points * powers, moved)
+
 #: delayed
 def _delayed(x: jax.Array, rows: int) -> pl.BlockSpec:
     """Blocks of tokens or heads of x, one step late; the first step has a few rows."""
@@ -354,7 +364,7 @@ def _in_line(
         return call(functools.partial(kernel, row_steps=0), grid=grid, **options)
     row_steps = np.int32(steps)  # as the grid counts, whatever JAX's default is
 
-    def moved(lag: int, spec: pl.BlockSpec) -> pl.BlockSpec:
+    def moved(lag: int, spec: Any) -> pl.BlockSpec:
         def index(b: jax.Array, h: jax.Array, c: jax.Array) -> tuple[jax.Array, ...]:
             at = jnp.clip(c - lag, 0, n * steps - 1)
             step = jnp.where(c < lag, c, lax.rem(at, row_steps) + lag)
@@ -372,7 +382,7 @@ def _in_line(
 def _ragged_call(
     kernel: Callable,
     *,
-    in_specs: list[pl.BlockSpec],
+    in_specs: list[Any],  # windows
     compiler_params: pltpu.CompilerParams,
     **options: Any,
 ) -> Callable:

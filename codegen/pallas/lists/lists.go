@@ -4,7 +4,6 @@ package lists
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -93,41 +92,6 @@ func (w writer) woven(l []string) (text string, n int) {
 		}
 	}
 	return "", 0
-}
-
-// Rows cuts a list that is longer than a line into lists of about as many elements.
-func Rows(text string, width func(string) int, most int) []string {
-	if width(text) <= most || !strings.HasPrefix(text, "[") || !strings.HasSuffix(text, "]") {
-		return []string{text}
-	}
-	elements, depth, last := []string{}, 0, 1
-	for i, c := range text {
-		switch c {
-		case '(', '[', '{':
-			depth++
-		case ')', ']', '}':
-			if depth--; depth == 0 && i < len(text)-1 {
-				return []string{text} // a sum of lists
-			}
-		case ',':
-			if depth == 1 {
-				elements, last = append(elements, text[last:i]), i+2
-			}
-		}
-	}
-	elements = append(elements, text[last:len(text)-1])
-	for rows := 2; rows <= len(elements)/2; rows++ {
-		var out []string
-		fits := true
-		for part := range slices.Chunk(elements, (len(elements)+rows-1)/rows) {
-			row := "[" + strings.Join(part, ", ") + "]"
-			out, fits = append(out, row), fits && width(row) <= most
-		}
-		if fits {
-			return out
-		}
-	}
-	return []string{text}
 }
 
 // slice is the text of elements of a list at equal distances.

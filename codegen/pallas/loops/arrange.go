@@ -115,7 +115,7 @@ func (a *arranger) late() {
 		}
 		if n.In.Op == ir.OpHalves && n.Call == "" && len(a.users[i]) == 1 && a.nodes[a.users[i][0]].Stage != n.Stage && a.nodes[a.users[i][0]].In.Body == nil {
 			user := a.nodes[a.users[i][0]]
-			n.Stage, n.Head, n.At, moved[n] = user.Stage, user.Head, user.At, true
+			n.Stage, n.Head, moved[n] = user.Stage, user.Head, true
 			wait[user] = append(wait[user], n)
 			continue
 		}
@@ -160,11 +160,7 @@ func (a *arranger) levels() []*Node {
 	return out
 }
 
-// atOnce is how late, in parts of a slot, what is made of numbers of rows and columns may be due to come first.
-const atOnce = .005
-
-// sharedFirst puts what serves several heads, and needs none of them, first. What stands behind the heads parts none of them, and is not
-// made before it is due.
+// sharedFirst puts what serves several heads, and needs none of them, first. What stands behind the heads parts none of them.
 func (a *arranger) sharedFirst(level []*Node) []*Node {
 	mine := map[*Item]bool{}
 	last := len(level) - 1 // of a head's own
@@ -180,7 +176,7 @@ func (a *arranger) sharedFirst(level []*Node) []*Node {
 	var early, first, rest []*Node
 	index := map[*Item]bool{} // made of the numbers of rows and columns alone
 	for i, n := range level {
-		of := n.At <= level[0].At+atOnce && len(n.Defs) == 1 && n.In.Op.Pure() && n.In.Body == nil
+		of := len(n.Defs) == 1 && n.In.Op.Pure() && n.In.Body == nil
 		EachRef(n, func(r *Ref) { of = of && index[r.Item] })
 		if of {
 			index[n.Defs[0]] = true

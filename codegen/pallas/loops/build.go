@@ -21,7 +21,7 @@ func ToNodes(instrs []*ir.Instr, of map[*ir.Value]*Item, tasks map[*ir.Instr]tpu
 			if t.Task.Stage != n.Stage && n.Head.C >= 0 { // made anew for what reads it, whose head it takes
 				n.Head = Number(t.Task.Head)
 			}
-			n.Stage, n.At = t.Task.Stage, t.At
+			n.Stage = t.Task.Stage
 		}
 		var operand func(a *ir.Value) *Item
 		operand = func(a *ir.Value) *Item {

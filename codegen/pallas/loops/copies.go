@@ -217,7 +217,7 @@ func (c *copier) replace(nodes []*Node, all []*moves) []*Node {
 	}
 	of := all[c.of]
 	at := nodes[of.at[0]]
-	def := &Node{Call: "copies", Stage: at.Stage, Head: Number(-1), At: nodes[all[0].at[0]].At, In: at.In, Defs: []*Item{{}}}
+	def := &Node{Call: "copies", Stage: at.Stage, Head: Number(-1), In: at.In, Defs: []*Item{{}}}
 	def.Defs[0].Maker = def
 	param := map[*Item]*Item{} // of what a number is in that place
 	for _, values := range c.holes {
@@ -259,7 +259,7 @@ func (c *copier) replace(nodes []*Node, all []*moves) []*Node {
 		call.Args = slices.Concat([]Ref{{Item: def.Defs[0]}}, m.args, m.cond)
 		here := append(m.made, call)
 		for _, n := range here {
-			n.Stage, n.Head, n.At = def.Stage, def.Head, nodes[m.at[0]].At
+			n.Stage, n.Head = def.Stage, def.Head
 		}
 		if i == 0 {
 			here = append([]*Node{def}, here...)

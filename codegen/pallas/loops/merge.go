@@ -52,7 +52,7 @@ func (f *fuser) merge() {
 func (f *fuser) merged(pairs []*merging) {
 	one, list := pairs[0], &Item{}
 	dot := one.dots[0]
-	n := &Node{Stage: dot.Stage, Head: Number(-1), Call: "merge", Note: one.note, At: dot.At, Defs: []*Item{list}}
+	n := &Node{Stage: dot.Stage, Head: Number(-1), Call: "merge", Note: one.note, Defs: []*Item{list}}
 	n.Ints = []Form{Number(2 * len(pairs)), Number(len(one.dots) * len(pairs)), Number(one.up)}
 	n.In = &ir.Instr{Op: ir.OpOr, Results: f.maker[one.x[0][0]].In.Results, Task: dot.In.Task}
 	var masks, before, after []*Node
@@ -86,12 +86,6 @@ func (f *fuser) merged(pairs []*merging) {
 		o.Head = Number(-1)
 	}
 	before = append(masks, before...)
-	for _, o := range before {
-		n.At = min(n.At, o.At)
-	}
-	for _, o := range before {
-		o.At = n.At
-	}
 	f.put(slices.Concat(before, []*Node{n}, after))
 }
 

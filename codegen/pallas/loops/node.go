@@ -117,8 +117,7 @@ func plain(r Ref) Ref {
 type Node struct {
 	In     *ir.Instr
 	Stage  string
-	At     float64 // when its first instruction is due, in the time slot of a phase
-	begins bool    // a level of the order begins here
+	begins bool // a level of the order begins here
 	Head   Form
 	Ints   []Form // integers of the attributes, and of constant operands
 	Args   []Ref  // operands that are not constants

@@ -202,7 +202,7 @@ func (r *roller) element(o *operand) (Ref, bool) {
 	}
 	l := &Item{Typ: refs[0].Item.Typ, Elems: make([]*Item, len(elems))}
 	first := o.first[0]
-	n := &Node{Stage: first.Stage, At: first.At, List: elems, Defs: []*Item{l}}
+	n := &Node{Stage: first.Stage, List: elems, Defs: []*Item{l}}
 	l.Maker = n
 	o.m.lists = append(o.m.lists, n)
 	return Ref{l, at}, true

@@ -69,7 +69,7 @@ func (f *fuser) gather(args []Ref, x []*Item, up bool, parts []*Node) {
 		}
 	}
 	list := &Item{Typ: x[1].Typ}
-	n := &Node{Stage: parts[0].Stage, Head: Number(-1), Call: "eliminate", At: f.nodes[at].At, Args: args, Ints: []Form{Number(len(x))}, Defs: []*Item{list}}
+	n := &Node{Stage: parts[0].Stage, Head: Number(-1), Call: "eliminate", Args: args, Ints: []Form{Number(len(x))}, Defs: []*Item{list}}
 	n.In = &ir.Instr{Op: ir.OpOr, Results: parts[0].In.Results, Task: parts[0].In.Task}
 	for _, m := range f.nodes[:at] { // no reader before
 		early := false
@@ -80,12 +80,6 @@ func (f *fuser) gather(args []Ref, x []*Item, up bool, parts []*Node) {
 	}
 	for _, p := range parts {
 		f.gone[p] = true
-	}
-	for _, a := range args { // operands were due where they were first read: all are now
-		if m := f.maker[a.Item]; m != nil && m.In.Op == ir.OpLoad {
-			n.At = min(n.At, m.At)
-			m.At = n.At
-		}
 	}
 	list.Maker = n
 	x[0] = &Item{Typ: list.Typ} // the first row stays what it is

@@ -2,7 +2,6 @@ package loops
 
 import (
 	"fmt"
-	"maps"
 	"strconv"
 	"strings"
 
@@ -31,11 +30,6 @@ func Returns(items []*Item) string {
 	for i, x := range items {
 		t[i] = Hint(x)
 	}
-	return Together(t)
-}
-
-// Together is the type of results of some types.
-func Together(t []string) string {
 	s := "None"
 	switch {
 	case len(t) == 1:
@@ -46,24 +40,6 @@ func Together(t []string) string {
 		s = "tuple[" + strings.Join(t, ", ") + "]"
 	}
 	return s
-}
-
-// Types are the types of the names that nodes are known by.
-func Types(nodes []*Node, names map[*Item]string) map[string]string {
-	out := map[string]string{}
-	for _, n := range nodes {
-		for _, d := range n.Defs {
-			out[names[d]] = Hint(d)
-		}
-		if n.Loop == nil {
-			continue
-		}
-		for _, c := range n.Loop.Carries {
-			out[names[c.Item]] = Hint(c.Next)
-		}
-		maps.Copy(out, Types(n.Loop.Body, names))
-	}
-	return out
 }
 
 // RefDoc is the type and shape of a reference.

@@ -32,3 +32,32 @@ func computed(nodes []*loops.Node) map[ir.Op]bool {
 	}
 	return all
 }
+
+// Work counts what a point of the grid computes, in its largest step: operations of products, and numbers that are powers, roots or logarithms.
+func (k *Plan) Work() (flops, powers int) {
+	flops, powers = work(k.before)
+	f, p := 0, 0
+	for _, s := range k.Steps {
+		if g, q := work(s.all); g+q > f+p {
+			f, p = g, q
+		}
+	}
+	return flops + f, powers + p
+}
+
+func work(instrs []*ir.Instr) (flops, powers int) {
+	for _, in := range instrs {
+		switch in.Op {
+		case ir.OpDot:
+			flops += 2 * in.Result().Type.Size() * in.Args[0].Type.Shape[in.Attrs.Dot.LC[0]]
+		case ir.OpExp, ir.OpExp2, ir.OpLog, ir.OpLog2, ir.OpLog1p, ir.OpSqrt, ir.OpRsqrt, ir.OpTanh, ir.OpLogistic:
+			powers += in.Result().Type.Size()
+		}
+		if in.Body != nil {
+			f, p := work(in.Body.Instrs)
+			rounds := max(1, in.Attrs.Count)
+			flops, powers = flops+rounds*f, powers+rounds*p
+		}
+	}
+	return flops, powers
+}

@@ -17,8 +17,7 @@ func TestElementsOfList(t *testing.T) {
 	maker, reader := node("leaf"), node("keep")
 	maker.Defs, reader.Args = []*loops.Item{list}, []loops.Ref{{Item: element}}
 	nodes := []*loops.Node{maker, reader}
-	require.Equal(t, map[*loops.Node][]*loops.Node{reader: {maker}}, (&Plan{}).needs(nodes))
-	segments := Segments(lines{nodes})
+	segments := Segments(nodes)
 	require.Equal(t, []*loops.Item{list}, segments[0].Results)
 	require.Equal(t, []*loops.Item{list}, segments[1].Reads)
 }

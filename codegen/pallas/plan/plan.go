@@ -20,6 +20,7 @@ type Plan struct {
 
 	inputs   map[*loops.Item]bool // references that are only read
 	Prologue []*loops.Node        // before the steps
+	before   []*ir.Instr          // what it is made of
 	Steps    []*step
 	Phases   []*Phase // nil where the steps' bodies are written out
 }
@@ -43,7 +44,6 @@ type slotWork struct {
 // Phase is what all of its slots have in common.
 type Phase struct {
 	Nodes []*loops.Node
-	Lines lines // the nodes, parted
 	Vars  []*loops.Variable
 	Refs  []*loops.Item // stand-ins for the parameters that the slots pass
 }
@@ -72,6 +72,7 @@ func New(in *ir.Instr, tasks map[*ir.Instr]tpu.Place) (*Plan, error) {
 		}
 		prologue = append(prologue, x)
 	}
+	k.before = prologue
 	k.Prologue = loops.Copies(loops.ToNodes(prologue, k.of, tasks))
 	for i, c := range conds {
 		k.Steps[i].Cond = loops.Ref{Item: k.of[c]}
@@ -115,5 +116,16 @@ func (k *Plan) split(s *step) {
 	}
 	for _, w := range s.Slots {
 		w.instrs = k.byStage(w.instrs)
+	}
+}
+
+// RollPhases finds the loops of phases.
+func (k *Plan) RollPhases() {
+	for _, ph := range k.Phases {
+		ph.Nodes = loops.Arrange(loops.Fuse(loops.Copies(ph.Nodes)), k.inputs)
+	}
+	k.pool()
+	for _, ph := range k.Phases {
+		ph.Nodes = loops.Roll(ph.Nodes)
 	}
 }

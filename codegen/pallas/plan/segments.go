@@ -1,31 +1,28 @@
 package plan
 
 import (
+	"slices"
+
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
 )
-
-import "slices"
 
 // Segment is the part of a phase that belongs to one stage.
 type Segment struct {
 	Stage   string
-	Line    int // of lines
 	Nodes   []*loops.Node
 	Reads   []*loops.Item // made by earlier stages
 	Results []*loops.Item // read by later ones
 }
 
-// Segments cuts the lines of a phase by stage and finds what passes between them.
-func Segments(l lines) []*Segment {
+// Segments cuts the nodes of a phase by stage and finds what passes between them.
+func Segments(nodes []*loops.Node) []*Segment {
 	var out []*Segment
-	for line, nodes := range l {
-		for i, n := range nodes {
-			if i == 0 || n.Stage != nodes[i-1].Stage {
-				out = append(out, &Segment{Stage: n.Stage, Line: line})
-			}
-			s := out[len(out)-1]
-			s.Nodes = append(s.Nodes, n)
+	for i, n := range nodes {
+		if i == 0 || n.Stage != nodes[i-1].Stage {
+			out = append(out, &Segment{Stage: n.Stage})
 		}
+		s := out[len(out)-1]
+		s.Nodes = append(s.Nodes, n)
 	}
 	made := map[*loops.Item]*Segment{}
 	for _, s := range out {

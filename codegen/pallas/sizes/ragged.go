@@ -13,7 +13,7 @@ var (
 	// operandsOf are the names of what a kernel that takes them as args runs on.
 	operandsOf = regexp.MustCompile(`, \*args: (?s:.*?)"""Runs the kernel on (.*?)\."""`)
 	// firstOut is the shape of a kernel's first result.
-	firstOut = regexp.MustCompile(`out_shape=\((_pinned|jax\.ShapeDtypeStruct)\((\([^()]*\)), `)
+	firstOut = regexp.MustCompile(`out_shape = \((_pinned|jax\.ShapeDtypeStruct)\((\([^()]*\)), `)
 )
 
 // Ragged has a program whose only kernel reads q, k and v, and writes o, as rows of tokens take those of any number of tokens: the last

@@ -80,7 +80,10 @@ func Unify(texts [][]string, at []Size) ([]string, error) {
 		}
 		out[i], uses[i] = text, used
 	}
-	return thread(out, uses), nil
+	for i, text := range thread(out, uses) {
+		out[i] = Unpack(text)
+	}
+	return out, nil
 }
 
 // bound is one of a slice: sums may stand in brackets.

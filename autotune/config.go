@@ -481,7 +481,7 @@ func (p *plan) proposer() string {
 		return fmt.Sprintf("%s, policy %d, choices of Triton %x", strategy.WalkVersion(p.Strategy), strategy.PolicyVersion, choices.Sum(nil)[:4])
 	}
 	for _, a := range gdn.Axes {
-		fmt.Fprintln(choices, a.Name, a.Values, a.Default, a.Group, a.Also)
+		fmt.Fprintln(choices, a.Name, a.Doc, a.Values, a.Default, a.Group, a.Also) // hypotheses have words of Doc
 	}
 	name := fmt.Sprintf("%s, policy %d, choices %x", strategy.Version(p.Strategy), strategy.PolicyVersion, choices.Sum(nil)[:4])
 	if p.space.Estimate == nil {

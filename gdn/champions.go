@@ -184,7 +184,7 @@ var Champions = []Champion{
 	{HostTPU, AccuracyFLA, jobTraining, "tpu-train,out=separate,transpose_k=value,steps=1,head_group=4,bwd.steps=1,bwd.phases_after=0,bwd.head_group=1,span=32,refine=yes,precapply=bf16x3,precgrad=bf16x3,decay_bf16=rows,bwd.decay_bf16=rows", whyParts,
 		where{rules: channelRules, upTo1: true}},
 
-	{HostTPU, AccuracyF32, jobPrefill, "chunk=64,leaf=32,flow=solve,layout=bthd,decay=base2,beta=exponent,transpose_k=key,row_broadcast=transpose,prec=bf16x3,split_at=def,head_group=1", "a head or two and one chunk: nothing hides latency, so the fewest instructions in turn count, with a state between two kernels; three bf16 passes",
+	{HostTPU, AccuracyF32, jobPrefill, "chunk=64,leaf=32,flow=solve,layout=bthd,decay=base2,beta=exponent,transpose_k=key,row_broadcast=transpose,prec=bf16x3,split_at=def,head_group=1", "one or two heads and one chunk: no other work hides latency, so the shortest chain of instructions wins; three bf16 passes",
 		where{most: 2, tokens: 64, byHead: true, decays: true, given: true, asGiven: true, oneRow: true}},
 	{HostTPU, AccuracyF32, jobPrefill, "tpu-x3-long", "three bf16 passes for all products; four chunks in lockstep hide the latency of matrix units of 256 rows",
 		where{mxu: 256, least: 3, most: 8, steps: 2}},

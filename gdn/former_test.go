@@ -26,7 +26,7 @@ func TestFormerAxes(t *testing.T) {
 	_, err = ParseVariant("tpu,late=3,state_delay=6")
 	require.ErrorContains(t, err, "state_delay is given twice")
 	_, err = ParseVariant("low=perhaps")
-	require.ErrorContains(t, err, `decay_bf16 (products with decay in bf16`)
+	require.ErrorContains(t, err, `decay_bf16 (products with decays in bf16`)
 
 	for former, now := range map[string]string{"tpu-packed,pack=visits": "tpu-packed,pack=segments", "tpu,fuse=glue": "tpu,fuse=xla"} {
 		require.Equal(t, parseVariant(t, now), parseVariant(t, former), former)

@@ -9,7 +9,7 @@ import (
 func SpecHelp() string {
 	var b strings.Builder
 	b.WriteString("A spec says what is computed: fields key=value separated by commas. A preset may come first, and fields after it change it.\n" +
-		"Without a preset t, hk and k are wanted. A boolean field alone is true.\n\nPresets:\n")
+		"Without a preset the fields t, hk and k are required. A boolean field without a value is true.\n\nPresets:\n")
 	for _, p := range Presets {
 		fmt.Fprintf(&b, "  %-16s %s\n  %-16s %s\n", p.Name, p.Doc, "", p.Text)
 	}

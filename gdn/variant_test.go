@@ -71,7 +71,7 @@ func TestVariantErrors(t *testing.T) {
 		"solve=laddr":                       `did you mean "ladder"`,
 		"solve=merg":                        `allowed: merge ladder block forward neumann newton`,
 		"mergepacked":                       `did you mean "merge-packed"`,
-		"solve=forward,leaf=8":              "leaf (block that merge, ladder and block start from) does not apply",
+		"solve=forward,leaf=8":              "leaf (size of the diagonal blocks that merge, ladder and block start from) does not apply",
 		"algo=token,solve=merge":            "does not apply to algo=token,chunk=64: leave it out, or take algo=chunk",
 		"unit=lanes":                        "leave it out, or take algo=token",
 		"merge=rows,solve=ladder":           "leave it out, or take solve=merge",

@@ -26,6 +26,7 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"percent": func(part, whole int64) string { return terminal.Percent(part, whole) },
 	"size":    terminal.Size,
 	"number":  grouped,
+	"times":   times,
 	"signed": func(n int64) string {
 		if n > 0 {
 			return "+" + grouped(n)

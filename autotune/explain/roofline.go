@@ -36,7 +36,7 @@ func (e *Explanation) bound(name string) float64 {
 // roofline draws where the module stands: by what the spec needs, and by what its own schedule does. It is nil where a module has no matrix
 // products or no traffic that is known.
 func (e *Explanation) roofline() *roofline {
-	p := &roofline{Width: 560, Height: 300, Left: 62, Right: 548, Top: 16, Bottom: 244, Ridge: e.target.PeakFlops() * e.target.Clock / e.target.HBM}
+	p := &roofline{Width: 560, Height: 300, Left: 62, Right: 530, Top: 16, Bottom: 244, Ridge: e.target.PeakFlops() * e.target.Clock / e.target.HBM}
 	type point struct {
 		class, text string
 		work, share float64

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -47,7 +48,17 @@ func (r *Result) Trace() ([]byte, error) {
 	if process == 0 {
 		return nil, errors.New("no op has a schedule to write as a trace")
 	}
-	return json.Marshal(map[string]any{"traceEvents": events, "otherData": map[string]string{"unit": "a microsecond is one bundle of the schedule", "module": r.Module.String()}})
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false) // Perfetto reads no escapes by code point
+	err := e.Encode(traceFile{events, map[string]string{"unit": "a microsecond is one bundle of the schedule", "module": r.Module.String()}})
+	return text.Bytes(), err
+}
+
+// traceFile has its events first: some versions of Perfetto read nothing behind a key that they do not know.
+type traceFile struct {
+	Events []traceEvent      `json:"traceEvents"`
+	Other  map[string]string `json:"otherData"`
 }
 
 // WriteTrace writes Trace to a file.
@@ -56,13 +67,16 @@ func (r *Result) WriteTrace(file string) error {
 	if err != nil {
 		return err
 	}
-	return store.WriteFile(file, append(data, '\n'))
+	return store.WriteFile(file, data)
 }
+
+// threadsOf is how many threads a process has at most: thread numbers are of one process each, since Perfetto looks names up by them alone.
+const threadsOf = 1000
 
 // traceOp gives the events of one op. Neighbours that say the same are one event.
 func traceOp(process int, name string, f *llo.Profile, stage func(place string) string) []traceEvent {
-	events := []traceEvent{{Name: "process_name", Phase: "M", Process: process, Args: map[string]any{"name": fmt.Sprintf("%s: %d bundles, run %s", name, f.Bundles, times(f.Runs))}}}
-	thread := 0
+	events := []traceEvent{{Name: "process_name", Phase: "M", Process: process, Thread: process * threadsOf, Args: map[string]any{"name": fmt.Sprintf("%s: %d bundles, run %s", name, f.Bundles, times(f.Runs))}}}
+	thread := process * threadsOf
 	add := func(name string, says func(llo.Column) string) {
 		thread++
 		events = append(events, traceEvent{Name: "thread_name", Phase: "M", Process: process, Thread: thread, Args: map[string]any{"name": name}})

@@ -1,7 +1,9 @@
 package explain
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -42,6 +44,7 @@ func TestTrace(t *testing.T) {
 	require.NoError(t, err)
 	var trace struct{ TraceEvents []traceEvent }
 	require.NoError(t, json.Unmarshal(data, &trace))
+	importable(t, data, trace.TraceEvents)
 	names, end, busy := map[int]string{}, map[int]int{}, map[string]int{}
 	for _, x := range trace.TraceEvents {
 		if x.Process != 1 {
@@ -98,4 +101,32 @@ func TestRoofline(t *testing.T) {
 	require.Contains(t, p.Points[0].Text, "module: 280 flop a byte, 25.0 % of the matrix units' peak, 50.0 % of the roof there")
 	e.Bounds = e.Bounds[:1]
 	require.Nil(t, e.roofline())
+}
+
+// importable says that Perfetto's importer reads every event, by its rules: traceEvents is the first key; strings have no escapes by code
+// point; an X has a time and a duration; processes and threads have names, which are looked up by the number of a thread alone; and the
+// events of a thread follow one another.
+func importable(t *testing.T, data []byte, events []traceEvent) {
+	require.True(t, bytes.HasPrefix(data, []byte(`{"traceEvents":[`)))
+	require.NotContains(t, string(data), `\u`)
+	named, owner, end := map[string]bool{}, map[int]int{}, map[int]int{}
+	for _, x := range events {
+		require.NotEmpty(t, x.Name)
+		if was, ok := owner[x.Thread]; ok {
+			require.Equal(t, was, x.Process, "thread %d is of two processes", x.Thread)
+		}
+		owner[x.Thread] = x.Process
+		switch x.Phase {
+		case "M":
+			require.NotEmpty(t, x.Args["name"])
+			named[fmt.Sprint(x.Name, x.Process, map[string]int{"thread_name": x.Thread}[x.Name])] = true
+		case "X":
+			require.True(t, named[fmt.Sprint("process_name", x.Process, 0)] && named[fmt.Sprint("thread_name", x.Process, x.Thread)], "%+v has no name yet", x)
+			require.Positive(t, x.Duration)
+			require.GreaterOrEqual(t, x.Time, end[x.Thread])
+			end[x.Thread] = x.Time + x.Duration
+		default:
+			require.Fail(t, "phase", "%+v", x)
+		}
+	}
 }

@@ -207,8 +207,8 @@ const (
 
 // RulerTexts say what candidates are ranked by, for readers.
 var RulerTexts = map[string]string{
-	Wall:       "static cycles by wall: the schedule that the compiler wrote, in order, with its stalls and its waits for main memory and for copies around kernels",
-	Throughput: "static cycles by throughput: what the compiler's schedule issues and its waits for matrix units, or what main memory takes where that is more; a lower bound of compute time",
+	Wall:       "static cycles by wall: the compiled schedule in order, with its stalls and its waits for HBM and for copies around kernels",
+	Throughput: "static cycles by throughput: the bundles that the schedule issues and its waits for MXUs, or the time of its HBM traffic if that is more; a lower bound of compute time",
 	Modelled:   "cycles of a modelled time: machine code in an order that a warp scheduler could take, with the latencies that are known of the GPU",
 }
 

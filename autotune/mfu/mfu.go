@@ -56,7 +56,7 @@ type Step struct {
 }
 
 // Note says what the time is.
-const Note = "a step is the sum of its layers, each one module each way with its residual, but attention, whose core is a public kernel between two. Time is modelled by wall, the schedule of each module in order with its waits for main memory, one module after another; where latencies are not known, by throughput: of each op the larger of its cycles and of its main memory traffic at full bandwidth; nothing ran on a TPU"
+const Note = "a step is the sum of its layers, each one module forward and one backward with its residual; attention has two, around the core, which is a public kernel. Time is modelled by wall, the schedule of each module in order with its waits for HBM, one module after another; where latencies are not known, by throughput: for each op the larger of its cycles and of its HBM traffic at full bandwidth; nothing ran on a TPU"
 
 // NewStep begins the step of a model, and reads the variant of the rule for each target.
 func NewStep(c model.Config, variant string, targets []*target.Target) (*Step, []gdn.Variant, error) {

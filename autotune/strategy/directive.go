@@ -20,15 +20,15 @@ type Directive struct {
 
 // Directives is the table of presets. Each group of axes is of one of them.
 var Directives = []Directive{
-	{"triangular-inversion", "how (I + A)^-1 is made", []gdn.Group{gdn.GroupInverse}, []string{"leaf", "solve", "keep"}, false},
-	{"dataflow", "what is computed where, and what passes between: kernels, operands of the state, products joined",
+	{"triangular-inversion", "how (I + A)^-1 is computed", []gdn.Group{gdn.GroupInverse}, []string{"leaf", "solve", "keep"}, false},
+	{"dataflow", "the work of each kernel, and arrays between kernels: operands of the state, products that are joined",
 		[]gdn.Group{gdn.GroupForm}, []string{"state", "output", "operands", "uw", "products"}, false},
-	{"layout", "order of axes, turns, and how masks and decay reach the elements", []gdn.Group{gdn.GroupLayout}, []string{"load", "decay", "gates", "glue"}, false},
-	{"precision", "passes of the matrix unit, storage and vector work in bf16", []gdn.Group{gdn.GroupNumerics}, []string{"products", "state", "operands"}, false},
-	{"packing", "small products as large ones: heads, batch rows, chunks and triangles side by side; how packed sequences fall into chunks",
+	{"layout", "order of axes, transposes, and the way of masks and decays to the elements", []gdn.Group{gdn.GroupLayout}, []string{"load", "decay", "gates", "glue"}, false},
+	{"precision", "passes of the MXU, storage and vector work in bf16", []gdn.Group{gdn.GroupNumerics}, []string{"products", "state", "operands"}, false},
+	{"packing", "small products joined to large ones: heads, batch rows, chunks and triangles side by side; packed sequences cut into chunks",
 		[]gdn.Group{gdn.GroupMapping}, []string{"products", "solve", "state", "leaf", "enter"}, true},
 	{"pipeline", "order of instructions, and the overlap of successive chunks", []gdn.Group{gdn.GroupForward, gdn.GroupBackward}, []string{"step", "init"}, true},
-	{"training", "what the forward pass keeps, how gradients are summed, and in which precision", []gdn.Group{gdn.GroupTraining}, []string{"dr", "dq", "dk", "dg", "values"}, false},
+	{"training", "the residuals of the forward pass, and the sums of gradients with their precision", []gdn.Group{gdn.GroupTraining}, []string{"dr", "dq", "dk", "dg", "values"}, false},
 }
 
 // Axes names the axes that concern the directive, in the order of their table.

@@ -167,7 +167,7 @@ type row struct {
 }
 
 var rows = []row{
-	{"model", "seeds, then what promises most by a surrogate, a Gaussian process over estimates, of what N good and different candidates (model:N) lead to", 5, 4,
+	{"model", "model:N, the default: after the seeds, a Gaussian process scores the variants that can be reached from the N best candidates that differ in at least three axes; the most promising is judged next", 5, 4,
 		func(s Space, width int) inner { return &model{s, width} }},
 	{"elites", "seeds, then mutations and crossings of one champion for each of the best N structural cells (elites:N)", 2, 16,
 		func(s Space, width int) inner { return &elites{s, width} }},

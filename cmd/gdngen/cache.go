@@ -52,7 +52,7 @@ func (a CLI) cacheCmd() *cobra.Command {
 	return app.Group(&cobra.Command{
 		Use:     "cache",
 		Short:   "Show or empty the cache of plugins and measurements",
-		Long:    "cache shows or empties the folder that plugins are fetched into, and measurements and references of exams (at most 1 GiB) are kept in: gdngen in the user's cache, or GDNGEN_CACHE.",
+		Long:    "cache shows or empties the folder of plugins, measurements, and references of exams (at most 1 GiB): gdngen in the user's cache, or GDNGEN_CACHE.",
 		Example: "  gdngen setup cache show\n  gdngen setup cache clean",
 		GroupID: "self",
 	}, show, clean)

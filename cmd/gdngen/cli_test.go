@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -98,6 +101,46 @@ func TestFlags(t *testing.T) {
 			require.NoError(t, err, at)
 		})
 	})
+}
+
+// A flag has one meaning: where commands explain it in different words, or take it in another form, testdata/flags.tsv says what is common.
+func TestFlagMeanings(t *testing.T) {
+	data, err := os.ReadFile("testdata/flags.tsv")
+	require.NoError(t, err)
+	meant := map[string]bool{}
+	for line := range strings.Lines(string(data)) {
+		if name, meaning, ok := strings.Cut(strings.TrimSpace(line), "\t"); ok {
+			require.NotEmpty(t, meaning, name)
+			meant[name] = true
+		}
+	}
+	said := map[string]map[string]bool{}
+	var visit func(*cobra.Command)
+	visit = func(c *cobra.Command) {
+		if c.Hidden { // a former name
+			return
+		}
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if !f.Hidden {
+				if said[f.Name] == nil {
+					said[f.Name] = map[string]bool{}
+				}
+				said[f.Name][f.Value.Type()+" "+f.Usage] = true
+			}
+		})
+		for _, b := range c.Commands() {
+			visit(b)
+		}
+	}
+	visit(CLI{&app.App{Stdout: io.Discard, Stderr: io.Discard}}.root())
+	var differ []string
+	for name, texts := range said {
+		if len(texts) > 1 {
+			differ = append(differ, name)
+		}
+	}
+	slices.Sort(differ)
+	require.Equal(t, differ, slices.Sorted(maps.Keys(meant)), "flags that commands explain in different words, and those of testdata/flags.tsv")
 }
 
 func TestExitCode(t *testing.T) {

@@ -23,10 +23,10 @@ func (a CLI) doctorCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Say what this machine has and lacks",
-		Long: `doctor examines the tools, the cache, the plugins and the devices, and says how to mend what is wrong. It downloads nothing. The status is 6 if
-something is missing. Machines that remote hold took, and nobody gave back, are warnings.
+		Long: `doctor examines tools, cache, plugins and devices, and says how to mend each fault. It downloads nothing. The status is 6 if something is
+missing. It warns of machines of remote hold that were not given back.
 
-With --on it also tries a place: what it is and has, or the call that failed. With --agent it tries an agent of gdngen loop: it must start, answer a trivial prompt within a minute, and leave no files or processes. It runs as
+With --on it also tries a place, and prints what it has, or the call that failed. With --agent it tries an agent of gdngen loop: it must start, answer a trivial prompt within a minute, and leave no files or processes. It runs as
 you do, in no sandbox.`,
 		Example: "  gdngen doctor\n  gdngen doctor --agent \"codex exec --ephemeral -\" --env OPENAI_API_KEY\n  gdngen doctor --libtpu ./libtpu.so -o json",
 		GroupID: "self",

@@ -24,7 +24,7 @@ func (a CLI) root() *cobra.Command {
 		Long: `gdngen generates kernels of the gated delta rule (Gated DeltaNet), checks their numbers against a float64 reference, says what
 they cost on five TPU generations with no TPU attached, and searches structural variants for the cheapest correct one.
 
-A cost is in ` + journal.RulerTexts[journal.Wall] + `. It is no measurement.
+A cost is in ` + journal.RulerTexts[journal.Wall] + `. It is not a measurement.
 
 ` + app.ExitHelp,
 		Example: `  gdngen tour                                          the first ten minutes, played
@@ -93,7 +93,9 @@ func helpCmd(root *cobra.Command) *cobra.Command {
 			if err != nil || len(rest) > 0 {
 				var names []string
 				for _, b := range c.Commands() {
-					names = append(names, b.Name())
+					if !b.Hidden {
+						names = append(names, b.Name())
+					}
 				}
 				at := c.CommandPath()
 				if len(names) == 0 {
@@ -136,7 +138,7 @@ func elsewhere(root *cobra.Command, flag string) string {
 	var with []string
 	var walk func(*cobra.Command)
 	walk = func(c *cobra.Command) {
-		if c.Runnable() && !c.Hidden && c.LocalNonPersistentFlags().Lookup(flag) != nil {
+		if f := c.LocalNonPersistentFlags().Lookup(flag); c.Runnable() && !c.Hidden && f != nil && !f.Hidden {
 			with = append(with, c.CommandPath())
 		}
 		for _, below := range c.Commands() {

@@ -22,12 +22,13 @@ func (a CLI) setupCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "setup",
 		Short: "Fetch the plugins that run and compile programs",
-		Long: `setup fetches the pinned plugins with pip into the user's cache, verified by their hashes. Other commands do so when they need one; setup is
-for a machine that will be offline, and compares what is there with its hashes. --libtpu, --cpu-plugin and the variables GDNGEN_LIBTPU and GDNGEN_CPU_PLUGIN name other builds, and
-GDNGEN_CACHE moves the cache.
+		Long: `setup fetches the pinned plugins with pip into the user's cache, and verifies their hashes, also of those that are in the cache. Other
+commands fetch a plugin when they need it; setup is for a machine that will be offline. --libtpu, --cpu-plugin and the
+variables GDNGEN_LIBTPU and GDNGEN_CPU_PLUGIN name other builds, and GDNGEN_CACHE moves the cache.
 
-What targets that are GPUs want is fetched by --only gpu alone, or when such a target first needs it: Triton and NumPy (205 MiB, 720 on disk), and
-the CUDA plugin with two files of a CUDA toolkit (222 MiB, 429 on disk). GDNGEN_TRITON names a Python that has Triton, GDNGEN_CUDA_PLUGIN another
+The tools for GPU targets are fetched only by --only gpu, or when such a target first needs them: Triton and NumPy (205
+MiB, 720 on disk), and the CUDA plugin with two files of a CUDA toolkit (222 MiB, 429 on disk). GDNGEN_TRITON names a
+Python that has Triton, GDNGEN_CUDA_PLUGIN another
 build of the plugin, and GDNGEN_CUDA_TOOLKIT a folder with bin/ptxas and nvvm/libdevice.`,
 		Example: "  gdngen setup\n  gdngen setup --only cpu",
 		GroupID: "self",

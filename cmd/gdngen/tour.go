@@ -48,8 +48,8 @@ func (a CLI) tourCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "tour [--spec SPEC]",
 		Short: "Play the first ten minutes, on your own shape",
-		Long: `tour runs some commands, one after another, on your shape: it prints each, says what it is for, runs it, and says how its output reads. On a
-terminal it asks before each; q ends it. What it writes goes into one new folder. Commands that compile are left out where libtpu is missing.`,
+		Long: `tour runs some commands, one after another, on your shape: it prints each command and its purpose, runs it, and explains its output. On a
+terminal it asks before each; q ends it. All files go into one new folder. Without libtpu, commands that compile are left out.`,
 		Example: "  gdngen tour\n  gdngen tour --spec b=1,t=2048,hk=8,hv=16,k=128,v=128,dtype=bf16 --target tpu7x",
 		GroupID: "work",
 		Args:    app.Args(cobra.NoArgs),

@@ -26,21 +26,24 @@ type versionResult struct {
 func (a CLI) versionCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
-		Short:   "Print the version of gdngen and of what it works with",
+		Short:   "Print the versions of gdngen and its plugins, and the commit",
 		Example: "  gdngen version\n  gdngen version -o json",
 		GroupID: "self",
 		Args:    app.Args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			r := versionResult{Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Cgo: pjrt.HasCgo, Mosaic: mosaic.Version}
 			r.Version, r.Revision = app.Version()
-			var err error
-			if r.Plugins, _, err = a.plugins("", true, false); err != nil {
-				return err
+			for _, only := range []string{"", "gpu"} {
+				rows, _, err := a.plugins(only, true, false)
+				if err != nil {
+					return err
+				}
+				r.Plugins = append(r.Plugins, rows...)
 			}
 			return app.Emit(a.App, r, []any{r}, func(w io.Writer) {
 				fmt.Fprintf(w, "gdngen %s\n", r.Version)
 				if r.Revision != "" {
-					fmt.Fprintf(w, "revision %s\n", r.Revision)
+					fmt.Fprintf(w, "commit %s\n", r.Revision)
 				}
 				cgo := map[bool]string{true: "with cgo", false: "without cgo: programs can not be run"}[r.Cgo]
 				fmt.Fprintf(w, "%s %s %s\nstable_mosaic version %d\n", r.Go, r.Platform, cgo, r.Mosaic)

@@ -177,7 +177,7 @@ func errorTable(text string) (string, error) {
 				b.WriteString("<td></td>")
 				continue
 			}
-			fmt.Fprintf(&b, "<td style=\"--share:%.2f\">%.3g</td>", math.Log(e/least)/math.Log(most/least), 1000*e)
+			fmt.Fprintf(&b, "<td title=\"%s\" style=\"--share:%.2f\">%#.3g</td>", template.HTMLEscapeString(c), math.Log(e/least)/math.Log(most/least), 1000*e)
 		}
 		b.WriteString("</tr>")
 	}

@@ -9,6 +9,7 @@
 package main
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"errors"
 	"flag"
@@ -28,8 +29,8 @@ var machines = []struct {
 	cgo          bool
 }{{"linux", "amd64", true}, {"linux", "arm64", false}, {"darwin", "arm64", false}}
 
-// extraFiles are the files that go with the program.
-var extraFiles = []string{"README.md", "CHANGELOG.md", "LICENSE", "examples/jax/own_kernel.py", "examples/jax/own_kernel.mlir"}
+// extraFiles are the files and folders that go with the program: its docs, and the examples that need nothing else.
+var extraFiles = []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE", "docs", "examples/README.md", "examples/jax", "examples/notebook", "examples/proposer", "examples/agent"}
 
 var semver = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9a-z.]+)?$`)
 
@@ -88,13 +89,17 @@ func release(version, out, only string) error {
 
 // programs builds gdngen for each machine, and packs each with the files beside it.
 func programs(version, out string) error {
+	list, err := exec.Command("git", append([]string{"ls-files", "--"}, extraFiles...)...).Output()
+	if err != nil {
+		return fmt.Errorf("git ls-files: %w", err)
+	}
 	for _, m := range machines {
 		name := fmt.Sprintf("gdngen_%s_%s_%s", strings.TrimPrefix(version, "v"), m.system, m.arch)
 		dir := filepath.Join(out, name)
 		if err := build(version, m.system, m.arch, m.cgo, filepath.Join(dir, "gdngen")); err != nil {
 			return err
 		}
-		for _, f := range extraFiles {
+		for _, f := range strings.Fields(string(list)) {
 			data, err := os.ReadFile(f)
 			if err != nil {
 				return err
@@ -116,16 +121,21 @@ func programs(version, out string) error {
 	return nil
 }
 
-// stamp is the variable that has the version of a program built here.
-const stamp = "github.com/gdngen/gdngen/cmd/gdngen/internal/app.stamped"
+// stamps is the package whose variables have the version and the commit of a program built here.
+const stamps = "github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 
-// build builds gdngen with its version stamped in; system and arch are empty for this machine.
+// build builds gdngen with its version and commit stamped in; system and arch are empty for this machine.
 func build(version, system, arch string, cgo bool, path string) error {
 	env := []string{"CGO_ENABLED=" + map[bool]string{false: "0", true: "1"}[cgo]}
 	if system != "" {
 		env = append(env, "GOOS="+system, "GOARCH="+arch)
 	}
-	return run(env, "go", "build", "-trimpath", "-ldflags", "-s -w -X "+stamp+"="+version, "-o", path, "./cmd/gdngen")
+	commit, err := exec.Command("git", "rev-parse", "HEAD").Output()
+	if err != nil {
+		return fmt.Errorf("git rev-parse: %w", err)
+	}
+	flags := fmt.Sprintf("-s -w -X %s.stamped=%s -X %s.commit=%s", stamps, version, stamps, bytes.TrimSpace(commit))
+	return run(env, "go", "build", "-trimpath", "-ldflags", flags, "-o", path, "./cmd/gdngen")
 }
 
 // source packs the files of the commit.

@@ -216,7 +216,7 @@ func (s *site) reports() (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("%s: %w", name, err)
 		}
-		var header struct{ Header struct{ Spec string } }
+		var header struct{ Body struct{ Spec string } }
 		first, _, _ := bytes.Cut(journal, []byte("\n"))
 		if err := json.Unmarshal(first, &header); err != nil {
 			return "", fmt.Errorf("%s: %w", name, err)
@@ -237,7 +237,8 @@ func (s *site) reports() (string, error) {
 				return "", err
 			}
 		}
-		fmt.Fprintf(&b, "<li><a href=\"%s\">%s</a> <a class=\"soft\" href=\"runs/%s.jsonl\">journal</a></li>", page, template.HTMLEscapeString(run), run)
+		fmt.Fprintf(&b, "<li><a href=\"%s\">%s</a> <code>%s</code> <a class=\"soft\" href=\"runs/%s.jsonl\">journal</a></li>",
+			page, template.HTMLEscapeString(run), template.HTMLEscapeString(header.Body.Spec), run)
 	}
 	b.WriteString("</ul>")
 	return b.String(), nil

@@ -119,7 +119,7 @@ func (f *Form) Why() string {
 	case f.Promoted != "":
 		return f.Variant.Short() + ": " + f.Promoted
 	case f.From != nil:
-		why := f.Variant.Short() + ": " + f.From.Why
+		why := strings.TrimPrefix(f.Variant.Short(), "default,") + ": " + f.From.Why // axes alone are changes of the default
 		if f.Variant.Mapping.Chain {
 			why += "; batch rows follow one another in one program, which fills and drains once"
 		}

@@ -105,6 +105,10 @@ func Read(r io.Reader) (Config, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&c); err != nil {
+		if at := (*json.SyntaxError)(nil); errors.As(err, &at) {
+			err = fmt.Errorf("%w; a model is JSON, such as the config.json that it is published with", gdn.JSONError(data, err))
+			return c, fmt.Errorf("model: %w", err)
+		}
 		return c, fmt.Errorf("model: %w", gdn.JSONError(data, err))
 	}
 	return c, c.Validate()

@@ -50,7 +50,7 @@ func ConfigTopic() *cobra.Command {
 	}
 	return &cobra.Command{Use: "config", Short: "What the configuration file may say",
 		Long: "A JSON object in " + configName + ", in the folder that " + promoted.DirEnv + " names, by default gdngen in the user's configuration (~/.config on Linux). A flag\n" +
-			"comes before the environment, and that before the file. What changes figures is said beside them. Paths are relative to the folder.\n" +
+			"comes before the environment, and that before the file. The output names each setting that changes a figure. Paths are relative to the folder.\n" +
 			promoted.DirEnv + "=" + promoted.Off + " is for none, as tests and CI have it.\n" + keys.String() + "\n\n  {\"target\": \"v5e\", \"cache\": \"/data/gdngen\", \"on\": \"ssh:me@big\"}\n",
 		Example: "  gdngen doctor                    says what the file changes"}
 }

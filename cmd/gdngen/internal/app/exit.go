@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/gdngen/gdngen/autotune"
 	"github.com/gdngen/gdngen/autotune/bench"
@@ -210,7 +211,9 @@ func cureOf(err error) string {
 	switch none := (*journal.NoRunError)(nil); {
 	case errors.As(err, &none):
 		return "`gdngen search run --run " + none.Dir + "` begins one; a run is named by its folder"
-	case !errors.As(err, &at) || !errors.Is(at, fs.ErrNotExist):
+	case errors.As(err, &at) && errors.Is(at, syscall.EISDIR):
+		return at.Path + " is a folder: name a file"
+	case at == nil || !errors.Is(at, fs.ErrNotExist):
 		return ""
 	case at.Op == "write":
 		return "the folder " + filepath.Dir(at.Path) + " is not there: make it, or name another"

@@ -2,6 +2,7 @@ package app
 
 import (
 	"cmp"
+	_ "embed"
 	"errors"
 	"fmt"
 	"os"
@@ -68,8 +69,13 @@ func OneTarget(name string) (*target.Target, error) {
 // OnEnv names the place where nobody gives --on.
 const OnEnv = remote.OnEnv
 
-// stamped is the version that a release stamps in (cmd/release).
-var stamped string
+// stamped is the version, and commit the commit, that a release stamps in (cmd/release).
+var stamped, commit string
+
+// archived is the commit of a source archive, which git archive writes into the file; elsewhere it begins with a dollar sign.
+//
+//go:embed commit.txt
+var archived string
 
 // Version is the version of the module or of the release, and the revision where the build knows it.
 func Version() (version, revision string) {
@@ -88,6 +94,8 @@ func Version() (version, revision string) {
 	}
 	if revision != "" {
 		revision += modified
+	} else if revision = commit; revision == "" && !strings.HasPrefix(archived, "$") {
+		revision = strings.TrimSpace(archived)
 	}
 	return cmp.Or(stamped, info.Main.Version), revision
 }

@@ -13,7 +13,7 @@ func (a CLI) BackendsCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:               "backends [NAME]",
 		Short:             "List the backends, the ops they render and those they refuse",
-		Long:              "backends lists what renders modules. With a name, it lists each op that the backend renders, and why it refuses the others.",
+		Long:              "backends lists the backends. With a name, it lists the ops that the backend can write, and the reasons why it refuses others.",
 		Example:           "  gdngen list backends\n  gdngen list backends mosaic\n  gdngen list backends -o json",
 		GroupID:           "know",
 		Args:              app.Args(cobra.MaximumNArgs(1)),

@@ -42,8 +42,9 @@ func (a CLI) BenchCmd() *cobra.Command {
 		Use:   "bench",
 		Short: "Evaluate variants on the workloads of FlashInfer-Bench, and keep the traces",
 		Long: `bench evaluates a variant on workloads in the manner of FlashInfer-Bench: each trial has inputs of its own; an element is wrong if it is off by
-more than 1e-2 and by more than 1e-2 of itself, and one wrong element fails the workload; what passes is timed on fresh copies of its arguments,
-out of the caches. Outputs are compared with the float64 reference; speed-ups are over a loop over tokens in the same runtime.
+more than 1e-2 and by more than 1e-2 of itself, and one wrong element fails the workload. A workload that passes is
+timed on fresh copies of its arguments, which are not in the caches. Outputs are compared with the float64 reference;
+speed-ups are over a loop over tokens in the same runtime.
 
 --protocol sets warm-up, iterations and trials at once, and tolerances never: ` + bench.PresetHelp() + `; or a file of JSON.
 --on fib:URL has a server of FlashInfer-Bench evaluate --solution instead, on its own hardware and by its own protocol.
@@ -51,11 +52,11 @@ out of the caches. Outputs are compared with the float64 reference; speed-ups ar
 Without flags it sweeps the contest's two definitions, ` + flashinfer.ContestDecode + ` (54 workloads) and
 ` + flashinfer.ContestPrefill + ` (100), on this machine's CPU. Definitions are names of the form
 ` + flashinfer.Family + `,
-or files. The folder of the run is a trace set of FlashInfer-Bench: definitions, workloads, solutions, traces. A sweep that was stopped or
-killed goes on by the same command.
+or files. The folder of the run is a trace set of FlashInfer-Bench: definitions, workloads, solutions, traces. A sweep
+that was stopped or killed goes on by the same command.
 
-With --target the kernels are also compiled for TPUs that are absent, and their cost is printed in a table of its own. That cost is static:
-cycles of the schedule, and as modelled time the larger of these and of the main memory traffic; nothing runs on a TPU.
+With --target the kernels are also compiled for TPUs that are not attached, and a second table has their static cost:
+cycles of the schedule, and as modelled time the larger of these and of the HBM traffic. Nothing runs on a TPU.
 
 The status is 3 if a workload did not pass.`,
 		Example: `  gdngen contest bench --run runs/contest                                     all 154 workloads; the same command goes on

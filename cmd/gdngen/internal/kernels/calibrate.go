@@ -22,12 +22,13 @@ func (a CLI) CalibrateCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "calibrate",
 		Short: "Fit the table of modelled times to an attached GPU",
-		Long: `calibrate --attached asks the attached GPU for the latencies and rates that modelled times follow from (docs/gpu.md). First it proves that the
-kernels of the front compute what they should, against float64. Then it times microkernels, each of which tells one constant of the table, and the
-front: variants of decode and prefill on contest heads, whose modelled times before and after stand beside the measured ones. The table goes into
-the user's configuration, with the residuals beside it; from then on explain and search model by it. Without --attached what is there is shown.
+		Long: `calibrate --attached measures the latencies and rates of the attached GPU that modelled times need (docs/gpu.md). First it checks the
+numbers of the front's kernels against float64. Then it times microkernels, each of which gives one constant of the
+table, and the front: variants of decode and prefill on contest heads, with modelled times before and after the fit
+beside the measured ones. The table goes into the user's configuration, with its residuals; from then on explain and
+search use it. Without --attached the present table is shown.
 
-The driver of NVIDIA is all that it needs besides Triton: kernels are compiled ahead of time and launched by a child process.
+It needs only NVIDIA's driver and Triton: kernels are compiled ahead of time and launched by a child process.
 The status is 3 if a kernel misses a limit, 6 where no GPU or no driver is.`,
 		Example: `  gdngen device calibrate --attached
   gdngen device calibrate --target h100                     what is in use

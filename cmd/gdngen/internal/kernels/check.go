@@ -29,17 +29,18 @@ func (a CLI) CheckCmd() *cobra.Command {
 		Long: `check computes a spec by a variant on random inputs of several classes, and compares each output with the float64 reference. Each value head
 has a class of its own; the worst of all heads and seeds is shown.
 
-Three kinds of errors have limits: rms is the root mean square of the error over that of the reference, as flash-linear-attention has it; max the
-largest error over the largest value; bias the error projected on the reference, on what earlier chunks bring to it and on its derivative by
-the decay, over the length of the reference: what rounding does vanishes there, a state that leaks or a scale that is off does not. Of
-a training step gradients have rms alone, and the outputs max. Limits follow from the class and the precision of the variant, and nothing on
-the command line loosens them; --field holds gradients to the limits of flash-linear-attention on every class. The status is 3 if one is missed.
+Three kinds of errors have limits: rms is the root mean square of the error over that of the reference, as
+flash-linear-attention has it; max the largest error over the largest value; bias: the systematic part of the error
+(its projection on the reference output, on the inter-chunk part, and on the derivative by the decay). Rounding
+averages out; a leaking state or a wrong scale does not. In a training step gradients have a limit of rms only, and
+outputs of max. Limits follow from the class and the precision of the variant, and no flag loosens them; --field judges
+gradients by the limits of flash-linear-attention on every class. The status is 3 if a limit is missed.
 
 Engines: ` + engine.Help() + `;
-  triton, the kernels of the triton backend for GPUs, by Triton's interpreter with the rounding of matrix units; with --target h100 or b200
-  they are compiled too.
-With --target the kernels that are made for it are checked, by the interpreter or, with --engine module, from the emitted text, which shows
-faults of the emitter too; what gen refuses for that target is refused. With --engine device the target is the device's generation; a device of another one is refused.
+  triton, the kernels of the triton backend, by Triton's interpreter with the rounding of tensor cores; with --target h100 or b200 they are
+compiled too. With --target the kernels for that target are checked, by the interpreter or, with --engine module, from
+the emitted text, which finds faults of the emitter too; specs and variants that gen refuses for the target are
+refused. With --engine device the target names the device's generation, and another device is refused.
 
 Classes:` + docs.String(),
 		Example: `  gdngen check --variant ladder16
@@ -71,7 +72,7 @@ Classes:` + docs.String(),
 	f := c.Flags()
 	f.StringVar(&k.cases, "cases", "", "in place of a spec: a folder of stored cases (manifest.json and safetensors files); each is computed from its inputs alone, and compared by the manifest's tolerance")
 	f.StringVar(&k.out, "out", "", "with --cases: folder that the outputs are written to; made where it is missing")
-	f.StringVar(&k.only, "only", "", "with --cases: only those whose name holds one of these texts, separated by commas")
+	f.StringVar(&k.only, "only", "", "with --cases: only cases whose name contains one of these texts, separated by commas")
 	a.VariantFlag(c, &k.variant)
 	c.Flags().StringVar(&k.target, "target", "", "check what is made for this TPU generation (default for auto by the interpreter: "+app.DefaultTarget+"); with --engine triton, compile for these GPUs too")
 	app.CompleteList(c, "target", append(target.Names(), target.GPUNames()...))

@@ -19,8 +19,9 @@ func (a CLI) CompileCmd() *cobra.Command {
 		Use:   "compile (FILE | --spec SPEC)",
 		Short: "Compile for a TPU or GPU that is not attached",
 		Long: `compile hands a module to libtpu, ahead of time: a file of StableHLO text ("-" is standard input), or the program of a spec. It prints the size
-of the code, the memory it needs, and the verdict. The compiler runs in a process of its own, so a module that kills it is a verdict too.
-With GPUs as targets (h100, b200) the compiler is XLA's, in a pinned CUDA plugin that needs neither a GPU nor a driver, and a spec is rendered by the
+of the code, the memory it needs, and the verdict. The compiler runs in a process of its own, so a module that kills it
+is a verdict too. With GPUs as targets (h100, b200) the compiler is XLA's, in a pinned CUDA plugin that needs neither a
+GPU nor a driver, and a spec is rendered by the
 stablehlo backend. The status is 4 if a target rejects the module.`,
 		Example: `  gdngen compile --spec bench --target v5e,v6e,tpu7x
   gdngen compile kernel.mlir --target v6e -o json

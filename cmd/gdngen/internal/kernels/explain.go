@@ -40,19 +40,21 @@ func (a CLI) ExplainCmd() *cobra.Command {
 		Use:   "explain (FILE | FOLDER | SCRIPT | --spec SPEC)",
 		Short: "Say what a module costs on a TPU, and where",
 		Long: `explain compiles a module for TPUs that are not attached and reads the schedule: static cycles by op and by stage of the algorithm, use of
-the slots, spills, VMEM, and how far the whole is from what main memory and the matrix and vector units allow. Stages add up to the whole;
-in brackets stand ops whose cycles the compiler gives no stage. A file may hold any StableHLO module in text form, such as one that JAX
-lowered, so other kernels are costed by the same ruler. A folder of schedules that --dump kept is costed without a compiler, on any machine.
---diff sets a second variant, file or folder beside it, the largest changes first. --html writes one page with a picture of the slots over the
-schedule of the hottest part, and follows each stage of a generated kernel from the builder through the passes to bundles and cycles.
---picture writes a small picture by stage, --trace the bundles of the hottest part as a trace for Perfetto (ui.perfetto.dev), units as threads. What was measured once comes from the cache.
-The status is 4 if a target rejects a module, and 9 if it compiles but its cost is unknown.
+the slots, spills, VMEM, and the distance from the bounds of HBM and of the matrix and vector units. Stages add up to
+the whole; rows in brackets are ops without a stage. A file may hold any StableHLO module in text form, such as one
+that JAX lowered, so kernels of others are costed in the same way. A folder of schedules that --dump kept is costed
+without a compiler, on any machine. --diff sets a second variant, file or folder beside it, the largest changes first.
+--html writes one page with a picture of the slots over the schedule of the hottest part, and follows each stage of a
+generated kernel from the builder through the passes to bundles and cycles. --picture writes a small picture by stage,
+--trace the bundles of the hottest part as a trace for Perfetto (ui.perfetto.dev), units as threads. Costs that were measured before come from the
+cache. The status is 4 if a target rejects a module, and 9 if it compiles but its cost is unknown.
 
 ` + strings.ToUpper(measure.StaticNote[:1]) + measure.StaticNote[1:] + `
-With a GPU as the target (h100, b200) the kernels of the triton backend are compiled for it, and their times modelled from the machine code. A file,
-or --backend stablehlo, is compiled by XLA, and the launches, loops and traffic of what it would run are counted. A Python
-script is run with no GPU by --python, and the Triton kernels that it launches are modelled alike, whoever wrote them; a folder of launches that --dump
-kept is modelled without Python. On an H100 prefills took 1.2 to 1.5 times as long as modelled (docs/gpu.md).
+With a GPU as the target (h100, b200) the kernels of the triton backend are compiled for it, and their times modelled
+from the machine code. A file, or --backend stablehlo, is compiled by XLA, and its launches, loops and traffic are
+counted. A Python script is run without a GPU by --python, and all Triton kernels that it launches are modelled; a
+folder of launches that --dump kept is modelled without Python. On an H100 prefills took 1.2 to 1.5 times as long as
+modelled (docs/gpu.md).
 A spec with packed sequences is costed for sequences of equal length, unless --scalars says otherwise.`,
 		Example: `  gdngen explain --spec bench --target v5e,v6e,tpu7x
   gdngen explain --spec bench --diff bf16 --html best.html
@@ -78,12 +80,12 @@ A spec with packed sequences is costed for sequences of equal length, unless --s
 	c.Flags().StringArrayVar(&f.scalars, "scalars", nil, "values of a scalar operand that steers control flow, integers or true and false: OPERAND=V,V,..., OP/OPERAND=V,V,... or KERNEL/OPERAND=V,V,...")
 	c.Flags().StringVar(&f.load, "load", "", "lengths of packed sequences, in place of equal ones: 8x1+128+256 are eight decodes and two prompts of a mixed batch")
 	c.Flags().StringVar(&f.dump, "dump", "", "keep the schedules, or the launches of a script, in a folder for each target below this one")
-	c.Flags().BoolVar(&f.plain, "without-option", false, "on v4, v5e and v5p, also say what a module takes without the compiler option that its kernels want there: a compile more, a minute for long kernels")
+	c.Flags().BoolVar(&f.plain, "without-option", false, "on v4, v5e and v5p, also give the cost without the compiler option for these kernels: one more compile, a minute for long kernels")
 	a.Formerly(c, "plain", "without-option")
 	c.Flags().StringArrayVar(&f.trips, "trips", nil, "KERNEL=N: how often the loop of a script's kernel turns, in place of what follows from its arguments")
 	c.Flags().IntVar(&f.configs, "configs", 8, "configs of an autotuned kernel of a script that are compiled; the fastest counts")
 	app.FreshFlag(c, &f.fresh)
-	c.Flags().BoolVar(&f.stored, "stored", false, "take costs that were measured before from the cache alone: what is not there is refused, and nothing is compiled")
+	c.Flags().BoolVar(&f.stored, "stored", false, "take costs from the cache only, and compile nothing: a cost that is missing there is an error")
 	return c
 }
 
@@ -109,6 +111,9 @@ func (f *explainFlags) under(a *app.App, modules []*explain.Module) error {
 }
 
 func (a CLI) explainAll(f *explainFlags, cmd *cobra.Command, args []string) error {
+	if f.backend == triton.Name && !cmd.Flags().Changed("target") {
+		f.target = "h100"
+	}
 	forGPU := f.backend == triton.Name || target.AreGPUs(f.target)
 	if len(args) == 1 && f.spec == "" && (forGPU && strings.HasSuffix(args[0], ".py") || gpu.IsCapture(args[0])) {
 		return a.explainLaunches(f, args[0], cmd.Flags().Changed("target"))

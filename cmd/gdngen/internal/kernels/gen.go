@@ -27,19 +27,20 @@ func (a CLI) GenCmd() *cobra.Command {
 		Use:   "gen (--spec SPEC | --case FILE)",
 		Short: "Write the program of a spec or a stored case",
 		Long: `gen writes a module for a spec, or for a stored case (a safetensors file beside its manifest.json). Its @main takes q, k, v, then g and
-beta (or A_log, a, dt_bias, b where gates are fused), then initial_state and cu_seqlens where the spec has them, and returns o and
-final_state, in the layouts of the spec.
+beta (or A_log, a, dt_bias, b where gates are fused), then initial_state and cu_seqlens where the spec has them, and
+returns o and final_state, in the layouts of the spec.
 
 Backends: stablehlo for a CPU or GPU, mosaic for a TPU, pallas for a Python file that JAX runs, triton for a Python file of kernels for GPUs, ptx
-for StableHLO with those kernels inside, which a CUDA plugin runs, ir for the text of the intermediate representation. With ir, --after PASS prints what a pass of the pipeline made: in order ` + strings.Join(route.Steps(), " ") + ` for
+for StableHLO with those kernels inside, which a CUDA plugin runs, ir for the text of the intermediate representation. With ir, --after PASS prints the program after a pass: in order ` + strings.Join(route.Steps(), " ") + ` for
 the kernels of a TPU, and ` + strings.Join(route.PlainSteps(), " ") + ` for a CPU or GPU.
 
-A file of pallas holds the kernels, a differentiable function and a self-check (python FILE); its header names the static cost of the kernels
-on the targets, by default v5e, v6e and tpu7x, or none. --package writes a folder that pip installs, with tests; with several targets it has kernels
-in the order for each.
+A file of pallas holds the kernels, a differentiable function and a self-check (python FILE); its header names the
+static cost of the kernels on the targets, by default v5e, v6e and tpu7x, or none. --package writes a folder that pip
+installs, with tests; with several targets it has kernels tuned for each.
 
---backend triton --package writes a folder that pip installs: functions of torch with the arguments of flash-linear-attention, forward and
-backward, for all sizes, whatever those of --spec. Where --spec is a workload of a definition of FlashInfer-Bench, or there is none, it writes a data
+--backend triton --package writes a folder that pip installs: functions of torch with the arguments of
+flash-linear-attention, forward and backward, for all sizes, whatever those of --spec. Where --spec is a workload of a
+definition of FlashInfer-Bench, or there is none, it writes a data
 set of that: solutions in Triton of the definition, or of the contest's two, with their kernels, tests, and a benchmark for a GPU.`,
 		Example: `  gdngen gen --spec bench --target v5e --out kernel.mlir                 the best known for v5e
   gdngen gen --spec bench --backend pallas --out gated_delta_rule.py
@@ -64,7 +65,7 @@ set of that: solutions in Triton of the definition, or of the contest's two, wit
 	c.Flags().StringVar(&g.backend, "backend", "", strings.Join(app.BackendNames(), ", ")+" or ir (default: mosaic where --target is given, else stablehlo)")
 	c.Flags().StringVar(&g.target, "target", "", "what kernels are for (see gdngen list targets). mosaic: a TPU generation, "+app.DefaultTarget+" by default. triton, ptx: a GPU. pallas: the generations that costs are reported for, tuned for the first; with --package one tuned set of kernels for each")
 	c.Flags().StringVar(&g.level, "level", "tensor", "for ir: tensor, or kernel after the lowering of grids")
-	c.Flags().StringVar(&g.after, "after", "", "for ir: what is there after this pass, one of "+strings.Join(afterSteps(), " "))
+	c.Flags().StringVar(&g.after, "after", "", "for ir: print the program after this pass, one of "+strings.Join(afterSteps(), " "))
 	app.OutFlag(c, &g.file)
 	a.FileByOutput(c, &g.file)
 	c.Flags().StringVar(&g.pack, "package", "", "for pallas: write a package of this folder's name, which pip installs; for triton: the same, or a data set of FlashInfer-Bench with solutions")

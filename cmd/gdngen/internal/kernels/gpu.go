@@ -150,11 +150,7 @@ func (a CLI) explainTriton(f *explainFlags, args []string) error {
 	if f.dump != "" {
 		return app.Usage(errors.New("--dump keeps the files of a compile by XLA: it goes with a file or a script, or with --backend stablehlo"))
 	}
-	name := f.target
-	if f.backend == triton.Name && name == app.DefaultTarget {
-		name = "h100"
-	}
-	gpus, err := gpuTargets(name)
+	gpus, err := gpuTargets(f.target)
 	if err != nil {
 		return err
 	}

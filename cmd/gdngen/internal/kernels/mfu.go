@@ -19,11 +19,11 @@ func (a CLI) MfuCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cost",
 		Short: "Say how well a training step with the rule would use the matrix units of a TPU",
-		Long: `cost compiles the parts of a training step of a model with layers of the gated delta rule, forward and backward, and states each part's
-model flops, static cycles, main memory traffic, what bounds it, and the model flop utilisation: model flops over those of matrix units that
-are never idle. So it does for what the step is a sum of. The model is a preset (` + strings.Join(model.Presets(), ", ") + `) or a file in JSON.
-Model flops are those of the mathematics: the rule's by its chunkwise form at chunk ` + fmt.Sprint(model.RuleChunk) + `, causal attention by half,
-the backward pass twice the forward. The core of attention is a public kernel's cost.
+		Long: `cost compiles the parts of a training step of a model with layers of the gated delta rule, forward and backward. For each part,
+and for the step, it prints model flops, static cycles, HBM traffic, the bound, and the model flop utilisation: model flops over the flops of MXUs
+that are never idle. The model is a preset (` + strings.Join(model.Presets(), ", ") + `) or a file in JSON.
+Model flops count the rule by its chunkwise form at chunk ` + fmt.Sprint(model.RuleChunk) + `, causal attention by half,
+and the backward pass as twice the forward pass. The core of attention has the cost of a public kernel.
 
 ` + strings.ToUpper(mfu.Note[:1]) + mfu.Note[1:] + `. The optimiser, positions and communication are left out.`,
 		Example: "  gdngen model cost --target v6e\n  gdngen model cost --model layer --forward --target v5e,v6e,tpu7x -o json",
@@ -61,8 +61,8 @@ the backward pass twice the forward. The core of attention is a public kernel's 
 	}
 	c.Flags().StringVar(&name, "model", "130m", "preset, or file in JSON, such as the config.json of a published model; - is standard input")
 	app.Complete(c, "model", model.Presets())
-	c.Flags().StringVar(&variant, "variant", gdn.Auto, "how the rule is computed, auto being that of the table alone, for rows as projections give them (see gdngen help variant)")
+	c.Flags().StringVar(&variant, "variant", gdn.Auto, "how the rule is computed, for rows as projections give them; auto ignores champions of your own (see gdngen help variant)")
 	app.TargetFlag(c, &target)
-	c.Flags().BoolVar(&forward, "forward", false, "the forward pass of a training step alone, with what it keeps for the backward pass, and the gradient of the loss")
+	c.Flags().BoolVar(&forward, "forward", false, "only the forward pass of a training step, with its residuals, and the gradient of the loss")
 	return c
 }

@@ -110,7 +110,7 @@ func (a CLI) UnpackCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "unpack SOLUTION",
 		Short:   "Write the folder that a packed solution is made of",
-		Long:    "unpack writes " + contest.ConfigName + " and the files of a solution.json, of which pack makes the same solution again. A file that is there with another content is an error, and nothing is written.",
+		Long:    "unpack writes " + contest.ConfigName + " and the files of a solution.json, from which pack makes the same solution again. If a file exists with other content, nothing is written.",
 		Example: "  gdngen contest unpack solution.json --out mine",
 		GroupID: "away",
 		Args:    app.Args(cobra.ExactArgs(1)),

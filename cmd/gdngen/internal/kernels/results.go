@@ -20,11 +20,12 @@ func (a CLI) ResultsCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "results",
 		Short: "Make the table of the cheapest variants, by target and shape",
-		Long: `results compiles candidates for each target and piece of work of a table, and names the champion: the one of least static cycles whose
-numbers are within the limits of every class of inputs, as gdngen check finds them of the lowered kernel at fewer tokens. The
-same table and compiler give the same file. The file is written anew after each work. What was computed once is kept in the cache, by
-the hash of the program, so that a run that was interrupted goes on where it was. With --errors the cycles of a page stay, and its errors
-are made anew by the forms that it names, into --out, or into the page.`,
+		Long: `results compiles candidates for each target and work of a table, and names the champion: the candidate with the fewest static cycles whose
+numbers are within the limits of every class of inputs, as gdngen check judges the lowered kernel at fewer tokens. The
+same table and compiler give the same file. The file is written again after each work. Results are cached by the hash
+of the program, so the same command continues an interrupted run. With --errors the cycles of a page stay, and the
+errors of the variants that it names are computed again, into --out or into the
+page.`,
 		Example: "  gdngen list results --out docs/data/results.md\n  gdngen list results --target v6e --table rows.json --out results.json\n  gdngen list results --only seqs=57 --only contest-decode --target v6e",
 		GroupID: "work",
 		Args:    app.Args(cobra.NoArgs),

@@ -25,8 +25,9 @@ func (a CLI) CasesCmd() *cobra.Command {
 		Use:   "run --cases DIR --out OUT",
 		Short: "Compute stored cases and compare them with what is expected",
 		Long: `run reads a folder of cases (manifest.json and safetensors files), computes each supported case from its inputs alone, writes
-OUT/<case>.safetensors with the names and shapes of the expected tensors, and compares by the manifest's tolerance for the precision of the
-variant. A file that holds inputs alone is computed and written without a comparison. What is not supported is listed with the reason.
+OUT/<case>.safetensors with the names and shapes of the expected tensors, and compares by the manifest's tolerance for
+the precision of the variant. A file that holds inputs alone is computed and written without a comparison. What is not
+supported is listed with the reason.
 
 Engines: ` + engine.Help() + `.
 

@@ -27,8 +27,9 @@ func (a CLI) SelftestCmd() *cobra.Command {
 float64 reference; --tests layer has whole layers, forward and backward, which the interpreter computes too. It is the first thing to run where a TPU is attached: there the programs are the Mosaic kernels that a search ranks, elsewhere
 StableHLO of plain ops. The device is in a process of its own; one that crashes or hangs fails its case, and the next case opens it again.
 
-A negative example (neumann, newton) passes by missing its limit on keys that defeat it. A program that can not be made for the device is skipped,
-with the reason. The whole test compiles some 250 programs, --quick a dozen. The status is 0 if all passed, 3 if a case failed, 4 if one was skipped and --allow-skip was not given, 6 without a device or where it
+A negative example (neumann, newton) passes by missing its limit on keys that defeat it. A program that can not be made
+for the device is skipped, with the reason. The whole test compiles some 250 programs, --quick a dozen. The status is 0
+if all passed, 3 if a case failed, 4 if one was skipped and --allow-skip was not given, 6 without a device or where it
 is not of the generation of --target.
 
 With --target h100 the Triton kernels run on the attached GPU, by the driver of NVIDIA alone.`,

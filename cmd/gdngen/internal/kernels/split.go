@@ -18,9 +18,9 @@ func (a CLI) SplitCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "split --spec SPEC --parts N",
 		Short: "Write the programs of a sequence that is split over devices",
-		Long: `split writes what each device runs where one sequence is split over N of them (context parallelism): the summary of a part's tokens, a
-matrix M and a state O with S_after = M S_before + O; the programs that scan summaries; the rule on a part from the state before it; and the same for
-gradients. ` + split.File + ` lists them with their inputs and results. Only M and O travel, K (K + V) float32 numbers a head, whatever the tokens.
+		Long: `split writes the programs of each device for one sequence that is split over N devices (context parallelism): the summary of a part's
+tokens, a matrix M and a state O with S_after = M S_before + O; the scan over summaries; the rule on a part from the state before it; and the same
+for gradients. ` + split.File + ` lists them with their inputs and results. Messages are M and O, K (K + V) float32 numbers a head, for any number of tokens.
 
 The order of calls stands in docs/parallel.md, and as Go in package gdn/parallel.`,
 		Example: "  gdngen gen split --spec bench,t=32768 --parts 8 --out runs/split\n  gdngen gen split --spec bench,t=32768 --parts 8 --target v6e --out runs/split\n  gdngen explain runs/split/summary.mlir --target v6e --tokens 4096 --heads 8",

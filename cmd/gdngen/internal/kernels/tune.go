@@ -38,10 +38,10 @@ func (a CLI) TuneCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "tune (CONFIG | --key-heads N --value-heads N --key-dim N --value-dim N)",
 		Short: "Give the best kernels for a model, by its config.json or its sizes",
-		Long: `tune reads what a model's layers of the gated delta rule, or of Kimi Delta Attention, need from the config.json that it is published with (also
-the folder it lies in, or one of gdngen model cost), or from flags. Models are those of
+		Long: `tune reads the sizes of a model's layers, of the gated delta rule or Kimi Delta Attention, from the config.json of the published model (or
+its folder, or a file of gdngen model cost), or from flags. Models are
 ` + strings.Join(published.Names(), ", ") + `.
-For each work and target it gives the spec, the best known variant, its static cost, and that of all such layers. Works are:
+For each work and target it gives the spec, the best known variant, its static cost, and the cost of all such layers. Works are:
 
 ` + strings.Join(works, "\n") + `
 

@@ -28,7 +28,7 @@ type Config struct {
 	Bound      string      `json:"bound,omitempty"`      // what the figure can not fall below, in words
 	Kernels    []string    `json:"kernels,omitempty"`    // files and folders of the code under work
 	References []string    `json:"references,omitempty"` // what to read before the work
-	Goal       float64     `json:"goal,omitempty"`       // the loop ends at a figure so small; 0: none
+	Goal       float64     `json:"goal,omitempty"`       // the loop ends at a figure so small (--end-at); 0: none
 	GoalMFU    float64     `json:"goal_mfu,omitempty"`   // the loop ends at such a model flop utilisation, as a command of the judge notes it; 0: none
 
 	Build        string        `json:"build,omitempty"` // command in the judge's clones, before all others
@@ -148,7 +148,7 @@ func (c *Config) Validate() (err error) {
 	case c.AgentTimeout <= 0 || c.AgentIdle <= 0 || c.CheckTimeout <= 0:
 		return errors.New("--agent-timeout, --agent-idle and --check-timeout: want more than 0")
 	case c.MinGain >= 1 || !(c.Goal >= 0) || !(c.GoalMFU >= 0) || c.GoalMFU > 1:
-		return errors.New("--min-gain must be less than 100%, and --goal not negative; mfu=SHARE is at most 100%")
+		return errors.New("--min-gain must be less than 100%, --end-at not negative, and --goal mfu=SHARE at most 100%")
 	case c.MaxDisk < 0 || (c.Spend != "") != (c.MaxSpend > 0) || c.MaxSpend < 0:
 		return errors.New("--max-disk must not be negative, and --spend COMMAND goes with --max-spend AMOUNT, more than 0")
 	case !slices.Contains(Sandboxes, c.Sandbox):

@@ -38,7 +38,7 @@ var Meanings = []Meaning{
 	{Keep, "the figure fell by enough: the branch has the commit", true, false},
 	{Scaffold, "no gain, but the agent says what it prepares, and --allow-scaffold has room: the branch has the commit", true, false},
 	{NoChange, "the agent left the tree as it was", false, true},
-	{NoEffect, "what --effect prints is the same: the change is not one of programs", false, true},
+	{NoEffect, "--effect prints the same as before: the change changes no program", false, true},
 	{OutOfBounds, "it changed a protected file, the loop's files or the user's tree, or left a link, a repository or a huge file", false, true},
 	{BuildFailed, "--build failed", false, true},
 	{CheckFailed, "a --check failed", false, true},
@@ -46,7 +46,7 @@ var Meanings = []Meaning{
 	{NotBetter, "the figure did not fall by --min-gain, or by less than its spread", false, true},
 	{Regression, "a --guard-command rose by more than its share", false, true},
 	{AgentFailed, "the agent ended with an error, was late, or was silent too long", false, true},
-	{Blocked, "something outside stopped the iteration: the machinery, a branch that moved, or what the agent names in iteration.json", false, false},
+	{Blocked, "something outside stopped the iteration: the machinery, a branch that moved, or a reason that the agent gives in iteration.json", false, false},
 	{Interrupted, "the loop was stopped or killed", false, false},
 }
 

@@ -27,8 +27,9 @@ func (a CLI) ProfileCmd() *cobra.Command {
 		Use:   "profile",
 		Short: "Profile a kernel, or the step of a model, on a device, without JAX",
 		Long: `profile runs steps on a device and profiles some of them by the plugin's own profiler, in a process of its own. A step is the kernel of --spec, or with
---model the pieces of a model's training step, one after another, each as often as the step has it: layers both ways, the loss, AdamW. --train trains the
-model first, on text that is drawn, and tells the loss of each step; the profiled steps have the arguments of the last one.
+--model the pieces of a model's training step, one after another, each as often as the step has it: layers both ways,
+the loss, AdamW. --train trains the model first, on text that is drawn, and tells the loss of each step; the profiled
+steps have the arguments of the last one.
 
 --out gets plugins/profile/TIME/HOST.xplane.pb, which gdngen device trace, XProf and TensorBoard read, and ` + profile.StepsFile + `: what ran, and what each step and piece took on the
 host. On a TPU ` + profile.StagesFile + ` lies beside, the static cycles of the kernels by stage, for gdngen device trace top --by stage. A plugin without a profiler, such as the pinned one of

@@ -30,12 +30,12 @@ func (a CLI) RemoteCmd() *cobra.Command {
 	return app.Group(&cobra.Command{
 		Use:   "remote",
 		Short: "Run commands on machines you do not sit at",
-		Long: `remote runs commands elsewhere. A job has an id; its output and results are there after the connection, or this terminal, is gone. This very program
-travels with a job, once, and is gdngen there.
+		Long: `remote runs commands elsewhere. A job has an id; its output and results stay there when the connection, or this terminal, is gone. This
+program is copied to the place once, and is gdngen there.
 
 A place, by --on or ` + app.OnEnv + `, is one of
 ` + list.String() + `
-or a name in ` + remote.PlacesName + ` of the folder gdngen in the user's configuration. What was submitted from here is recorded in ` + remote.RecordsDir + `.`,
+or a name in ` + remote.PlacesName + ` of the folder gdngen in the user's configuration. Jobs that were submitted from here are recorded in ` + remote.RecordsDir + `.`,
 		Example: `  gdngen remote run --on ssh:me@big -- gdngen search run --budget 1h --run @out/run
   gdngen remote logs run-1122-171255-abcdef -f
   gdngen remote fetch run-1122-171255-abcdef --out runs`,
@@ -158,7 +158,7 @@ func (a CLI) remoteRunCmd() *cobra.Command {
 		Long: `run submits a command and waits for it. gdngen in the command is this program. @out, at the beginning of a word or after a =, is the job's folder for
 results, which remote fetch copies and GDNGEN_OUT names there. An interrupt leaves the job running.
 
-The status is that of the command; 7 where the job was lost, stopped or never began, and 124 where its limit was reached.`,
+The status is the command's; 7 if the job was lost, stopped or never began, and 124 if its limit was reached.`,
 		Example: `  gdngen remote run --on ssh:me@big -- gdngen search run --budget 1h --run @out/run
   gdngen remote run --on ray:http://head:8265 --resource TPU=4 --env HF_TOKEN -- gdngen device selftest --quick --plugin cpu
   gdngen remote run --on "tpu:mine?zone=us-central1-b" --no-wait --id night -- gdngen search run --budget 8h --run @out/run`,
@@ -177,8 +177,8 @@ func (a CLI) remoteTestCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "test --on PLACE [-- FLAGS...]",
 		Short: "Run gdngen device selftest elsewhere; skipped tests are failures",
-		Long: `test runs gdngen device selftest on a place, with the flags after --. It fails where a case failed, where one was skipped, and where fewer than --expect
-passed: a machine without its device skips much and fails nothing.`,
+		Long: `test runs gdngen device selftest on a place, with the flags after --. It fails if a case failed or was skipped, and if fewer than --expect
+passed, since a machine without its device skips many cases and fails none.`,
 		Example: `  gdngen remote test --on ssh:me@tpu --expect 200 -- --plugin /usr/lib/libtpu.so
   gdngen remote test --on ray:http://head:8265 --expect 30 -- --quick --plugin cpu`,
 		RunE: func(_ *cobra.Command, words []string) error {
@@ -301,7 +301,7 @@ func (a CLI) remoteStopCmd() *cobra.Command {
 	return a.ofJob(&cobra.Command{
 		Use:     "stop ID",
 		Short:   "Stop a job",
-		Long:    "stop ends a job, and returns once it has ended. Status 7 says that it has not: a Ray cluster may keep a job waiting that it has no room for.",
+		Long:    "stop ends a job, and returns once it has ended. Status 7 means that it has not ended: a Ray cluster may keep a job pending for which it has no room.",
 		Example: "  gdngen remote stop night",
 	}, func(p remote.Place, j *remote.Job) error {
 		if err := p.Stop(a.Ctx, j.ID); err != nil {
@@ -320,7 +320,7 @@ func (a CLI) remoteFetchCmd() *cobra.Command {
 	c := a.ofJob(&cobra.Command{
 		Use:     "fetch ID",
 		Short:   "Copy the results of a job",
-		Long:    "fetch copies what a job has put into its folder for results (@out, GDNGEN_OUT), also while it runs, and prints names, sizes and checksums.",
+		Long:    "fetch copies the files in a job's folder of results (@out, GDNGEN_OUT), also while it runs, and prints names, sizes and checksums.",
 		Example: "  gdngen remote fetch night --out runs\n  gdngen remote fetch night --match '*.jsonl'",
 	}, func(p remote.Place, j *remote.Job) error {
 		l, err := remote.Fetch(a.Ctx, p, j.ID, only, cmp.Or(out, records.Out(j.ID)))

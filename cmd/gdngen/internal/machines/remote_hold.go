@@ -23,9 +23,9 @@ func (a CLI) remoteHoldCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "hold NAME --type T --zone Z [-- COMMAND...]",
 		Short: "Take a cloud's TPU machine for a while",
-		Long: `hold takes a TPU machine by gcloud's queued resources and gives it back at its end: with an interrupt, at --max, or when COMMAND has ended, which runs here
-with ` + app.OnEnv + ` set to the machine. A machine that does not come, or does not answer, is tried --attempts times in each zone. One that is lost meanwhile
-is taken again. A lease in the user's configuration says what is paid for; doctor lists leases, and remote release ends one whose holder is gone.
+		Long: `hold takes a TPU machine by gcloud's queued resources and gives it back at its end: at an interrupt, at --max, or when COMMAND has ended, which runs here
+with ` + app.OnEnv + ` set to the machine. Each zone is tried --attempts times. A machine that is lost is requested again. A lease file in the
+user's configuration lists machines that are paid for; doctor lists leases, and remote release ends the lease of a holder that is gone.
 
 The status is 7 where no machine could be had; with --policy best-effort COMMAND does not run, and the status is 0.`,
 		Example: `  gdngen remote hold mine --type v6e-8 --zone us-central1-b --fallback us-east5-a --spot --max 12h
@@ -67,7 +67,7 @@ The status is 7 where no machine could be had; with --policy best-effort COMMAND
 	}
 	f := c.Flags()
 	f.StringVar(&h.Type, "type", "", "accelerator, such as v6e-8; auto or none: tpu-type of the configuration")
-	f.StringVar(&h.Version, "runtime", "", "software of the machine, as gcloud names it (default: that of the type)")
+	f.StringVar(&h.Version, "runtime", "", "software of the machine, as gcloud names it (default: by the type)")
 	f.StringVar(&zone, "zone", "", "zone that is tried first; auto or none: tpu-zone of the configuration")
 	f.StringArrayVar(&fallback, "fallback", nil, "another zone, once for each")
 	f.StringVar(&h.Project, "project", "", "project (default: gcloud's)")

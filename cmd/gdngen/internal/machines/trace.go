@@ -26,10 +26,10 @@ func (a CLI) TraceCmd() *cobra.Command {
 	return app.Group(&cobra.Command{
 		Use:   "trace",
 		Short: "Say where the time goes in profiles of JAX and XLA programs",
-		Long: `trace reads what a profiler of JAX or XLA wrote: an XSpace (xplane.pb), trace events (trace.json.gz, perfetto_trace.json.gz), or a folder, of which the
-newest run counts, with all its hosts.
+		Long: `trace reads the files of JAX's and XLA's profiler: an XSpace (xplane.pb), trace events (trace.json.gz, perfetto_trace.json.gz), or a
+folder, in which it takes the newest run, with all its hosts.
 
-Self time is an event's time less what events inside it take. Figures of a step are medians over the steady steps of all devices, with the tenth and
+Self time is an event's time without the events inside it. Figures of a step are medians over the steady steps of all devices, with the tenth and
 ninetieth percentile; the first quarter of the steps is warm-up. A gap is the part of a step in which no instruction runs.`,
 		Example: "  gdngen device trace top runs/profile\n  gdngen device trace diff before.xplane.pb after.xplane.pb --by category",
 		GroupID: "away",
@@ -126,8 +126,8 @@ func (a CLI) traceTopCmd() *cobra.Command {
 		Short: "Sum the time by instruction, category, scope, group or stage",
 		Long: `top sums self time over the whole trace, most first, with the median of a step beside it.
 
-Inside a kernel a trace shows nothing. --by stage splits the time of our kernels by the static shares of their stages, from the cost of the schedule:
-an estimate, and called so.`,
+A trace does not show the inside of a kernel. --by stage splits the time of gdngen's kernels by the static shares of their stages, an estimate from
+the compiled schedule.`,
 		Example: `  gdngen device trace top runs/profile
   gdngen device trace top t.xplane.pb --by group --groups 'rule=gdn;projections=proj'
   gdngen explain --spec bench --target v6e -o json > e.json; gdngen device trace top t.xplane.pb --by stage --stages e.json`,
@@ -155,8 +155,8 @@ func (a CLI) traceDiffCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "diff BEFORE AFTER",
 		Short: "Compare the steps of two traces",
-		Long: `diff compares medians of steps, what changed most first, and says what is new and what is gone. It warns where device, versions or steps differ, and
-refuses a trace beside itself. With --max-regression it ends with status 5 where a step takes that much longer.`,
+		Long: `diff compares medians of steps, sorted by the size of the change, and marks rows that are new or gone. It warns if device, versions or
+steps differ, and does not compare a trace with itself. With --max-regression it ends with status 5 where a step takes that much longer.`,
 		Example: "  gdngen device trace diff before after\n  gdngen device trace diff before.xplane.pb after.xplane.pb --by scope --max-regression 1%",
 		Args:    app.Args(cobra.ExactArgs(2)),
 		RunE: func(c *cobra.Command, words []string) error {
@@ -199,8 +199,8 @@ func (a CLI) traceBudgetCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "budget TRACE",
 		Short: "Divide a step among groups of instructions, and gaps",
-		Long: `budget divides the median step among --groups, what no group takes (other), and gaps. --control names the trace of a model without what is looked at;
-what stands above it is said. Parts are medians of their own: they add up where steps are alike and a device runs one instruction at a time.`,
+		Long: `budget divides the median step among --groups, the rest (other), and gaps. --control names a trace of the same model without the part
+under study, and the difference is printed. Each part is a median: parts add up if steps are alike and the device runs one instruction at a time.`,
 		Example: "  gdngen device trace budget runs/profile\n  gdngen device trace budget t.xplane.pb --groups groups.json --control without.xplane.pb",
 		Args:    app.Args(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, words []string) error {
@@ -235,8 +235,8 @@ func (a CLI) traceMFUCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "mfu TRACE",
 		Short: "Say the model flop utilisation of a trace",
-		Long: `mfu divides the model flops of a step by what the chips could have done in its median time. Custom calls have no flops in a trace, so model flops come
-from --model (a preset: ` + strings.Join(model.Presets(), ", ") + `, or a file, as for gdngen model cost) or --flops. The peak is that of the trace, or of --target.`,
+		Long: `mfu divides the model flops of a step by the peak flops of the chips in its median time. Custom calls have no flops in a trace, so model flops come
+from --model (a preset: ` + strings.Join(model.Presets(), ", ") + `, or a file, as for gdngen model cost) or --flops. The peak comes from the trace, or from --target.`,
 		Example: "  gdngen device trace mfu runs/profile --model 130m\n  gdngen device trace mfu t.xplane.pb --flops 3.2e12 --tokens 8192 --chips 4",
 		Args:    app.Args(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, words []string) error {
@@ -281,7 +281,7 @@ from --model (a preset: ` + strings.Join(model.Presets(), ", ") + `, or a file, 
 	c.Flags().Float64Var(&work.Flops, "flops", 0, "model flops of a step, on all chips")
 	c.Flags().Float64Var(&work.Tokens, "tokens", 0, "tokens of a step, with --flops")
 	c.Flags().IntVar(&work.Chips, "chips", 0, "chips that share a step (default: the devices of the trace)")
-	c.Flags().StringVar(&generation, "target", "", "generation whose peak counts (default: what the trace says)")
+	c.Flags().StringVar(&generation, "target", "", "generation whose peak counts (default: the peak in the trace)")
 	app.Complete(c, "target", target.Names())
 	return c
 }
@@ -300,8 +300,9 @@ func (a CLI) traceFetchCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "fetch SOURCE",
 		Short: "Copy traces from where jobs left them",
-		Long: `fetch copies JSON traces and profile.json from a source, and XSpaces with --include-xplane or where there is nothing else. Sizes and hashes are checked;
-what is there already is left alone, so the same command goes on after a cut. What a job of gdngen remote left is copied by gdngen remote fetch.
+		Long: `fetch copies JSON traces and profile.json from a source, and XSpaces with --include-xplane or if there is nothing else. Sizes and hashes
+are checked. Complete files are not copied again, so the same command goes on after an interruption. gdngen remote
+fetch copies the results of a job of gdngen remote.
 
 A source is one of
 ` + forms.String(),

@@ -19,8 +19,8 @@ func (a CLI) HandoverCmd() *cobra.Command {
 		Use:   "handover --run DIR",
 		Short: "Write one page from the records of runs: what is best, what limits it, what failed, what is next",
 		Long: `handover writes, for each run of a search, a loop or a ladder: the best with the commands that give it, static and measured; the three hottest stages and the bound they are
-at; what was accepted, and why; what was rejected, by missing piece, with the largest hopes among it; the best change of the last shortlist that nobody tried, with one command; versions, and
-how to verify. All of it stands in the records.`,
+at; accepted candidates, and why; rejected ones by cause, with the most promising among them; the best change of the last shortlist that was not
+tried, with a command that tries it; versions, and how to verify. All of it comes from the records.`,
 		Example: "  gdngen run handover runs/first\n  gdngen run handover runs/first runs/loop --format html --out handover.html",
 		GroupID: "work",
 		Args:    app.Args(cobra.NoArgs),

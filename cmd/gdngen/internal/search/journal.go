@@ -103,7 +103,7 @@ func (a CLI) journalLintCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "lint --run DIR | --log FILE.md",
 		Short: "Refuse placeholders, missing commands and verdicts without evidence",
-		Long: `lint ends with status 5 if a record of a run can not be understood, or judged again, later. With --log it reads a log in Markdown, whose entries are
+		Long: `lint ends with status 5 if a record of a run could not be understood or judged again later. With --log it reads a log in Markdown, whose entries are
 headings ## N. TITLE with lines NAME: TEXT below: fields that are missing, empty or pending, numbers that do not rise, commits that are not in the
 repository, and commands whose program does not exist. A commit is a hash, "this commit", or "` + logbook.NoCommit + `".`,
 		Example: "  gdngen run lint runs/first\n  gdngen run lint --log docs/log.md --last",
@@ -136,8 +136,8 @@ func (a CLI) journalVerifyCmd() *cobra.Command {
 		Use:   "verify --run DIR",
 		Short: "Recompute every decision of a run from its records",
 		Long: `verify checks the chain of records and every stored object, and recomputes proposals, duplicates, ranks, causes and champions. It ends with
-status 5 if one differs. What an outside proposer said can not be asked again, nor can what another version of the strategy proposed: a note
-says so, and all else is checked.`,
+status 5 if one differs. Proposals of an outside proposer, or of another version of the strategy, can not be recomputed: a note says so, and
+everything else is checked.`,
 		Example: "  gdngen run verify runs/first",
 		Args:    app.Args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {

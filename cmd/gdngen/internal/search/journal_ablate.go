@@ -24,8 +24,9 @@ func (a CLI) journalAblateCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "ablate --run DIR CANDIDATE",
 		Short: "Take a joint change apart: what each of its moves saves, alone and after the others",
-		Long: `ablate judges the moves that lead from a candidate's parent to the candidate, each alone and one after another, in the order of what each is estimated to save. The gates
-are those of the search; the judgements are a run of their own (--out, ablate-N in the folder of the run), which the same command goes on with.`,
+		Long: `ablate takes the changes between a candidate and its parent apart: it judges each alone, and all of them one after another, those with the
+largest estimated gain first. It uses the gates of the search. The judgements are a run of their own (--out, ablate-N in the folder of the run),
+which the same command continues.`,
 		Example: "  gdngen run ablate runs/first 12\n  gdngen run ablate runs/first 12 --from 1 --out runs/parts",
 		Args:    app.Args(cobra.ExactArgs(1)),
 		RunE: func(_ *cobra.Command, words []string) error {

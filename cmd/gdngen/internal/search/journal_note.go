@@ -19,7 +19,7 @@ func (a CLI) journalNoteCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "note --run DIR CANDIDATE",
 		Short: "Record what a candidate did elsewhere: a job, its trace and its figures",
-		Long: `note adds a record to the journal that is no part of any decision: verify and resume are as they were. run show, run show --md and handover
+		Long: `note adds a record to the journal that changes no decision: verify and resume ignore it. run show, run show --md and handover
 show it. A run that a driver is writing is locked.`,
 		Example: "  gdngen run note runs/first 12 --job test-0102-150405-abc --trace traces/run --step-ms 31.7 --tokens-per-second 412000 --mfu 38.2%",
 		Args:    app.Args(cobra.ExactArgs(1)),

@@ -33,12 +33,12 @@ func (a CLI) LadderCmd() *cobra.Command {
 		Use:   "ladder --base VARIANT --variant VARIANT --run DIR",
 		Short: "Say whether a kernel's gain is one of a layer and of a model",
 		Long: `ladder judges a candidate against a base on rungs: right numbers, also on shapes and inputs that are held out; the kernel; a layer; a model, with its
-model flop utilisation; then guards, which are other targets, shapes and the backward pass. A rung is climbed only where the one below gained. The
-rung that did not move names the missing piece, computed from what both cost there: wrong bottleneck, local win, legality, correctness, compile
-instability, memory path or fusion boundary.
+model flop utilisation; then guards, which are other targets, shapes and the backward pass. The next rung is tried only
+if the one below gained. A rung without a gain names the cause, computed from both costs: wrong bottleneck, local win,
+legality, correctness, compile instability, memory path or fusion boundary.
 
-Without a device all of it is static. With --plugin kernel, layer and model are timed, base and candidate in turn, and a gain needs the whole interval.
-Each rung is a record of ` + ladder.JournalName + ` in the folder; the same command goes on with what is missing. --file FILE has the comparison in JSON, by the names
+Without a device all costs are static. With --plugin kernel, layer and model are timed, base and candidate by turns, and the whole interval must be
+a gain. Each rung is a record of ` + ladder.JournalName + ` in the folder; the same command goes on with what is missing. --comparison FILE has the comparison in JSON, by the names
 of the first record, in place of the flags.
 
 The decision is keep (status 0), revert (8; 3 for wrong numbers, 5 for a guard), or hold (8) where measured intervals do not tell.`,
@@ -70,12 +70,12 @@ The decision is keep (status 0), revert (8; 3 for wrong numbers, 5 for a guard),
 	}
 	app.RunFlag(c, &dir)
 	f := c.Flags()
-	f.StringVar(&l.file, "file", "", "the comparison in JSON, in place of the flags; - is standard input")
+	f.StringVar(&l.file, "comparison", "", "file with the comparison in JSON, in place of the flags; - is standard input")
 	f.StringVar(&l.config.Kernel, "spec", "bench", "spec of the kernel")
 	f.StringVar(&l.config.Base, "base", "", "variant that is compared with")
 	f.StringVar(&l.config.Variant, "variant", "", "variant of the candidate")
 	f.StringVar(&l.targets, "target", app.DefaultTarget, "TPU generations: the first is climbed on, the others guard")
-	f.StringVar(&l.layer, "layer", "layer", "model of the rung layer, a preset or file as mfu has them, or "+none)
+	f.StringVar(&l.layer, "layer", "layer", "model of the rung layer, a preset or file as gdngen model cost has them, or "+none)
 	f.StringVar(&l.model, "model", "130m", "the same of the rung model")
 	f.StringArrayVar(&l.guards, "guard-work", nil, "work that must not get slower: SPEC@TARGET=SHARE, once for each (default: the other targets, and the backward pass)")
 	f.BoolVar(&l.noGuards, "no-guards", false, "guard nothing")
@@ -90,6 +90,7 @@ The decision is keep (status 0), revert (8; 3 for wrong numbers, 5 for a guard),
 	f.StringVar(&l.lab.memory, "compile-memory", "6GiB", "memory of one compile worker, such as 4GiB")
 	a.Formerly(c, "targets", "target")
 	a.Formerly(c, "kernel", "spec")
+	a.Formerly(c, "file", "comparison")
 	a.Formerly(c, "guard", "guard-work")
 	app.CompleteList(c, "target", target.Names())
 	app.Complete(c, "layer", append(model.Presets(), none))
@@ -109,7 +110,7 @@ func (a CLI) ladderConfig(l *ladderFlags) (err error) {
 			l.config, err = ladder.Read(bytes.NewReader(text))
 		}
 		if err != nil {
-			return app.Usage(fmt.Errorf("--file %s: %w", l.file, err))
+			return app.Usage(fmt.Errorf("--comparison %s: %w", l.file, err))
 		}
 		return nil
 	}

@@ -43,9 +43,10 @@ func (a CLI) LoopCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "loop --run DIR --agent COMMAND --measure COMMAND",
 		Short: "Let an agent that changes code work unattended, and judge what it does",
-		Long: `loop asks an agent, any command that reads a prompt and changes files, for one improvement after another. Each iteration has a clone of its own; what
-the agent leaves there becomes one commit, or none. Build, checks and figures run on that commit in other clones after the agent has ended, with this gdngen ahead on PATH.
-What passes moves --branch; every attempt stays at refs/gdngen/RUN/NNN. Your work tree is never touched. A loop that was killed goes on by the same command.
+		Long: `loop asks an agent, any command that reads a prompt and changes files, for one improvement after another. Each iteration has its own
+clone, and the agent's changes there become one commit. Build, checks and figures run on that commit in other clones
+after the agent has ended, with this gdngen first on PATH. A commit that passes moves --branch; every attempt is kept
+as refs/gdngen/RUN/NNN. Your work tree is never touched. The same command continues a loop that was killed.
 
 The agent gets the prompt as standard input, and as the file that GDNGEN_PROMPT names. Checks have GDNGEN_HOLDOUT_SEED, drawn after the agent ended. The last
 line of --measure is the figure, less is better. gdngen loop prompt prints the template and its variables.
@@ -97,8 +98,9 @@ func (s *loopFlags) add(cmd *cobra.Command) {
 	f.StringArrayVar(&s.files, "directive-file", nil, "a demand in a file, once for each")
 	f.StringArrayVar(&s.presets, "directive-preset", nil, "a demand of the table of directives, once for each: "+strings.Join(directiveNames(), ", "))
 	f.StringVar(&c.Objective, "purpose", "", "what the loop is for, in the prompt (default: to make the figure smaller)")
-	f.StringVar(&c.Bound, "bound", "", "what the figure can not fall below, in the prompt")
-	f.StringVar(&s.goal, "goal", "", "end at a figure so small, such as 90.5, or at a model flop utilisation, such as mfu=50%, that the judge's commands note")
+	f.StringVar(&c.Bound, "bound", "", "a lower bound of the figure, for the prompt")
+	f.Float64Var(&c.Goal, "end-at", 0, "end at a figure so small, such as 90.5; 0: at none")
+	f.StringVar(&s.goal, "goal", "", "end at a model flop utilisation, such as mfu=50%, that the judge's commands note")
 	f.StringSliceVar(&c.Kernels, "code", nil, "files or folders of the code under work, named in the prompt, separated by commas")
 	f.StringArrayVar(&c.References, "reference", nil, "what to read before the work, named in the prompt: a file, an address or words, once for each")
 	f.StringVar(&c.Build, "build", "", "command that builds a clone, before checks and figures")
@@ -106,7 +108,7 @@ func (s *loopFlags) add(cmd *cobra.Command) {
 	f.IntVar(&c.CheckRetries, "check-retries", c.CheckRetries, "further tries of a check that fails")
 	f.DurationVar(&c.CheckTimeout, "check-timeout", c.CheckTimeout, "limit of a build, a check or a figure")
 	f.StringVar(&c.Measure, "measure", "", "command whose last line is the figure; less is better")
-	f.StringVar(&s.search, "search", "", "in place of --measure: what the change's own search finds with these flags of search run, judged by the gdngen that began the loop")
+	f.StringVar(&s.search, "search", "", "in place of --measure: the best of the change's own search with these flags of search run, judged by the gdngen that began the loop")
 	f.StringVar(&s.ladder, "ladder", "", "in place of --measure: the time of the variant in this file on the highest rung of its ladder")
 	f.IntVar(&c.Repeat, "repeat", c.Repeat, "measure base and change so many times in turn; a keep needs the whole interval of their ratio")
 	f.StringArrayVar(&s.guards, "guard-command", nil, "another figure that may rise by a share: COMMAND=SHARE, once for each")
@@ -116,7 +118,7 @@ func (s *loopFlags) add(cmd *cobra.Command) {
 	f.StringVar(&s.minExpected, "min-expected", "10%", "share that the agent is asked to expect of its change")
 	f.StringVar(&s.worse, "max-regression", "1%", "share that a scaffold may lose")
 	f.StringVar(&s.unequal, "escalate-below", "3%", "a last gain under this, on the same hot spots, makes the prompt demand more")
-	f.IntVar(&c.AllowScaffold, "allow-scaffold", 0, "keep so many changes in a row that gain nothing and say what they prepare")
+	f.IntVar(&c.AllowScaffold, "allow-scaffold", 0, "keep so many changes in a row that gain nothing now but prepare a later gain")
 	f.StringSliceVar(&c.Protect, "protect", c.Protect, "files, folders and patterns that may not change, separated by commas")
 	f.StringSliceVar(&c.Allow, "allow", nil, "exceptions to --protect")
 	f.BoolVar(&c.IncludeDirty, "include-dirty", false, "let agents see what of tracked files is not committed; the branch does not get it, and a change that needs it is blocked")
@@ -135,7 +137,7 @@ func (s *loopFlags) add(cmd *cobra.Command) {
 	f.StringSliceVar(&c.Env, "env", nil, "names of variables that agent and checks see, beside PATH and the language's")
 	f.StringVar(&c.On, "on", os.Getenv(app.OnEnv), "place of gdngen remote, named in the prompt and in "+app.OnEnv)
 	f.StringVar(&c.SyncBase, "sync-base", c.SyncBase, strings.Join(loop.Syncs, ", ")+": put the branch onto its upstream, or onto HEAD, before iterations")
-	f.StringVar(&c.Judge, "judge", "", "program that is gdngen for agent and checks (default: this one)")
+	f.StringVar(&c.Judge, "judge", "", "the program that agent and checks call as gdngen (default: this one)")
 	f.BoolVar(&c.ShowFileUpdates, "show-file-updates", false, "show the changes of files that the agent prints")
 	f.BoolVar(&s.dryRun, "dry-run", false, "say what would be done")
 	app.Complete(cmd, "sandbox", loop.Sandboxes)
@@ -171,8 +173,9 @@ func (s *loopFlags) fill() error {
 			return fmt.Errorf("--%s: %w", x.flag, err)
 		}
 	}
-	if err := s.fillGoal(); err != nil {
-		return err
+	var err error
+	if c.GoalMFU, err = ladder.ParseGoal(s.goal); err != nil {
+		return fmt.Errorf("--goal %w; --end-at names a figure to end at", err)
 	}
 	for _, text := range s.guards {
 		g, err := loop.ParseGuard(text)
@@ -217,21 +220,6 @@ func (s *loopFlags) fill() error {
 	c.MaxFile = int64(s.maxFile) << 20
 	if s.resilient {
 		c.Unattended()
-	}
-	return nil
-}
-
-// fillGoal reads a figure, or mfu=SHARE.
-func (s *loopFlags) fillGoal() (err error) {
-	if strings.HasPrefix(s.goal, "mfu=") {
-		s.config.GoalMFU, err = ladder.ParseGoal(s.goal)
-	} else if s.goal != "" {
-		if s.config.Goal, err = strconv.ParseFloat(s.goal, 64); err != nil {
-			err = fmt.Errorf("%q: want a figure, such as 90.5, or mfu=SHARE, such as mfu=50%%", s.goal)
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("--goal %w", err)
 	}
 	return nil
 }
@@ -369,7 +357,7 @@ func (a CLI) loopLintCmd() *cobra.Command {
 	return loopOf(&cobra.Command{
 		Use:     "lint --run DIR",
 		Short:   "Hold the log of a loop to the rules of logs, and to its records",
-		Long:    "lint ends with status 5 where an entry lacks a field, names a commit that is not there, or is not what the records say.",
+		Long:    "lint ends with status 5 if an entry lacks a field, names a commit that does not exist, or differs from the records.",
 		Example: "  gdngen loop lint --run runs/loop",
 		Args:    app.Args(cobra.NoArgs),
 	}, func(c loop.Config, _ []string) error {

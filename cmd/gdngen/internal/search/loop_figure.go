@@ -30,10 +30,10 @@ func (a CLI) loopFigureCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "figure (--search FLAGS | --ladder FILE)",
 		Short: "Print the figure of the folder, as loop --search and loop --ladder measure it",
-		Long: `figure --search builds the gdngen of this folder, has it search with the flags of search run, and judges the text of the program that it found by this
-gdngen, with its own gates, for the spec and the target that the flags name: the folder's code gives data alone. The figure is the score in cycles.
+		Long: `figure --search builds the gdngen of this folder and lets it search with the flags of search run. Then this gdngen judges the text of the
+program that was found, by its own gates, for the spec and target of the flags: the folder's code provides only data. The figure is the score in cycles.
 
-figure --ladder reads a comparison as gdngen model ladder --file does, and gives the time of its variant on the highest rung below the guards, once its numbers are right.`,
+figure --ladder reads a comparison as gdngen model ladder --comparison does, and gives the time of its variant on the highest rung below the guards, once its numbers are right.`,
 		Example: "  gdngen loop figure --search '--spec tiny --target v6e --start naive --max-candidates 8'\n  gdngen loop figure --ladder ladder.json",
 		Args:    app.Args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {

@@ -16,8 +16,8 @@ func (a CLI) RunCmd(cases *cobra.Command) *cobra.Command {
 	c := app.Group(&cobra.Command{
 		Use:   "run",
 		Short: "Look at a run, check it, go on with it: the folder of a search",
-		Long: `A run is the folder of a search: a journal of JSON lines, each with the checksum of the one before, and what it names by key. The journal is
-never changed, so whatever a search decided can be read, and recomputed, later. The folder is the first argument, or --run DIR.`,
+		Long: `A run is the folder of a search: a journal of JSON lines, each with the checksum of the line before, and objects that the journal names by
+key. Records are never changed, so every decision of a search can be read, and recomputed, later. The folder is the first argument, or --run DIR.`,
 		Example: "  gdngen run show runs/first\n  gdngen run best runs/first --target v6e\n  gdngen run verify runs/first\n  gdngen run resume runs/first --budget 10m",
 	}, onRun(a.runShowCmd()), onRun(a.BestCmd()), onRun(a.ResumeCmd()), onRun(a.journalVerifyCmd()), onRun(a.journalLintCmd()), onRun(a.journalNoteCmd()), onRun(a.journalAblateCmd()), onRun(a.journalExportCmd()),
 		onRun(a.SimulateCmd()), onRun(a.HandoverCmd()))
@@ -71,8 +71,9 @@ func (a CLI) runShowCmd() *cobra.Command {
 		Use:   "show DIR [CANDIDATE]",
 		Short: "Show a run: its ranking, one candidate, or the whole as a page",
 		Long: `show prints the ranking of a run, which may be in progress, or all that is recorded of one candidate. --html writes one page that needs nothing
-else: the best so far, cycles against error, the champion against the first by stage, a heat map of the structures, and what was rejected and why.
---pictures compiles the champions and what they are a change of, unless the cache has them, and draws their schedules side by side. --md writes, for
+else: the best so far, cycles against error, the champion against the first by stage, a heat map of the structures, and
+what was rejected and why. --pictures compiles the champions and what they are a change of, unless the cache has them,
+and draws their schedules side by side. --md writes, for
 each candidate, hypothesis, change, exact command, result, hot spots, verdict, cause and next.`,
 		Example: `  gdngen run show runs/first
   gdngen run show runs/first --watch

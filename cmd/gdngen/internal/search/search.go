@@ -45,7 +45,7 @@ type searchFlags struct {
 func (s *searchFlags) add(c *cobra.Command) {
 	f := c.Flags()
 	app.RunFlag(c, &s.config.Dir)
-	f.DurationVar(&s.config.Budget, "budget", 0, "time of this session, after which what is under way has a quarter more; 0: no limit")
+	f.DurationVar(&s.config.Budget, "budget", 0, "time of this session; candidates under way then get a quarter of it more; 0: no limit")
 	f.IntVar(&s.config.Candidates, "max-candidates", 0, "candidates of the whole run; 0: no limit")
 	f.IntVar(&s.config.Patience, "patience", 100, "end after so many iterations of this session without a new champion; 0: no limit")
 	s.config.Failures = autotune.DefaultFailures
@@ -53,7 +53,7 @@ func (s *searchFlags) add(c *cobra.Command) {
 	f.IntVar(&s.config.Workers, "workers", 0, "candidates judged in parallel, as far as the lookahead goes; 0: one a core, as memory allows")
 	s.lab.add(f)
 	s.on.add(c)
-	f.StringVar(&s.ladder, "climb", "", "at the end of the session let the last champions climb to a step of this model, such as layer: a preset or file of mfu")
+	f.StringVar(&s.ladder, "climb", "", "at the end of the session let the last champions climb to a step of this model, such as layer: a preset or file as gdngen model cost has them")
 	f.BoolVar(&s.forward, "climb-forward", false, "with --climb: without the backward pass")
 	app.Complete(c, "climb", model.Presets())
 	f.DurationVar(&s.config.Answer, "answer-timeout", 0, "limit of one answer of an exec: proposer; 0: a minute")
@@ -71,10 +71,11 @@ func (a CLI) SearchCmd() *cobra.Command {
 	return app.Group(&cobra.Command{
 		Use:   "search",
 		Short: "Search structural variants for the cheapest correct kernel",
-		Long: `search judges variants of a spec by gates from cheap to dear: legality, IR, analytic bound, the interpreter, a CPU against float64 on ordinary
-and adversarial inputs, the compiler, static cost, and full numerics. Each ends with a verdict and a reason, in a journal of JSON lines from
-which a run that was stopped, or killed, goes on. Tolerances are no part of a candidate. Candidates are ranked by wall where the target has a
-wall model, and by throughput elsewhere or with --ruler throughput; a run keeps its ruler.`,
+		Long: `search judges variants of a spec by gates, cheap ones first: legality, IR, analytic bound, the interpreter, a CPU against float64 on
+ordinary and adversarial inputs, the compiler, static cost, and full numerics. Each candidate gets a verdict and a
+reason in a journal of JSON lines, from which a run that was stopped or killed goes on. A candidate can not change
+tolerances. Candidates are ranked by wall if the target has a
+wall model, and else, or with --ruler throughput, by throughput; a run keeps its ruler.`,
 		Example: "  gdngen search run --budget 3m --run runs/first\n  gdngen run resume --budget 3m --run runs/first\n  gdngen run best runs/first --target v6e",
 		GroupID: "work",
 	}, a.searchRunCmd())
@@ -135,7 +136,7 @@ Directives: ` + strings.Join(meanings, "; ") + `.`,
 	f.StringArrayVar(&r.shapes, "shape", nil, "another spec that is weighed: SPEC=WEIGHT, once for each; --spec has weight 1 unless it is named too")
 	f.StringSliceVar(&r.guards, "guard", nil, "targets that a new champion elsewhere must not make worse: TARGET or TARGET=SHARE, such as v5e=2%")
 	f.StringVar(&s.config.Precision, "precision", "", "the lowest that a candidate may compute in: f32 bf16x6 bf16x3 bf16x1 (default: that of auto for a float32 spec, else bf16x1)")
-	f.BoolVar(&s.config.Baseline, "baseline", true, "judge what auto stands for before the first candidate, as what the run is to beat; not on GPUs, nor where auto is a seed")
+	f.BoolVar(&s.config.Baseline, "baseline", true, "judge auto before the first candidate, as the baseline to beat; not on GPUs, nor if auto is a seed")
 	f.BoolVar(&s.config.Mixed, "mixed", false, "let workers of --on have different processors, whose last digits differ; the header says so")
 	f.IntVar(&s.config.Lookahead, "lookahead", 0, "candidates under way at a time; part of what makes a run the same again; 0: workers and 1, at least 3")
 	f.StringVar(&r.accuracy, "accuracy", "", "class of accuracy that candidates keep to: short for --objective cost@error=CLASS: "+strings.Join(gdn.AccuracyNames(), " or "))
@@ -446,9 +447,10 @@ func (a CLI) BestCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "best --run DIR",
 		Short: "Print the best variant of a run on a target",
-		Long: `best prints the variant with the least cycles on a target, by the ruler of the run. --promote makes it what auto stands for, for this user: a row of ` + promoted.FileName + ` in
-the folder gdngen of the user's configuration, or in that of ` + promoted.DirEnv + `; ` + promoted.DirEnv + `=` + promoted.Off + ` goes without. The row holds for exactly the spec, the target and the class
-of accuracy of the run, which must have ranked what auto stands for until then, and found better. results, bench and mfu never use it.`,
+		Long: `best prints the variant with the least cycles on a target, by the ruler of the run. --promote makes it this user's auto: a row of ` + promoted.FileName + ` in
+the folder gdngen of the user's configuration, or in the folder that ` + promoted.DirEnv + ` names; ` + promoted.DirEnv + `=` + promoted.Off + ` ignores such rows. The row holds for exactly the spec, the target and the class
+of accuracy of the run, which must have ranked the former auto and found something better. list results, contest bench
+and model cost never use it.`,
 		Example: `  gdngen run best runs/first --target v6e
   gdngen explain --spec bench --variant @runs/first
   gdngen run best runs/first --module best.mlir
@@ -507,7 +509,7 @@ of accuracy of the run, which must have ranked what auto stands for until then, 
 	}
 	app.RunFlag(c, &dir)
 	c.Flags().StringVar(&name, "target", "", "TPU generation or GPU (default: the first of the run)")
-	c.Flags().BoolVar(&promote, "promote", false, "let auto stand for it, by a row in the user's configuration")
+	c.Flags().BoolVar(&promote, "promote", false, "make it this user's auto, by a row in the configuration")
 	c.Flags().StringVar(&module, "module", "", "write the compiled StableHLO module to this file, for a GPU its Python")
 	app.Complete(c, "target", target.Names())
 	return c

@@ -17,8 +17,8 @@ func (a CLI) SimulateCmd() *cobra.Command {
 		Use:   "simulate --run DIR",
 		Short: "Replay a journal under other strategies, without a compiler",
 		Long: `simulate lets strategies propose, judges by the records of a journal, and compares how soon each comes near the journal's best. A variant
-that the journal does not know is passed over at no cost, so the figures compare strategies on what the journal covers: a run of
-exhaustive or random compares them best.`,
+that is not in the journal is skipped at no cost, so strategies are compared on the candidates of the journal: a run of exhaustive or random
+compares them best.`,
 		Example: "  gdngen run simulate runs/first\n  gdngen run simulate runs/first --strategy model:2 --strategy elites:8",
 		Args:    app.Args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {

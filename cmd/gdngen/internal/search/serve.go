@@ -19,10 +19,11 @@ func (a CLI) ServeCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve DIR",
 		Short: "Show a run or a loop in a browser while it goes on",
-		Long: `serve answers a browser on this machine: the curve of the best so far, the ranking, which sorts and filters, gates, workers and what was spent. It
-reads the journal of a search or a loop and writes nothing, so the run may be in progress, or over. The page asks no other host for anything.
+		Long: `serve shows a run to a browser on this machine: the curve of the best so far, the ranking, which sorts and filters, gates, workers and
+time spent. It reads the journal of a search or a loop and writes nothing, so the run may be in progress, or over. The page loads nothing from other
+hosts.
 
---listen names another address. Whoever reaches it can read the run, and nobody is asked for a password: for another machine, forward the port by
+--listen names another address. There is no password: everyone who can reach the address can read the run. For another machine, forward the port by
 ssh -L instead.`,
 		Example: "  gdngen serve runs/first\n  gdngen serve runs/first --listen 127.0.0.1:0",
 		Args:    app.Args(cobra.ExactArgs(1)),

@@ -68,8 +68,8 @@ func (a CLI) WorkerCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "worker",
 		Short: "Judge candidates for a search in another process",
-		Long: `worker reads orders from standard input and writes replies to standard output, as lines of JSON; search run --on starts such workers. It judges one
-candidate at a time by the gates of the search, and ends with its input.`,
+		Long: `worker reads orders from standard input and writes replies to standard output, as lines of JSON; search run --on starts such workers. It
+judges one candidate at a time by the gates of the search, and ends when its input ends.`,
 		Example: `  gdngen search run --on "exec:gdngen worker" --run runs/first
   gdngen search run --on "exec:kubectl exec -i gdngen-0 -- gdngen worker*2" --run runs/first`,
 		GroupID: "away",

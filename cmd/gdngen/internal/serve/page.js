@@ -10,17 +10,19 @@ function make(name, text, kind) {
   return e;
 }
 
-function shown(x) {
+// shown is a value as text; in a column with fractions all numbers have digits behind the point.
+function shown(x, fractions) {
   if (typeof x !== "number") return x === null ? "" : x;
-  if (Number.isInteger(x)) return String(x);
+  if (Number.isInteger(x) && !fractions) return String(x);
   return Math.abs(x) < 0.01 ? x.toExponential(1) : x.toFixed(2);
 }
 
 function table(at, heads, rows) {
   const t = document.getElementById(at);
   const head = make("tr");
-  for (const h of heads) head.append(make("th", h));
-  t.replaceChildren(head, ...rows.map(r => { const tr = make("tr"); for (const x of r) tr.append(make("td", shown(x), typeof x === "number" ? "n" : "")); return tr; }));
+  heads.forEach((h, i) => head.append(make("th", h, rows.some(r => typeof r[i] === "number") ? "n" : "")));
+  const fractions = heads.map((h, i) => rows.some(r => typeof r[i] === "number" && !Number.isInteger(r[i])));
+  t.replaceChildren(head, ...rows.map(r => { const tr = make("tr"); r.forEach((x, i) => tr.append(make("td", shown(x, fractions[i]), typeof x === "number" ? "n" : ""))); return tr; }));
 }
 
 // rank fills the body of a ranking by the order and the filter that were chosen.
@@ -37,10 +39,10 @@ function rank(t, body, count) {
     });
   }
   count.textContent = rows.length + " of " + t.rows.length;
-  const most = 500;
+  const most = 500, fractions = t.heads.map((h, i) => t.rows.some(r => typeof r[i] === "number" && !Number.isInteger(r[i]) && Math.abs(r[i]) >= 0.01));
   body.replaceChildren(...rows.slice(0, most).map(r => {
     const tr = make("tr", null, r[verdict]);
-    r.forEach((x, i) => { if (t.heads[i].name !== "full variant") tr.append(make("td", shown(x), kind(t.heads[i]))); });
+    r.forEach((x, i) => { if (t.heads[i].name !== "full variant") tr.append(make("td", shown(x, fractions[i]), kind(t.heads[i]))); });
     tr.title = r[r.length - 1] || "";
     return tr;
   }));

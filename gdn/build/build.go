@@ -114,7 +114,7 @@ type plan struct {
 
 	rowsOf  gdn.Rows  // how parameters and results lie
 	prompts bool      // of a mixed batch: there are as many sequences as a run may have
-	runs    *ir.Value // [1] of decodes of a mixed batch: how many of the rows there are, one at least; nil: all
+	runs    *ir.Value // [1] of decodes of a mixed batch: how many of the steps run, one at least; nil: all
 	ready   *tables   // of a mixed batch, where a kernel has made them; nil: the glue makes them
 	clean   bool      // read_indices has -1 where state_indices names no state
 	turned  bool      // states have their last two axes the other way round in parameters and results
@@ -448,7 +448,7 @@ func (x *gridding) spaced(o *operand) *operand {
 	if x.v.Mapping.Chain {
 		return x.chained(o)
 	}
-	if !x.pooled() || o.axes[0] != axisBatch || x.s.Batch == n {
+	if !x.striding() || o.axes[0] != axisBatch || x.s.Batch == n {
 		return o
 	}
 	return x.strided(o, n)
@@ -526,8 +526,8 @@ func (x *gridding) arguments() (args []*ir.Value) {
 	if x.pooled() {
 		args = append(args, x.pool().Tables(x.b)...)
 		from = len(args) - 1
-		if x.runs != nil { // rows of a step are as many steps apart: the first rows are in the first steps
-			args = append(args, x.b.Min(x.runs, x.b.Like(x.runs, float64(g.Dims[x.at[axisChunk]].Size))))
+		if x.runs != nil {
+			args = append(args, x.runs)
 			g.Live = len(args)
 		}
 		g.Tables = len(args)

@@ -46,28 +46,30 @@ func (base Base) mixed(b *ir.Builder) (*plan, []*ir.Value, error) {
 		x.args[in.Name] = b.Param(in.Name, in.Type)
 	}
 	b.Stage("glue")
-	rows := s.Decodes()
-	given := maps.Clone(x.args)
-	for _, in := range s.Prompts().Inputs() { // which are made below
-		if slices.Contains(listed, in.Name) {
-			given[in.Name] = b.Const(in.Type, 0)
-		}
-	}
-	p := base.part(b, s.Prompts(), base.variant, given)
-	var lists map[string]*ir.Value
-	var runs *ir.Value
-	if x.tabling(p) {
-		lists, runs = x.tabled(rows, p)
-	} else {
+	p := base.part(b, s.Prompts(), base.variant, unlisted(b, s.Prompts(), x.args))
+	tabled := x.tabling(p)
+	if !tabled {
 		x.cut()
-		states, reads := x.ofStates(rows)
-		lists, runs = map[string]*ir.Value{"state_indices": states, "read_indices": reads}, x.runs()
+	}
+	rows := s.Decodes()
+	if whole := (s.Seqs + 3) / 4 * 4; s.Mixed == 1 && whole <= s.Tokens && base.variant.Fuse == gdn.PlaceKernel {
+		rows.Batch = whole // steps of several, where places are an odd number
+	}
+	first := base.part(b, rows, base.variant.Decoding().Fit(rows), x.ofDecodes(rows))
+	step := 1 // sequences of a step
+	if first.pooled() {
+		step = first.v.Mapping.Batch
+	}
+	var lists decodeLists
+	if tabled {
+		lists = x.tabled(rows.Batch, step, p)
+	} else {
+		lists = x.decodeLists(rows.Batch, step)
 		for name, y := range x.promptLists() {
 			p.args[name] = y
 		}
 	}
-	first := base.part(b, rows, base.variant.Decoding().Fit(rows), x.ofDecodes(rows, lists))
-	first.runs, first.clean = runs, true
+	first.args["state_indices"], first.args["read_indices"], first.runs, first.clean = lists.states, lists.reads, lists.runs, true
 	results, err := first.results(rows)
 	if err != nil {
 		return nil, nil, err
@@ -151,21 +153,37 @@ func (x *mixing) cut() {
 	x.reads = x.Clip(x.args["read_indices"], -1, x.s.Pool)
 }
 
-// runs is the number of decodes, [1], or 1 where there are none.
-func (x *mixing) runs() *ir.Value {
-	first := x.From(x.first, 0, 1)
-	return x.Max(first, x.Like(first, 1))
+// unlisted are inputs of a spec, of which those that say where sequences and states are come later.
+func unlisted(b *ir.Builder, s gdn.Spec, args map[string]*ir.Value) map[string]*ir.Value {
+	given := maps.Clone(args)
+	for _, in := range s.Inputs() {
+		if slices.Contains(listed, in.Name) {
+			given[in.Name] = b.Const(in.Type, 0)
+		}
+	}
+	return given
 }
 
-// ofStates are the states that decodes leave, and those that they start from, where they leave one.
-func (x *mixing) ofStates(rows gdn.Spec) (states, reads *ir.Value) {
-	states = x.Select(x.decodes, x.names, x.Like(x.names, -1))
-	reads = x.Select(x.Compare(ir.GE, states, x.Like(states, 0)), x.reads, x.Like(states, -1))
-	return x.From(states, 0, rows.Batch), x.From(reads, 0, rows.Batch)
+// decodeLists are the states [rows] that decodes leave, and those that they start from, where they leave one, in the order of the places of steps, and how many
+// steps run, [1], one at least.
+type decodeLists struct{ states, reads, runs *ir.Value }
+
+// decodeLists are those of rows in steps of so many. Entries of the first places of all steps come first, then those of the second.
+func (x *mixing) decodeLists(rows, step int) decodeLists {
+	states := x.Select(x.decodes, x.names, x.Like(x.names, -1))
+	reads := x.Select(x.Compare(ir.GE, states, x.Like(states, 0)), x.reads, x.Like(states, -1))
+	steps := rows / step
+	entry := x.Count(rows)
+	place := x.Div(entry, x.Like(entry, float64(steps)))
+	seq := x.Add(x.Scale(x.Sub(entry, x.Scale(place, float64(steps))), float64(step)), place)
+	placed := func(y *ir.Value) *ir.Value { return x.Plus(x.Over(seq, ir.EQ, x.place, x.Plus(y, 1)), -1) }
+	runs := x.Plus(x.From(x.first, 0, 1), step-1)
+	runs = x.Max(x.Div(runs, x.Like(runs, float64(step))), x.Like(runs, 1))
+	return decodeLists{placed(states), placed(reads), runs}
 }
 
-// ofDecodes are the inputs of the program of the first sequences, beside the lists of their states.
-func (x *mixing) ofDecodes(rows gdn.Spec, lists map[string]*ir.Value) map[string]*ir.Value {
+// ofDecodes are the inputs of the program of the first sequences, without the lists of their states.
+func (x *mixing) ofDecodes(rows gdn.Spec) map[string]*ir.Value {
 	b, n := x.Builder, rows.Batch
 	given, closed := map[string]*ir.Value{}, map[string]float64{"a": x.s.ClosedDecay(), "b": gdn.ClosedGate, "w": gdn.ClosedGate}
 	var at, real *ir.Value // of windows: the token of each place of a row, -1 for none
@@ -181,8 +199,8 @@ func (x *mixing) ofDecodes(rows gdn.Spec, lists map[string]*ir.Value) map[string
 	for _, in := range rows.Inputs() {
 		y := x.args[in.Name]
 		switch {
-		case lists[in.Name] != nil:
-			y = lists[in.Name]
+		case slices.Contains(listed, in.Name):
+			y = b.Const(in.Type, 0)
 		case y.Type.Equal(in.Type): // of all tokens
 		case at == nil:
 			y = b.Reshape(b.SliceAxis(y, 0, 0, n), in.Type.Shape...)

@@ -164,10 +164,13 @@ func (e *tiles) loadGate(o *operand) *ir.Value {
 //
 // A gate is a number a token and head, far less than a register for one step. So where the kernel copies, each step has those of all sequences, and picks
 // its rows by masked sums (gate.OfRows), spread over the lanes of a state, which they weigh.
-func (e *tiles) ofStep(x *ir.Value) *ir.Value {
+func (e *tiles) ofStep(x *ir.Value) *ir.Value { return e.rowsOfStep(x, e.striding()) }
+
+// rowsOfStep is ofStep of rows that lie as many places from one another as there are steps, or side by side.
+func (e *tiles) rowsOfStep(x *ir.Value, strided bool) *ir.Value {
 	b, n := e.b, e.v.Mapping.Batch
 	r := gate.Rows{First: b.ProgramID(e.step), Count: n, Stride: e.s.Batch / n}
-	if !e.pooled() {
+	if !strided {
 		r.First, r.Stride = b.Mul(r.First, b.Const(ir.T(ir.I32), float64(n))), 1
 	}
 	if x.Type.Rank() == 2 {
@@ -183,7 +186,7 @@ func (e *tiles) kept(o *ir.Value) *ir.Value {
 	}
 	b, s := e.b, o.Type.Shape
 	id := b.Convert(e.blocks[e.in.held], ir.F32)
-	held := b.Reshape(e.ofStep(b.Select(e.pool().Names(b, id), b.Like(id, 1), b.Like(id, 0))), e.v.Mapping.Batch, e.state.Type.Shape[2])
+	held := b.Reshape(e.rowsOfStep(b.Select(e.pool().Names(b, id), b.Like(id, 1), b.Like(id, 0)), true), e.v.Mapping.Batch, e.state.Type.Shape[2])
 	held = b.Broadcast(b.SliceAxis(held, 1, 0, 1), []int{e.v.Mapping.Batch, e.v.Mapping.Heads, s[1], s[2]}, 0, 3)
 	return b.Select(b.Reshape(b.Compare(ir.GT, held, b.Like(held, 0)), s...), o, b.Like(o, 0))
 }

@@ -1,7 +1,6 @@
 package build
 
 import (
-	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build/internal/pool"
 	"github.com/gdngen/gdngen/gdn/build/internal/segments"
 	"github.com/gdngen/gdngen/ir"
@@ -84,7 +83,7 @@ func (x *passing) tables() *tables {
 }
 
 // tabled has one kernel make what decodes and prompts look up. x is cut by none of the glue then: it knows how many tokens the decodes have, and no more.
-func (x *mixing) tabled(rows gdn.Spec, p *plan) (given map[string]*ir.Value, runs *ir.Value) {
+func (x *mixing) tabled(rows, step int, p *plan) decodeLists {
 	p.ready = &tables{}
 	grid := &ir.Grid{Name: "tables", Dims: []ir.GridDim{{Name: "c", Size: 1}}}
 	whole := func(shape []int) ir.Window {
@@ -107,14 +106,14 @@ func (x *mixing) tabled(rows gdn.Spec, p *plan) (given map[string]*ir.Value, run
 			y.args[name] = y.Reshape(blocks[i], blocks[i].Type.Shape[1])
 		}
 		y.cut()
-		states, reads := y.ofStates(rows)
+		decodes := y.decodeLists(rows, step)
 		prompts := y.promptLists()
 		begin, end := y.From(prompts["cu_seqlens"], 0, p.s.Seqs), y.From(prompts["cu_seqlens"], 1, p.s.Seqs)
 		slots := pool.Of{Written: prompts["state_indices"], Read: prompts["read_indices"], Group: 1, States: p.s.Pool}.Slots(y.Lists)
 		table, marks := aligning{p}.schedule().Make(y.Builder, begin, end, slots)
 		passed, left := p.convolution(y.Lists, begin, end, slots)
 		flat := func(z *ir.Value) *ir.Value { return y.Reshape(z, 1, z.Type.Shape[0]) }
-		ys = []*ir.Value{flat(states), flat(reads), flat(y.runs()), flat(y.tokens), table, marks, passed.table, passed.marks, left.table, left.marks}
+		ys = []*ir.Value{flat(decodes.states), flat(decodes.reads), flat(decodes.runs), flat(y.tokens), table, marks, passed.table, passed.marks, left.table, left.marks}
 		for _, z := range ys {
 			grid.Out, grid.Outs = append(grid.Out, whole(z.Type.Shape)), append(grid.Outs, z.Type)
 		}
@@ -123,5 +122,5 @@ func (x *mixing) tabled(rows gdn.Spec, p *plan) (given map[string]*ir.Value, run
 	flat := func(i int) *ir.Value { return x.Reshape(made[i], made[i].Type.Size()) }
 	x.tokens = flat(3)
 	*p.ready = tables{scheduled{flat(4), made[5]}, scheduled{flat(6), made[7]}, scheduled{flat(8), made[9]}}
-	return map[string]*ir.Value{"state_indices": flat(0), "read_indices": flat(1)}, flat(2)
+	return decodeLists{flat(0), flat(1), flat(2)}
 }

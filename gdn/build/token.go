@@ -168,6 +168,10 @@ func (p *plan) once() bool { return p.native() && p.nc == p.v.Mapping.Chunks && 
 // before and put back after (stateOperand, stateOut), copies of all that a call names.
 func (p *plan) pooled() bool { return p.once() && p.s.Pool > 0 }
 
+// striding says whether sequences of a step lie as many places from one another as there are steps (gridding.spaced). Those of a mixed batch lie side by side, so that the first ones are
+// in the first steps, which are all that run; its lists of states are in the order of the places.
+func (p *plan) striding() bool { return p.pooled() && p.runs == nil }
+
 // copying says whether the kernel copies what its steps take and give itself, some steps before and after: a step's states arrive and leave
 // beside the work of others.
 //

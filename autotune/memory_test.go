@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && !race
 
 package autotune
 
@@ -19,6 +19,8 @@ import (
 	"github.com/gdngen/gdngen/autotune/judge"
 	"github.com/gdngen/gdngen/internal/rotate"
 )
+
+// The race detector takes memory of its own, and has no such limit.
 
 // memoryEnv is how many bytes a scripted run gets beside those that it has at its start; each candidate takes some of them.
 const memoryEnv = "GDNGEN_TEST_MEMORY"

@@ -7,8 +7,8 @@ import (
 )
 
 // Kernels of packed tokens look up in tables what their steps take and give, and mark rows by what sequences have. All of it follows from where sequences
-// begin and end, and from the names of their states. Of a mixed batch one kernel makes it (tabled), for the ops of the glue are some sixty, each of which
-// waits for main memory or for a sum over lanes; else the glue does.
+// begin and end, and from the names of their states. Of a mixed batch one kernel makes it (tabled), since XLA takes some sixty ops, each of which
+// waits for main memory or for a sum over lanes. Of other packed tokens XLA makes it.
 
 // tables are the tables of the kernels.
 type tables struct {
@@ -69,7 +69,7 @@ func (p *plan) convolution(l segments.Lists, begin, end *ir.Value, slots *segmen
 	return passed, left
 }
 
-// tables are what a kernel has made, or made by the glue.
+// tables are what a kernel has made, or XLA makes.
 func (x *passing) tables() *tables {
 	if x.ready != nil {
 		return x.ready
@@ -82,7 +82,7 @@ func (x *passing) tables() *tables {
 	return t
 }
 
-// tabled has one kernel make what decodes and prompts look up. x is cut by none of the glue then: it knows how many tokens the decodes have, and no more.
+// tabled has one kernel make what decodes and prompts look up. Outside of it x has the number of tokens of the decodes alone.
 func (x *mixing) tabled(rows, step int, p *plan) decodeLists {
 	p.ready = &tables{}
 	grid := &ir.Grid{Name: "tables", Dims: []ir.GridDim{{Name: "c", Size: 1}}}

@@ -2,7 +2,7 @@ package segments
 
 import "github.com/gdngen/gdngen/ir"
 
-// Lists computes with lists [n] of i32: what is of visits from what is of sequences, by squares of the two. In the glue of a module sequences lie along
+// Lists computes with lists [n] of i32: what is of visits from what is of sequences, by squares of the two. In XLA ops sequences lie along
 // the lanes of a square, and what is of visits are sums over lanes. In a kernel visits do, since a list is a row there, and a sum over rows is one too:
 // such sums are in float32, which has each number below 2^24.
 type Lists struct {

@@ -11,7 +11,6 @@ import (
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/ir/array"
 	"github.com/gdngen/gdngen/ir/target"
-	gpus "github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/device"
 	"github.com/gdngen/gdngen/pjrt/gpu"
@@ -98,18 +97,18 @@ func (a *App) ptxOn(r *device.Runner) *ptx.Maker {
 }
 
 // Attach opens the device of a plan whose engine wants one; what is computed is then made for that device.
-func (a *App) Attach(p *engine.Plan, name, plugin, target string) error {
+func (a *App) Attach(p *engine.Plan, name, plugin, wish string) error {
 	if name != engine.Device {
 		if plugin != "" {
 			return Usage(fmt.Errorf("--plugin goes with --engine %s", engine.Device))
 		}
 		return nil
 	}
-	wanted, _ := gpus.LookupGPU(target) // a GPU is no generation that the runner knows
+	wanted, _ := target.LookupGPU(wish) // a GPU is no generation that the runner knows
 	if wanted != nil {
-		target = ""
+		wish = ""
 	}
-	r, err := a.NewRunner(&DeviceFlags{plugin, target})
+	r, err := a.NewRunner(&DeviceFlags{plugin, wish})
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/gdngen/gdngen/codegen/mosaic"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/ir/target"
-	gpus "github.com/gdngen/gdngen/ir/target"
 )
 
 // newPlan reads the flags of a command. Without a level the interpreter takes the lowered kernels where a target is named.
@@ -22,7 +21,7 @@ func newPlan(variant, generation, level, by string) (engine.Plan, error) {
 	if err != nil {
 		return p, err
 	}
-	if _, err := gpus.LookupGPU(generation); by == engine.Device && err == nil {
+	if _, err := target.LookupGPU(generation); by == engine.Device && err == nil {
 		generation = "" // what is attached must be that GPU, and its kernels are not lowered here
 	}
 	if generation != "" {

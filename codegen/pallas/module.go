@@ -112,7 +112,7 @@ func (m *module) kernel(in *ir.Instr, args, results []string) (call string, outs
 		return "", nil, fmt.Errorf("pallas: kernel %s: the chunks of a step do different work", g.Name)
 	}
 	w := &kernelWriter{module: m, k: k, names: map[*loops.Item]string{}}
-	k.RollPhases()
+	k.RollPhases(m.scheds[g.Name].Side)
 	if err := w.before(); err != nil {
 		return "", nil, err
 	}

@@ -160,7 +160,8 @@ func (a *arranger) levels() []*Node {
 	return out
 }
 
-// sharedFirst puts what serves several heads, and needs none of them, first. What stands behind the heads parts none of them.
+// sharedFirst puts what serves several heads, and needs none of them, first, in its order: the order is that of the schedule, and what is made of the
+// numbers of rows and columns alone comes before the rest only where a level begins with it. What stands behind the heads parts none of them.
 func (a *arranger) sharedFirst(level []*Node) []*Node {
 	mine := map[*Item]bool{}
 	last := len(level) - 1 // of a head's own
@@ -176,7 +177,7 @@ func (a *arranger) sharedFirst(level []*Node) []*Node {
 	var early, first, rest []*Node
 	index := map[*Item]bool{} // made of the numbers of rows and columns alone
 	for i, n := range level {
-		of := len(n.Defs) == 1 && n.In.Op.Pure() && n.In.Body == nil
+		of := len(first)+len(rest) == 0 && len(n.Defs) == 1 && n.In.Op.Pure() && n.In.Body == nil
 		EachRef(n, func(r *Ref) { of = of && index[r.Item] })
 		if of {
 			index[n.Defs[0]] = true

@@ -119,13 +119,24 @@ func (k *Plan) split(s *step) {
 	}
 }
 
-// RollPhases finds the loops of phases.
-func (k *Plan) RollPhases() {
-	for _, ph := range k.Phases {
-		ph.Nodes = loops.Arrange(loops.Fuse(loops.Copies(ph.Nodes)), k.inputs)
+// RollPhases finds the loops of phases, whose stages beside the rest are by themselves.
+func (k *Plan) RollPhases(beside []string) {
+	lists := make([][4][]*loops.Node, len(k.Phases))
+	each := func(f func([]*loops.Node) []*loops.Node) {
+		for i, ph := range k.Phases {
+			ph.Nodes = nil
+			for j, l := range lists[i] {
+				if len(l) > 0 {
+					lists[i][j] = f(l)
+					ph.Nodes = append(ph.Nodes, lists[i][j]...)
+				}
+			}
+		}
 	}
+	for i, ph := range k.Phases {
+		lists[i] = k.fork(loops.Fuse(loops.Copies(ph.Nodes)), beside)
+	}
+	each(func(l []*loops.Node) []*loops.Node { return loops.Arrange(l, k.inputs) })
 	k.pool()
-	for _, ph := range k.Phases {
-		ph.Nodes = loops.Roll(ph.Nodes)
-	}
+	each(loops.Roll)
 }

@@ -523,11 +523,19 @@ func (d *driver) attempt(ctx context.Context, g judge.Gate, w *judge.Work) (*jud
 			return nil, &PauseError{Candidate: w.Record.ID, Gate: g.Name, Attempts: n, Err: err}
 		}
 		w.Back(before)
-		select {
-		case <-time.After(d.Backoff << (n - 1)):
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		if err := d.backOff(ctx, n); err != nil {
+			return nil, err
 		}
+	}
+}
+
+// backOff waits after the n-th attempt, or until ctx ends, which is its error.
+func (d *driver) backOff(ctx context.Context, n int) error {
+	select {
+	case <-time.After(d.Backoff << (n - 1)):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -603,9 +611,7 @@ func (d *driver) confirm(ctx context.Context, t *task, v journal.Verdict) error 
 		if err := d.journal.Append(journal.KindError, event); err != nil {
 			return err
 		}
-		select {
-		case <-time.After(d.Backoff << (n - 1)):
-		case <-ctx.Done():
+		if d.backOff(ctx, n) != nil {
 			return errDropped
 		}
 	}

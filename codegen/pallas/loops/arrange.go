@@ -160,8 +160,7 @@ func (a *arranger) levels() []*Node {
 	return out
 }
 
-// sharedFirst puts what serves several heads, and needs none of them, first, in its order: the order is that of the schedule, and what is made of the
-// numbers of rows and columns alone comes before the rest only where a level begins with it. What stands behind the heads parts none of them.
+// sharedFirst puts nodes that serve several heads, and need none of them, first, in the order of the schedule. Nodes behind the heads stay there.
 func (a *arranger) sharedFirst(level []*Node) []*Node {
 	mine := map[*Item]bool{}
 	last := len(level) - 1 // of a head's own
@@ -174,17 +173,10 @@ func (a *arranger) sharedFirst(level []*Node) []*Node {
 			EachRef(n, func(r *Ref) { serves[r.Item] = true })
 		}
 	}
-	var early, first, rest []*Node
-	index := map[*Item]bool{} // made of the numbers of rows and columns alone
-	for i, n := range level {
-		of := len(first)+len(rest) == 0 && len(n.Defs) == 1 && n.In.Op.Pure() && n.In.Body == nil
-		EachRef(n, func(r *Ref) { of = of && index[r.Item] })
-		if of {
-			index[n.Defs[0]] = true
-			early = append(early, n)
-			continue
-		}
-		free := i < last && n.Head.C < 0 && slices.ContainsFunc(n.Defs, func(d *Item) bool { return serves[d] }) && n.In.Body == nil && (n.In.Op != ir.OpLoad || a.inputs[n.Args[0].Item])
+	begin := numbers(level)
+	first, rest := slices.Clone(level[:begin]), []*Node{}
+	for i, n := range level[begin:] {
+		free := begin+i < last && n.Head.C < 0 && slices.ContainsFunc(n.Defs, func(d *Item) bool { return serves[d] }) && n.In.Body == nil && (n.In.Op != ir.OpLoad || a.inputs[n.Args[0].Item])
 		EachRef(n, func(r *Ref) { free = free && !mine[r.Item] })
 		if free {
 			first = append(first, n)
@@ -195,5 +187,19 @@ func (a *arranger) sharedFirst(level []*Node) []*Node {
 		}
 		rest = append(rest, n)
 	}
-	return slices.Concat(early, first, rest)
+	return slices.Concat(first, rest)
+}
+
+// numbers is how many nodes at the beginning of a level are made of the numbers of rows and columns alone.
+func numbers(level []*Node) int {
+	made := map[*Item]bool{}
+	for i, n := range level {
+		of := len(n.Defs) == 1 && n.In.Op.Pure() && n.In.Body == nil
+		EachRef(n, func(r *Ref) { of = of && made[r.Item] })
+		if !of {
+			return i
+		}
+		made[n.Defs[0]] = true
+	}
+	return len(level)
 }

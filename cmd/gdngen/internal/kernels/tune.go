@@ -24,6 +24,7 @@ type tuneFlags struct {
 	model                   model.Config // of flags
 	sizes                   tune.Sizes
 	works, target, accuracy string
+	load                    string
 	out, files              string
 	tensor                  int // devices that share the heads
 	whole, stored           bool
@@ -67,7 +68,7 @@ gdngen model cost does. A cost that is stored in this program is taken from ther
 	l.IntVar(&f.sizes.Tokens, "tokens", 0, "tokens of a sequence, or of all packed ones; 0: 4096, packed 8192")
 	l.IntVar(&f.sizes.Batch, "batch", 0, "sequences of equal length; 0: 1, of decode 64")
 	l.IntVar(&f.sizes.Seqs, "seqs", 0, "packed sequences; 0: 16")
-	l.StringVar(&f.sizes.Load, "load", "", "tokens of the sequences of a server's step, and of others behind commas, each a row of one program (default \"8x1+128+128+256\")")
+	l.StringVar(&f.load, "load", "8x1+128+128+256", "tokens of the sequences of a server's step, and of others behind commas, each a row of one program")
 	l.IntVar(&f.sizes.Slots, "slots", 0, "states in a server's pools; 0: 513")
 	l.IntVar(&f.tensor, "tensor", 1, "devices that share the heads of a layer")
 	app.TargetFlag(c, &f.target)
@@ -131,6 +132,9 @@ func (a CLI) tune(f *tuneFlags, cmd *cobra.Command, args []string) error {
 	works, err := tune.ParseWorks(f.works)
 	if err != nil {
 		return app.Usage(err)
+	}
+	if f.sizes.Loads, err = tune.ParseLoads(f.load); err != nil {
+		return app.Usage(fmt.Errorf("--load %w", err))
 	}
 	kinds, err := tune.ParseKinds(f.files)
 	if err != nil {

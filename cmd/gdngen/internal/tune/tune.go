@@ -42,7 +42,7 @@ type Row struct {
 	program *measure.Program
 	form    *route.Form
 	to      *target.Target
-	tokens  int // of the load
+	load    Load
 }
 
 // Result is the answer for a model.
@@ -69,8 +69,12 @@ func New(c model.Config, works []*Work, z Sizes, targets []*target.Target, suit 
 			return nil, err
 		}
 		for _, t := range targets {
-			for _, load := range w.loads(z) {
-				row := &Row{Work: w.Name, Spec: s.String(), Load: load, Target: t.Name, Ruler: measure.Wall.On(t.Name), Layers: r.Layers, Facts: measure.Facts(t), to: t}
+			loads := []Load{{tokens: s.Batch * s.Tokens}} // all that the spec has
+			if w.Name == serve {
+				loads = z.Loads
+			}
+			for _, load := range loads {
+				row := &Row{Work: w.Name, Spec: s.String(), Load: load.Text, load: load, Target: t.Name, Ruler: measure.Wall.On(t.Name), Layers: r.Layers, Facts: measure.Facts(t), to: t}
 				if err := row.make(s, suit); err != nil {
 					return nil, fmt.Errorf("%s on %s: %w", w.Name, t.Name, err)
 				}
@@ -105,18 +109,9 @@ func (row *Row) make(s gdn.Spec, suit Resolve) error {
 	if row.program, err = measure.Of(f, route); err != nil {
 		return err
 	}
-	row.tokens = s.Batch * s.Tokens
 	if row.Load != "" {
-		load, err := measure.ParseLoad(row.Load)
-		if err == nil {
-			err = row.program.Under(load)
-		}
-		if err != nil {
+		if err := row.program.Under(row.load.lengths); err != nil {
 			return err
-		}
-		row.tokens = 0
-		for _, n := range load {
-			row.tokens += n
 		}
 	}
 	text, err := row.program.Text(row.to)
@@ -152,7 +147,7 @@ func (r *Result) Cost(ctx context.Context, stored Stored, x *measure.Instrument)
 // set fills the figures that follow from the cycles of one layer.
 func (row *Row) set(cycles, throughput int64) {
 	row.Cycles, row.Throughput, row.All = cycles, throughput, cycles*int64(row.Layers)
-	row.PerToken = float64(cycles) / float64(row.tokens*row.form.Spec.HeadsV)
+	row.PerToken = float64(cycles) / float64(row.load.tokens*row.form.Spec.HeadsV)
 }
 
 // Best is the row whose next step is worth a line: that of the first work on the target of least cycles.

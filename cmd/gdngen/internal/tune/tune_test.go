@@ -30,6 +30,12 @@ func byAuto(s gdn.Spec, t *target.Target) (*route.Form, error) {
 	return route.Resolve(s, gdn.Auto, t, nil)
 }
 
+func loads(t *testing.T, text string) []Load {
+	list, err := ParseLoads(text)
+	require.NoError(t, err)
+	return list
+}
+
 func TestWorks(t *testing.T) {
 	c := read(t, "qwen3-next-80b-a3b.json")
 	const layer = "hk=16,hv=32,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,l2norm"
@@ -43,7 +49,7 @@ func TestWorks(t *testing.T) {
 		{"packed", Sizes{Seqs: 5, Batch: 7}, "b=1,t=8192," + layer + ",seqs=5,init"},
 		{"decode", Sizes{Tokens: 100}, "b=64,t=1," + layer + ",init"},
 		{"train", Sizes{Batch: 2}, "b=2,t=4096," + layer + ",final=false,direction=train"},
-		{"serve", Sizes{Load: "3x1+20,40", Slots: 9}, "b=1,t=40," + layer + ",seqs=4,rows=qkv,init,statedtype=bf16,packed,pool=9,inplace,read,mixed=1,conv=4,convstate"},
+		{"serve", Sizes{Loads: loads(t, "3x1+20,40"), Slots: 9}, "b=1,t=40," + layer + ",seqs=4,rows=qkv,init,statedtype=bf16,packed,pool=9,inplace,read,mixed=1,conv=4,convstate"},
 	} {
 		list, err := ParseWorks(x.work)
 		require.NoError(t, err)
@@ -130,7 +136,7 @@ func TestLoads(t *testing.T) {
 	works, err := ParseWorks("serve")
 	require.NoError(t, err)
 	c := model.Config{Hidden: 64, Layers: 3, Batch: 1, Tokens: 4, Rule: model.Rule{HeadsK: 1, HeadsV: 2, K: 128, V: 128, Conv: 4}}
-	z := Sizes{Load: "2x1+30,40", Slots: 9}
+	z := Sizes{Loads: loads(t, "2x1+30,40"), Slots: 9}
 	r, err := New(c, works, z, targets, byAuto)
 	require.NoError(t, err)
 	require.Len(t, r.Rows, 2)

@@ -9,11 +9,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rogpeppe/go-internal/diff"
 	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/codegen/mosaic"
+	"github.com/gdngen/gdngen/internal/golden"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -53,15 +53,7 @@ func TestOpGoldens(t *testing.T) {
 		got := txtar.Format(&txtar.Archive{Comment: fmt.Appendf(nil, "%s: %%v0, %%v1 .. are loaded from %s; %%r0 .. are stored to %s\n", op, strings.Join(c.in, ", "), strings.Join(c.out, ", ")),
 			Files: []txtar.File{{Name: "kernel.ir", Data: []byte(strings.TrimSpace(c.body) + "\n")}, {Name: "v6e.mosaic.mlir", Data: []byte(text)}}})
 		file := filepath.Join("testdata", "ops", op.String()+".txtar")
-		if *update {
-			require.NoError(t, os.WriteFile(file, got, 0o644))
-			continue
-		}
-		want, err := os.ReadFile(file)
-		require.NoError(t, err)
-		if d := diff.Diff(file, want, "now", got); d != nil {
-			t.Errorf("%s is printed otherwise; if that is meant, go test ./codegen/mosaic -run TestOpGoldens -update\n%s", op, d)
-		}
+		golden.Check(t, file, got, *update, "go test ./codegen/mosaic -run TestOpGoldens -update")
 	}
 	if *update {
 		return

@@ -2,16 +2,15 @@ package pass
 
 import (
 	"flag"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/rogpeppe/go-internal/diff"
 	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gdngen/gdngen/internal/golden"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -36,14 +35,8 @@ func TestPassGoldens(t *testing.T) {
 		out, err := Apply(m, name)
 		require.NoError(t, err, file)
 		require.NotEqual(t, m.String(), out.String(), "%s shows nothing", file)
-		want := txtar.Format(a)
 		a.Files[1].Data = []byte(out.String())
-		got := txtar.Format(a)
-		if *update {
-			require.NoError(t, os.WriteFile(file, got, 0o644))
-		} else if d := diff.Diff(file, want, "now", got); d != nil {
-			t.Errorf("the pass does something else; if that is meant, go test ./codegen/pass -run TestPassGoldens -update\n%s", d)
-		}
+		golden.Check(t, file, txtar.Format(a), *update, "go test ./codegen/pass -run TestPassGoldens -update")
 	}
 	require.False(t, slices.ContainsFunc(Table, func(p Pass) bool { return !shown[p.Name] }), "a pass without a golden: there are those of %v", shown)
 }

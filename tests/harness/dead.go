@@ -13,6 +13,7 @@ var programs = []string{"./cmd/...", "./examples/...", "./tests/..."}
 
 // testsAlone are packages and functions that no program reaches, and why they stay.
 var testsAlone = map[string]string{
+	"internal/golden":                  "files that tests compare with",
 	"internal/irtest":                  "random modules for tests of several packages",
 	"gdn/internal/layertest":           "backends for tests of the layer",
 	"gdn/gdntest":                      "random specs and variants for tests of several packages",
@@ -60,8 +61,7 @@ func dead(out string) (string, error) {
 	}
 	known := strings.Fields(string(deps))
 	for _, p := range strings.Fields(string(all)) {
-		_, folder, _ := strings.Cut(strings.TrimPrefix(p, "github.com/"), "/")
-		_, folder, _ = strings.Cut(folder, "/")
+		folder := strings.TrimPrefix(p, "github.com/gdngen/gdngen/")
 		if slices.Contains(known, p) {
 			continue
 		}

@@ -3,19 +3,18 @@ package main
 import (
 	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/rogpeppe/go-internal/diff"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/tools/txtar"
 
 	"github.com/gdngen/gdngen/codegen/pallas"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/internal/golden"
 )
 
 // Programs of small specs are in goldens as text, so that a review shows what a change does to them. They are written anew by
@@ -39,23 +38,14 @@ func TestGoldens(t *testing.T) {
 	for _, g := range goldens {
 		t.Run(g.name, func(t *testing.T) {
 			t.Parallel()
-			file := filepath.Join("goldens", g.name+".txtar")
-			got := txtar.Format(golden(t, g.spec, g.variant))
-			if *rewrite {
-				require.NoError(t, os.WriteFile(file, got, 0o644))
-				return
-			}
-			want, err := os.ReadFile(file)
-			require.NoError(t, err)
-			if d := diff.Diff(file, want, "now", got); d != nil {
-				t.Errorf("the program is another; if that is meant, go test ./tests/programs -run TestGoldens -update\n%s", d)
-			}
+			text := txtar.Format(levels(t, g.spec, g.variant))
+			golden.Check(t, filepath.Join("goldens", g.name+".txtar"), text, *rewrite, "go test ./tests/programs -run TestGoldens -update")
 		})
 	}
 }
 
-// golden is a program at each level: tensors, kernels, Mosaic for v6e, StableHLO and Pallas.
-func golden(t *testing.T, spec, variant string) *txtar.Archive {
+// levels is a program at each level: tensors, kernels, Mosaic for v6e, StableHLO and Pallas.
+func levels(t *testing.T, spec, variant string) *txtar.Archive {
 	s, err := gdn.Parse(spec)
 	require.NoError(t, err)
 	v, err := gdn.ParseVariant(variant)

@@ -73,7 +73,7 @@ func fuzz(target, long string) check {
 
 // race is a check of a package by the race detector.
 func race(pkg string) check {
-	return check{group: "race", name: pkg, args: []string{"-race", "-short", "-count", "1", "-timeout", "8m", "./" + pkg}}
+	return check{group: "race", name: pkg, args: []string{"-race", "-short", "-count", "1", "-timeout", "15m", "./" + pkg}}
 }
 
 // all lists the checks.

@@ -179,7 +179,15 @@ type band struct {
 	Used, Spilled string // paths
 }
 
+// stageBand is the share of a stage and of those before it: what is above the one before shows.
 type stageBand struct{ Name, Colour, Path string }
+
+// Painted are the stages in the order of drawing, the last one first.
+func (p *picture) Painted() []stageBand {
+	list := slices.Clone(p.Stages)
+	slices.Reverse(list)
+	return list
+}
 
 type tick struct {
 	X             float64
@@ -205,9 +213,9 @@ func draw(op *llo.OpReport, program *measure.Program, colours map[string]string)
 	at := columnEdges(f, pictureLeft, pictureWidth)
 	p.Height = pictureTop
 	add := func(name string, use, within func(llo.Column) float64) {
-		b := band{Name: name, Top: p.Height, Height: bandHeight, Used: steps(at, p.Height+bandHeight, bandHeight, f.Columns, nil, use)}
+		b := band{Name: name, Top: p.Height, Height: bandHeight, Used: steps(at, p.Height+bandHeight, bandHeight, f.Columns, use)}
 		if within != nil {
-			b.Spilled = steps(at, p.Height+bandHeight, bandHeight, f.Columns, nil, within)
+			b.Spilled = steps(at, p.Height+bandHeight, bandHeight, f.Columns, within)
 		}
 		var sum float64
 		for _, c := range f.Columns {
@@ -275,13 +283,10 @@ func (p *picture) stages(f *llo.Profile, at []float64, stage func(string) string
 		return strings.Compare(x, y)
 	})
 	p.StageTop = p.Height
-	base := make([]float64, len(f.Columns))
+	sums := make([]float64, len(f.Columns)) // of the stages so far
 	for _, name := range names {
 		k := -1
-		path := steps(at, p.StageTop+stagesHeight, stagesHeight, f.Columns, base, func(llo.Column) float64 { k++; return shares[k][name] })
-		for i := range base {
-			base[i] += shares[i][name]
-		}
+		path := steps(at, p.StageTop+stagesHeight, stagesHeight, f.Columns, func(llo.Column) float64 { k++; sums[k] += shares[k][name]; return sums[k] })
 		p.Stages = append(p.Stages, stageBand{name, cmp.Or(colours[name], noStageColour), path})
 	}
 	p.Height += stagesHeight
@@ -311,24 +316,19 @@ func stageShares(c llo.Column, stage func(place string) string) map[string]float
 	return shares
 }
 
-// steps is the path of a histogram that is on base, or on the line at bottom where base is nil. Heights are parts of height.
-func steps(at []float64, bottom, height float64, columns []llo.Column, base []float64, use func(llo.Column) float64) string {
+// steps is the path of a histogram on the line at bottom. Heights are parts of height; equal columns are one line.
+func steps(at []float64, bottom, height float64, columns []llo.Column, use func(llo.Column) float64) string {
 	var b strings.Builder
-	y := func(v float64) float64 { return bottom - height*min(v, 1) }
-	low := func(i int) float64 {
-		if base == nil {
-			return 0
-		}
-		return base[i]
-	}
-	fmt.Fprintf(&b, "M%.1f %.1f", at[0], y(low(0)))
+	last := fmt.Sprintf("%.1f", bottom)
+	fmt.Fprintf(&b, "M%.1f %s", at[0], last)
 	for i, c := range columns {
-		fmt.Fprintf(&b, "V%.1fH%.1f", y(low(i)+use(c)), at[i+1])
+		if y := fmt.Sprintf("%.1f", bottom-height*min(use(c), 1)); y != last {
+			fmt.Fprintf(&b, "H%.1fV%s", at[i], y)
+			last = y
+		}
 	}
-	for i := len(columns) - 1; i >= 0; i-- {
-		fmt.Fprintf(&b, "V%.1fH%.1f", y(low(i)), at[i])
-	}
-	return b.String() + "Z"
+	fmt.Fprintf(&b, "H%.1fV%.1fZ", at[len(columns)], bottom)
+	return b.String()
 }
 
 // columnText says in words what a column shows.

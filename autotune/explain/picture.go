@@ -82,7 +82,7 @@ func smallPicture(target string, op *llo.OpReport, stage func(place string) stri
 	y := smallTop
 	for _, l := range lanes {
 		k := -1
-		path := steps(edges, y+smallRow, smallRow, f.Columns, nil, func(llo.Column) float64 { k++; return l.heights[k] })
+		path := steps(edges, y+smallRow, smallRow, f.Columns, func(llo.Column) float64 { k++; return l.heights[k] })
 		fmt.Fprintf(&b, `<rect x="%.0f" y="%.0f" width="%.0f" height="%.0f" fill="#f3f5f8"/><path fill="%s" d="%s"/>`, smallLeft, y, smallWidth, smallRow, l.colour, path)
 		fmt.Fprintf(&b, `<text x="8" y="%.0f" fill="#1c2733">%s</text><text x="%.0f" y="%.0f" font-size="11" fill="#5d6b7a">%s</text>`+"\n",
 			y+17, html.EscapeString(l.name), smallLeft+smallWidth+8, y+17, l.note)

@@ -37,7 +37,7 @@ var semver = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9a-z.]+)?$`)
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == "site" {
 		f := flag.NewFlagSet("release site", flag.ExitOnError)
-		out, compile := f.String("out", "site", "the new folder"), f.Bool("compile", false, "compile schedules that are not in the cache, which takes hours for all")
+		out, compile := f.String("out", "site", "the new folder"), f.Bool("compile", false, "make the stored schedules anew first: an hour of compiles, but for those in the cache")
 		f.Parse(os.Args[2:])
 		if err := gallery(*out, *compile); err != nil {
 			fmt.Fprintln(os.Stderr, "release site:", err)

@@ -17,9 +17,9 @@ import (
 	"strings"
 )
 
-// siteFiles are the frame of its pages, what they look like, their search, and the journals of three searches.
+// siteFiles are the frame of its pages, what they look like, their search, the journals of three searches, and pages of schedules with a table of them.
 //
-//go:embed site.html site.css site.js runs/*.jsonl.gz
+//go:embed site.html site.css site.js runs/*.jsonl.gz schedules
 var siteFiles embed.FS
 
 var frame = template.Must(template.ParseFS(siteFiles, "site.html"))
@@ -47,13 +47,13 @@ var siteTargets = []string{"v4", "v5e", "v5p", "v6e", "tpu7x"}
 // site is the gallery under way.
 type site struct {
 	out     string
-	program string // gdngen; where it is empty there are no schedules and no reports
-	compile bool   // what the cache does not have
+	program string // gdngen; where it is empty there are no reports
+	stored  fs.FS  // pages of schedules, and the table of them
 	docs    []sitePage
 }
 
 // gallery writes a static site into a new folder: docs with search, schedules of works by target, reports of searches, cycles against tokens and
-// heads, errors by class. Schedules are those of the user's cache, unless compile says that libtpu may be asked, which takes hours for all.
+// heads, errors by class. Schedules are the stored ones; with compile they are made anew first, of what the cache has and libtpu compiles.
 func gallery(out string, compile bool) error {
 	if _, err := os.Stat(out); !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s is there already: name a new folder", out)
@@ -63,10 +63,21 @@ func gallery(out string, compile bool) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	s := &site{out: out, program: filepath.Join(dir, "gdngen"), compile: compile}
+	s := &site{out: out, program: filepath.Join(dir, "gdngen")}
 	if err := build("v0.0.0", "", "", true, s.program); err != nil {
 		return err
 	}
+	stored, err := fs.Sub(siteFiles, "schedules")
+	if err != nil {
+		return err
+	}
+	if compile {
+		if err := storeSchedules(s.program, "cmd/release/schedules"); err != nil {
+			return err
+		}
+		stored = os.DirFS("cmd/release/schedules")
+	}
+	s.stored = stored
 	return s.write()
 }
 
@@ -79,7 +90,7 @@ func (s *site) write() error {
 	for _, part := range []struct {
 		head string
 		text func() (string, error)
-	}{{"<h2>Schedules</h2><p>Cycles per token and value head by wall; by throughput in brackets where a target's latencies are not known. A page shows the slots over the schedule, bundle by bundle, and what each stage costs; – was not compiled on the machine that made this.</p>", s.schedules}, {"<h2>Searches</h2>", s.reports}, {"<h2>Charts</h2>", s.charts}} {
+	}{{"<h2>Schedules</h2><p>Cycles per token and value head by wall; by throughput in brackets where a target's latencies are not known. A page shows the slots over the schedule, bundle by bundle, and what each stage costs; pointing at a figure shows its date, commit and compiler.</p>", s.schedules}, {"<h2>Searches</h2>", s.reports}, {"<h2>Charts</h2>", s.charts}} {
 		text, err := part.text()
 		if err != nil {
 			return err
@@ -125,78 +136,6 @@ func (s *site) file(name string, data []byte) error {
 	return os.WriteFile(to, data, 0o644)
 }
 
-// schedules writes the pages of explain, and gives a table of them. What the cache lacks has its command in place of a page.
-func (s *site) schedules() (string, error) {
-	var b strings.Builder
-	b.WriteString("<div class=\"wide\"><table><tr><th>work</th>")
-	for _, t := range siteTargets {
-		fmt.Fprintf(&b, "<th>%s</th>", t)
-	}
-	b.WriteString("</tr>")
-	for _, w := range works {
-		fmt.Fprintf(&b, "<tr><td>%s</td>", w.title)
-		for _, t := range siteTargets {
-			name := path.Join("explain", w.name+"_"+t+".html")
-			figure, err := s.explain(w.spec, t, name)
-			if err != nil {
-				return "", err
-			}
-			if figure == "" {
-				fmt.Fprintf(&b, "<td class=\"soft\" title=\"not in the cache: gdngen explain --spec %s --target %s --html FILE\">–</td>", w.spec, t)
-				continue
-			}
-			fmt.Fprintf(&b, "<td><a href=\"%s\">%s</a></td>", name, figure)
-		}
-		b.WriteString("</tr>")
-	}
-	b.WriteString("</table></div>")
-	return b.String(), nil
-}
-
-// usage is the status of gdngen for what it was not asked to do, such as to compile.
-const usage = 2
-
-// explain writes the page of a work on a target, and gives its cycles; none where the cache has no such cost and nothing may be compiled.
-func (s *site) explain(spec, target, name string) (string, error) {
-	if s.program == "" {
-		return "", nil
-	}
-	to := filepath.Join(s.out, filepath.FromSlash(name))
-	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-		return "", err
-	}
-	args := []string{"explain", "--spec", spec, "--target", target, "--html", to, "-o", "json"}
-	if !s.compile {
-		args = append(args, "--stored")
-	}
-	cmd := exec.Command(s.program, args...)
-	var errs bytes.Buffer
-	cmd.Stderr = &errs
-	out, err := cmd.Output()
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == usage && !s.compile {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("gdngen %s: %w\n%s", strings.Join(args, " "), err, errs.Bytes())
-	}
-	var of []struct {
-		Ruler    string  `json:"ruler"`
-		PerToken float64 `json:"cycles_per_token_head"`
-	}
-	var r struct{ Targets json.RawMessage }
-	if json.Unmarshal(out, &r) != nil || r.Targets == nil {
-		r.Targets = out
-	}
-	if err := json.Unmarshal(r.Targets, &of); err != nil || len(of) != 1 {
-		return "", fmt.Errorf("gdngen %s: its JSON has no target: %w", strings.Join(args, " "), err)
-	}
-	figure := fmt.Sprintf("%.2f", of[0].PerToken)
-	if of[0].Ruler != "wall" {
-		figure = "(" + figure + ")"
-	}
-	return figure, nil
-}
-
 // reports writes the reports of the searches whose journals are kept beside this file, and gives a list of them.
 func (s *site) reports() (string, error) {
 	names, err := fs.Glob(siteFiles, "runs/*.jsonl.gz")
@@ -212,7 +151,7 @@ func (s *site) reports() (string, error) {
 	b.WriteString("<ul>")
 	for _, name := range names {
 		run := strings.TrimSuffix(path.Base(name), ".jsonl.gz")
-		journal, err := unpacked(name)
+		journal, err := unpacked(siteFiles, name)
 		if err != nil {
 			return "", fmt.Errorf("%s: %w", name, err)
 		}
@@ -253,9 +192,9 @@ func quiet(program string, args ...string) error {
 	return nil
 }
 
-// unpacked reads a compressed file of siteFiles.
-func unpacked(name string) ([]byte, error) {
-	f, err := siteFiles.Open(name)
+// unpacked reads a compressed file.
+func unpacked(from fs.FS, name string) ([]byte, error) {
+	f, err := from.Open(name)
 	if err != nil {
 		return nil, err
 	}

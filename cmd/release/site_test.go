@@ -9,11 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The gallery without the program: pages with links that lead somewhere, an index of headings, charts and the table of errors; no script or
-// style from elsewhere. Schedules and reports are the program's, which the command builds.
+// The gallery without the program: pages with links that lead somewhere, an index of headings, schedules of all works and targets, charts and
+// the table of errors; no script or style from elsewhere. Reports are the program's, which the command builds.
 func TestSite(t *testing.T) {
 	t.Chdir("../..")
-	s := &site{out: t.TempDir()}
+	s := &site{out: t.TempDir(), stored: os.DirFS("cmd/release/schedules")}
 	require.NoError(t, s.write())
 	read := func(name string) string {
 		data, err := os.ReadFile(filepath.Join(s.out, filepath.FromSlash(name)))
@@ -21,10 +21,15 @@ func TestSite(t *testing.T) {
 		return string(data)
 	}
 	home := read("index.html")
-	for _, want := range []string{"<figcaption>cycles per token and value head by wall, T 4096", ">gdngen, f32-like</td>", "not in the cache: gdngen explain --spec train --target v5e", `href="docs/serving.html"`, "runs/tiny.jsonl"} {
+	for _, want := range []string{"<figcaption>cycles per token and value head by wall, T 4096", ">gdngen, f32-like</td>", `<a href="explain/train_v5e.html" title="`, "runs/train.jsonl", "runs/kda.jsonl", `href="docs/serving.html"`, "runs/tiny.jsonl"} {
 		require.Contains(t, home, want)
 	}
 	require.Equal(t, 2, strings.Count(home, "<svg"))
+	require.Equal(t, len(works)*len(siteTargets), strings.Count(home, `<a href="explain/`))
+	require.Contains(t, read("explain/packed_tpu7x.html"), `<svg class="schedule"`)
+	rows, err := readSchedules(s.stored)
+	require.NoError(t, err)
+	require.Len(t, rows, len(works)*len(siteTargets), "a stored page that the gallery does not show")
 	serving := read("docs/serving.html")
 	require.Contains(t, serving, `<h2 id="states-that-have-names">`)
 	require.Contains(t, serving, `<a href="pallas.html#decode">`)

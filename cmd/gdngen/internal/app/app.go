@@ -171,7 +171,7 @@ func (a *App) Waiting(holders []machine.Holder) { a.Note("%s", machine.Waiting(h
 
 // NoWaitFlag adds --no-wait.
 func NoWaitFlag(cmd *cobra.Command, at *bool) {
-	cmd.Flags().BoolVar(at, "no-wait", false, "end with status 7 where another process measures or, if this one measures, computes")
+	cmd.Flags().BoolVar(at, "no-wait", false, "do not wait for the machine: end with status 7 if another process measures, or, if this command measures, computes")
 }
 
 // Machine gives the lock of the machine. With noWait it is refused where a use can not begin at once.

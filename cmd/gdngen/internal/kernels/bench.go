@@ -87,7 +87,7 @@ The status is 3 if a workload did not pass.`,
 	f.StringVar(&b.workloads, "workloads", "", "JSON lines file of workloads (default: those of the contest)")
 	rootFlag(c, &b.root)
 	f.StringVar(&b.protocol, "protocol", "", "how workloads are measured, by name or file (default: default)")
-	f.StringVar(&p.Statistic, "statistic", "", "of the executions of a trial: mean, the default, or median")
+	f.StringVar(&p.Statistic, "statistic", "", "how the executions of a trial are summed up: mean (the default) or median")
 	f.StringVar(&b.on, "on", "", "server of FlashInfer-Bench that evaluates --solution: fib:URL")
 	f.StringVar(&b.solution, "solution", "", "packed solution for --on; see gdngen contest pack")
 	f.StringVar(&b.only, "where", "", "only workloads with these values of axes, such as batch_size=64,batch_size=1, or with this start of their UUID")

@@ -26,7 +26,7 @@ func (a CLI) CalibrateCmd() *cobra.Command {
 numbers of the front's kernels against float64. Then it times microkernels, each of which gives one constant of the
 table, and the front: variants of decode and prefill on contest heads, with modelled times before and after the fit
 beside the measured ones. The table goes into the user's configuration, with its residuals; from then on explain and
-search use it. Without --attached the present table is shown.
+search use it. Without --attached it shows the table in use.
 
 It needs only NVIDIA's driver and Triton: kernels are compiled ahead of time and launched by a child process.
 The status is 3 if a kernel misses a limit, 6 where no GPU or no driver is.`,

@@ -63,7 +63,7 @@ A spec with packed sequences is costed for sequences of equal length, unless --s
   gdngen explain --spec contest-decode --target h100                  Triton kernels, modelled
   gdngen explain --spec contest-decode --target h100 --backend stablehlo   what XLA would run
   gdngen explain peer.py --target h100 --python venv/bin/python       Triton kernels of others, modelled
-  gdngen explain dumps/v6e-123456                     schedules kept by gdngen compile --dump dumps`,
+  gdngen explain dumps/v6e-123456                     schedules kept by gdngen explain --dump dumps`,
 		GroupID: "work",
 		Args:    app.Args(cobra.MaximumNArgs(1)),
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.explainAll(&f, cmd, args) },

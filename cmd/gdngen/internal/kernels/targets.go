@@ -43,7 +43,7 @@ func (a CLI) TargetsCmd() *cobra.Command {
 		Use:   "targets",
 		Short: "List the TPU generations and the GPUs that can be compiled for",
 		Long: `targets lists the TPU generations, with the facts that generator and cost model use. Figures of a TPU are per core, figures of a GPU of
-the whole device; none needs to be attached. GPUs are targets of the triton backend, and of compile and explain.`,
+the whole device; none needs to be attached. GPUs are targets of the triton backend and of explain.`,
 		Example: "  gdngen list targets\n  gdngen list targets -o json",
 		GroupID: "know",
 		Args:    app.Args(cobra.NoArgs),

@@ -46,8 +46,9 @@ For each work and target it gives the spec, the best known variant, its static c
 
 ` + strings.Join(works, "\n") + `
 
---out writes the kernels: for libtpu (mosaic), JAX (pallas) and XLA on a CPU (stablehlo). --whole costs all that the layers consist of too, as
-gdngen model cost does. A cost that is stored in this program is taken from there; others are compiled, which takes some minutes each, once.`,
+--out writes the kernels: for libtpu (mosaic), JAX (pallas) and XLA on a CPU (stablehlo). --whole also costs the projections, attention and MLP
+around the rule, as gdngen model cost does. A cost that is stored in this program is taken from there; others are compiled once, which takes some
+minutes each.`,
 		Example: `  gdngen tune config.json
   gdngen tune config.json --work prefill,decode --target v5e,v6e,tpu7x --out kernels
   gdngen tune --key-heads 16 --value-heads 32 --key-dim 128 --value-dim 128 --layers 36 --tokens 8192
@@ -66,9 +67,9 @@ gdngen model cost does. A cost that is stored in this program is taken from ther
 	l.IntVar(&f.model.Layers, "layers", 1, "layers of the rule in the model")
 	l.StringVar(&f.works, "work", "prefill", "what the layers do, separated by commas, or all: "+strings.Join(tune.WorkNames(), " "))
 	l.IntVar(&f.sizes.Tokens, "tokens", 0, "tokens of a sequence, or of all packed ones; 0: 4096, packed 8192")
-	l.IntVar(&f.sizes.Batch, "batch", 0, "sequences of equal length; 0: 1, of decode 64")
+	l.IntVar(&f.sizes.Batch, "batch", 0, "sequences of equal length; 0: 1, and 64 for decode")
 	l.IntVar(&f.sizes.Seqs, "seqs", 0, "packed sequences; 0: 16")
-	l.StringVar(&f.load, "load", "8x1+128+128+256", "tokens of the sequences of a server's step, and of others behind commas, each a row of one program")
+	l.StringVar(&f.load, "load", "8x1+128+128+256", "tokens of each sequence in a server's step; commas separate steps, which are rows of one program")
 	l.IntVar(&f.sizes.Slots, "slots", 0, "states in a server's pools; 0: 513")
 	l.IntVar(&f.tensor, "tensor", 1, "devices that share the heads of a layer")
 	app.TargetFlag(c, &f.target)

@@ -31,7 +31,7 @@ func (a CLI) RemoteCmd() *cobra.Command {
 		Use:   "remote",
 		Short: "Run commands on machines you do not sit at",
 		Long: `remote runs commands elsewhere. A job has an id; its output and results stay there when the connection, or this terminal, is gone. This
-program is copied to the place once, and is gdngen there.
+program is copied there once; gdngen in COMMAND means that copy.
 
 A place, by --on or ` + app.OnEnv + `, is one of
 ` + list.String() + `
@@ -64,7 +64,7 @@ func (j *jobFlags) add(c *cobra.Command) {
 	f.Float64Var(&j.job.CPUs, "cpus", 0, "processors that a Ray cluster reserves")
 	f.StringSliceVar(&j.resources, "resource", nil, "what else a Ray cluster reserves: NAME=NUMBER, such as TPU=4, or auto: the TPUs, or GPUs, of one of its nodes")
 	f.DurationVar(&j.job.Pending, "pending", 15*time.Minute, "stop a job that has not begun after this time; 0: never")
-	f.DurationVar(&j.job.Limit, "limit", 0, "stop a job after this time, by who waits for it, with status 124; 0: never")
+	f.DurationVar(&j.job.Limit, "limit", 0, "time after which the waiting command stops the job, with status 124; 0: never")
 	f.BoolVar(&j.job.NoSync, "no-sync", false, "send no program: gdngen is on PATH there")
 	f.BoolVar(&j.noWait, "no-wait", false, "print the id once the job is submitted, and end")
 	f.BoolVar(&j.dryRun, "dry-run", false, "say what would be submitted")
@@ -200,7 +200,7 @@ passed, since a machine without its device skips many cases and fails none.`,
 		},
 	}
 	j.add(c)
-	c.Flags().IntVar(&expect, "expect", 1, "cases that must pass at least")
+	c.Flags().IntVar(&expect, "expect", 1, "fewest cases that must pass")
 	return c
 }
 

@@ -50,7 +50,7 @@ func (s *searchFlags) add(c *cobra.Command) {
 	f.IntVar(&s.config.Patience, "patience", 100, "end after so many iterations of this session without a new champion; 0: no limit")
 	s.config.Failures = autotune.DefaultFailures
 	f.Var((*app.Limit)(&s.config.Failures), "max-failures", "pause after so many failures in a row: of machinery, of workers that crash or hang, of a proposer; never (0, -1): go on")
-	f.IntVar(&s.config.Workers, "workers", 0, "candidates judged in parallel, as far as the lookahead goes; 0: one a core, as memory allows")
+	f.IntVar(&s.config.Workers, "workers", 0, "candidates judged in parallel, at most --lookahead; 0: one a core, as memory allows")
 	s.lab.add(f)
 	s.on.add(c)
 	f.StringVar(&s.ladder, "climb", "", "at the end of the session let the last champions climb to a step of this model, such as layer: a preset or file as gdngen model cost has them")
@@ -75,7 +75,7 @@ func (a CLI) SearchCmd() *cobra.Command {
 ordinary and adversarial inputs, the compiler, static cost, and full numerics. Each candidate gets a verdict and a
 reason in a journal of JSON lines, from which a run that was stopped or killed goes on. A candidate can not change
 tolerances. Candidates are ranked by wall if the target has a
-wall model, and else, or with --ruler throughput, by throughput; a run keeps its ruler.`,
+wall model; otherwise, or with --ruler throughput, by throughput. A run keeps its ruler.`,
 		Example: "  gdngen search run --budget 3m --run runs/first\n  gdngen run resume --budget 3m --run runs/first\n  gdngen run best runs/first --target v6e",
 		GroupID: "work",
 	}, a.searchRunCmd())
@@ -92,8 +92,8 @@ func (a CLI) searchRunCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run --run DIR",
 		Short: "Begin a search, and print its ranking at the end",
-		Long: `run begins a search in a fresh folder. An interrupt stops compilers, drops the candidates under way, and leaves within seconds a run that search
-resume goes on with; a second one ends the program at once.
+		Long: `run begins a search in a fresh folder. An interrupt stops compilers, drops the candidates under way, and leaves within seconds a run that run
+resume goes on with. A second interrupt ends the program at once.
 
 Candidates are judged here, or by workers elsewhere, one for each --on ENGINE or so many as ENGINE*WORKERS says: ` + worker.EngineHelp() + `. A worker that is lost is
 an event of the journal, and its candidate is judged by another. Journals are the same wherever candidates were judged, at the same --lookahead.
@@ -124,7 +124,7 @@ Directives: ` + strings.Join(meanings, "; ") + `.`,
 	f.StringVar(&r.targets, "target", strings.Join(autotune.DefaultTargets, ","), "TPU generations, separated by commas, or all; the first is compiled for first; or GPUs")
 	f.StringVar(&s.config.Strategy, "strategy", "model:4", strings.Join(names, " or ")+"; for GPUs beam:4, or random")
 	app.RulerFlag(c, (*string)(&s.config.Ruler))
-	f.StringVar(&r.aim, "objective", "cost", "what is made small: "+objective.Help)
+	f.StringVar(&r.aim, "objective", "cost", "what is minimised: "+objective.Help)
 	f.Uint64Var(&s.config.Seed, "seed", 1, "seed of inputs and order")
 	f.StringArrayVar(&s.config.Seeds, "start", nil, "a variant that is tried first, once for each (default: the named variants)")
 	f.StringSliceVar(&s.config.Axes, "axes", nil, "axes that are walked, separated by commas (default: all)")
@@ -135,10 +135,10 @@ Directives: ` + strings.Join(meanings, "; ") + `.`,
 	f.StringArrayVar(&r.files, "directive-file", nil, "a demand on an exec: proposer, in a file, once for each")
 	f.StringArrayVar(&r.shapes, "shape", nil, "another spec that is weighed: SPEC=WEIGHT, once for each; --spec has weight 1 unless it is named too")
 	f.StringSliceVar(&r.guards, "guard", nil, "targets that a new champion elsewhere must not make worse: TARGET or TARGET=SHARE, such as v5e=2%")
-	f.StringVar(&s.config.Precision, "precision", "", "the lowest that a candidate may compute in: f32 bf16x6 bf16x3 bf16x1 (default: that of auto for a float32 spec, else bf16x1)")
+	f.StringVar(&s.config.Precision, "precision", "", "the lowest precision that a candidate may use: f32 bf16x6 bf16x3 bf16x1 (default: that of auto for a float32 spec, else bf16x1)")
 	f.BoolVar(&s.config.Baseline, "baseline", true, "judge auto before the first candidate, as the baseline to beat; not on GPUs, nor if auto is a seed")
 	f.BoolVar(&s.config.Mixed, "mixed", false, "let workers of --on have different processors, whose last digits differ; the header says so")
-	f.IntVar(&s.config.Lookahead, "lookahead", 0, "candidates under way at a time; part of what makes a run the same again; 0: workers and 1, at least 3")
+	f.IntVar(&s.config.Lookahead, "lookahead", 0, "candidates under way at a time; runs are alike only if it is equal; 0: workers plus 1, at least 3")
 	f.StringVar(&r.accuracy, "accuracy", "", "class of accuracy that candidates keep to: short for --objective cost@error=CLASS: "+strings.Join(gdn.AccuracyNames(), " or "))
 	app.Complete(c, "accuracy", gdn.AccuracyNames())
 	a.Formerly(c, "targets", "target")

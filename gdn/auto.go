@@ -9,35 +9,35 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Host is what runs a program.
+// Host is the kind of program that auto chooses a variant for.
 type Host uint8
 
 // The hosts.
 const (
-	HostTPU      Host = iota // kernels of a TPU
-	HostCPU                  // plain ops of a CPU or GPU
-	HostLoops                // graph code of a framework that slices at run time
+	HostTPU      Host = iota // Pallas kernels on a TPU
+	HostCPU                  // plain XLA ops on a CPU or GPU
+	HostLoops                // framework graph code with loops; it slices arrays at run time
 	HostUnrolled             // graph code whose loops are unrolled
 )
 
-// Accuracy is the class of errors that auto keeps to. Each includes those after it: more is always allowed.
+// Accuracy is an error class, in ascending strictness. A variant of a stricter class also satisfies every looser one.
 type Accuracy uint8
 
 // The classes of accuracy.
 const (
-	AccuracyAny  Accuracy = iota // fast for bf16 tensors, as float32 for others
+	AccuracyAny  Accuracy = iota // the default of the spec: AccuracyF32 for f32 tensors, else AccuracyFast
 	AccuracyFast                 // matrix products in one bf16 pass
-	AccuracyFLA                  // at most the error of flash-linear-attention in bf16
-	AccuracyF32                  // nearly that of float32
+	AccuracyFLA                  // error at most that of flash-linear-attention in bf16
+	AccuracyF32                  // error close to that of float32
 )
 
-// accuracyNames are the classes as --accuracy takes them, and behind "auto-" in a text.
+// accuracyNames are the values of --accuracy and the suffixes of "auto-", indexed by Accuracy.
 var accuracyNames = []string{"", "fast", "fla", "f32-like"}
 
-// AccuracyNames lists the classes of accuracy, the fastest first.
+// AccuracyNames returns the names of the classes, the fastest (least strict) first. AccuracyAny has no name.
 func AccuracyNames() []string { return slices.Clone(accuracyNames[1:]) }
 
-// ParseAccuracy finds a class by name; an empty name is AccuracyAny.
+// ParseAccuracy returns the class with this name. The empty name is AccuracyAny; an unknown name is an error.
 func ParseAccuracy(name string) (Accuracy, error) {
 	i := slices.Index(accuracyNames, name)
 	if i < 0 {
@@ -46,13 +46,13 @@ func ParseAccuracy(name string) (Accuracy, error) {
 	return Accuracy(i), nil
 }
 
-// Auto is the text that stands for the best known variant.
+// Auto is the variant text that selects the best known variant.
 const Auto = "auto"
 
-// String is the name of the class; it is empty for AccuracyAny.
+// String returns the name of the class, empty for AccuracyAny.
 func (a Accuracy) String() string { return accuracyNames[a] }
 
-// For is the class that is wished for a spec: AccuracyAny follows from its tensors.
+// For resolves AccuracyAny for s: AccuracyF32 if s.DType is f32, else AccuracyFast. It returns any other class as it is.
 func (a Accuracy) For(s Spec) Accuracy {
 	switch {
 	case a != AccuracyAny:
@@ -63,7 +63,7 @@ func (a Accuracy) For(s Spec) Accuracy {
 	return AccuracyFast
 }
 
-// Text is auto with a class of accuracy, such as auto-fla.
+// Text returns the variant text of the class: "auto", or for example "auto-fla".
 func (a Accuracy) Text() string {
 	if a == AccuracyAny {
 		return Auto
@@ -71,7 +71,7 @@ func (a Accuracy) Text() string {
 	return Auto + "-" + accuracyNames[a]
 }
 
-// AutoNames lists the texts that stand for the best known variants: auto, and auto of each class of accuracy.
+// AutoNames returns Text of every class, indexed by Accuracy: "auto", "auto-fast", ...
 func AutoNames() []string {
 	names := make([]string, len(accuracyNames))
 	for i := range accuracyNames {
@@ -80,14 +80,15 @@ func AutoNames() []string {
 	return names
 }
 
-// ParseAuto says whether a text stands for the best known variant: auto or auto-ACCURACY, and changes of axes behind it.
+// ParseAuto returns the accuracy class of an auto text and true, or false for any other text. The text may end in axis changes: "auto-fla,chunk=64".
 func ParseAuto(text string) (a Accuracy, ok bool) {
 	name, _, _ := strings.Cut(text, ",")
 	i := slices.Index(AutoNames(), strings.TrimSpace(name))
 	return Accuracy(max(i, 0)), i >= 0
 }
 
-// WithAccuracy puts a class of accuracy into a text of auto.
+// WithAccuracy returns the auto text with class a, and its axis changes kept. It is an error if text is no auto text or already has another class.
+// AccuracyAny returns text unchanged.
 func WithAccuracy(text string, a Accuracy) (string, error) {
 	if a == AccuracyAny {
 		return text, nil
@@ -103,17 +104,17 @@ func WithAccuracy(text string, a Accuracy) (string, error) {
 	return a.Text() + changes, nil
 }
 
-// job is what a spec asks for, as far as it decides which variant is best.
+// job classifies specs by the kind of variant that is best for them.
 type job uint8
 
 const (
 	jobPrefill  job = iota // many tokens of each batch row
-	jobPacked              // sequences along the tokens
-	jobDecode              // a few tokens of each batch row
+	jobPacked              // sequences packed along the tokens
+	jobDecode              // at most decodeTokens tokens in each batch row, or a window
 	jobTraining            // gradients
 )
 
-// decodeTokens is the most tokens of a sequence for which the token recurrence is faster than chunks.
+// decodeTokens is the largest number of tokens per sequence for which the token recurrence is faster than the chunkwise form.
 const decodeTokens = 4
 
 func (s Spec) job() job {
@@ -129,17 +130,17 @@ func (s Spec) job() job {
 	return jobPrefill
 }
 
-// Choice is a form that auto may take, and the row of Champions that it comes from.
+// Choice is a variant that auto may select, with the row of Champions it comes from.
 type Choice struct {
 	Variant Variant
 	From    *Champion
 }
 
-// Choices gives the forms that a text of auto stands for, for a spec on a host, the most wanted first; the caller takes the first
-// that fits its memory. Changes of axes hold in all of them.
+// Choices returns the variants that an auto text may mean for s on host h, the preferred one first. The caller takes the first that fits its memory.
+// Axis changes in text apply to every variant. Choices fails if text is no auto text, s is invalid, or the changes leave no legal variant.
 //
-// Rows of Champions are asked in their order, those of the least class of accuracy that is as good as the one wished. The last row of
-// a job holds always. On a TPU each gives its variant in the forms that suit spec and machine.
+// Rows of Champions are tried in table order, from the least strict class at least as accurate as the requested one. The last row of a job has no
+// conditions. On a TPU each row contributes several variants, adapted to the spec and the machine.
 func Choices(text string, s Spec, h Host, m Machine) ([]Choice, error) {
 	wish, ok := ParseAuto(text)
 	if !ok {
@@ -156,7 +157,7 @@ func Choices(text string, s Spec, h Host, m Machine) ([]Choice, error) {
 	var list []Choice
 	var bad error
 	kinds := []func(*Champion, Variant, Spec, Machine) ([]Variant, error){(*Champion).chained, (*Champion).forms}
-	if names(text, "row_chain") { // whoever names the axis has the forms of rows apart, with what it says of them
+	if names(text, "row_chain") { // a text that sets row_chain itself gets the variants without chaining, so that its value decides
 		kinds = kinds[1:]
 	}
 	for _, formsOf := range kinds {
@@ -190,12 +191,12 @@ func Choices(text string, s Spec, h Host, m Machine) ([]Choice, error) {
 	return list, nil
 }
 
-// fewTokens is the most tokens of a row, and fewHeads the most rows of heads, whose decays are in float32. Factors in bf16 of decays alike are rounded
-// alike, which few do not even out: outputs of resets have a bias of 9.9e-4 at 512 tokens (5.8e-4 is allowed), in float32 of 3.0e-4. It takes up to
-// 3.7 % more cycles.
+// fewTokens (tokens a row) and fewHeads (batch rows x value heads) bound the cases whose decays stay in float32. bf16 rounds equal decay factors
+// the same way, and few tokens or heads do not average that out. At 512 tokens, outputs of resets have a bias of 9.9e-4 with bf16 decays
+// (limit 5.8e-4) and 3.0e-4 with float32. Float32 costs up to 3.7 % more cycles.
 const fewTokens, fewHeads = 1024, 2
 
-// evened is a form of prefill in one pass with decays in float32, where tokens or heads are few.
+// evened returns v with float32 decays where tokens or heads are few. It applies to prefill rows of class fast, without per-channel decays; else it returns v.
 func (c *Champion) evened(v Variant, s Spec) Variant {
 	w := v
 	w.Numerics.DecayBF16 = DecayBF16None
@@ -206,7 +207,7 @@ func (c *Champion) evened(v Variant, s Spec) Variant {
 	return w.Canon()
 }
 
-// names says whether a text sets an axis.
+// names reports whether the text sets the axis.
 func names(text, axis string) bool {
 	return slices.ContainsFunc(strings.Split(text, ","), func(change string) bool {
 		name, _, _ := strings.Cut(change, "=")
@@ -214,11 +215,11 @@ func names(text, axis string) bool {
 	})
 }
 
-// championsFor lists the rows for a spec.
+// championsFor returns the rows that apply to s on h, in table order, from the least strict class not below wish that has any. It panics if none has.
 func championsFor(s Spec, h Host, wish Accuracy) []*Champion {
 	kind := s.Rule.kind()
 	for a := wish.For(s); a <= AccuracyF32; a++ {
-		var all, own []*Champion // those for all rules, and for those of the spec's kind
+		var all, own []*Champion // rows for every rule; rows for the rule kind of s
 		for i := range Champions {
 			switch r := &Champions[i]; {
 			case r.Host != h || r.Accuracy != a || r.job != s.job() || !r.where.asks(s):
@@ -238,7 +239,8 @@ func championsFor(s Spec, h Host, wish Accuracy) []*Champion {
 	panic(fmt.Sprintf("no champion for %s on host %d", s, h)) // a test reads the table whole
 }
 
-// Short is the shortest text of a variant: its name, or that of the nearest one with what is changed.
+// Short returns the shortest text of v: its name, or the nearest named variant and the axes that differ.
+// Example:
 //
 //	tpu-128,heads=4
 func (v Variant) Short() string {
@@ -250,7 +252,7 @@ func (v Variant) Short() string {
 			continue
 		}
 		changes := []string{n.Name}
-		told := map[string]string{} // values that an axis which stands for others has set
+		told := map[string]string{} // values already implied by an axis that sets others
 		for _, a := range Axes {
 			if value := a.Get(&v); value != a.Get(&w) && told[a.Name] != value && (a.Applies == nil || a.Applies(v)) {
 				changes = append(changes, a.Name+"="+value)

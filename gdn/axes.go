@@ -10,23 +10,23 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Axis is one choice of a Variant.
+// Axis is one tunable of a Variant.
 type Axis struct {
 	Name    string
 	Doc     string
 	Group   Group
-	Also    []Group  // other groups whose subject it touches
+	Also    []Group  // other groups that the axis also affects
 	Always  bool     // printed even at its default
 	Values  []string // legal texts
 	Default string
-	Sets    []string // the axes that it stands for; it is no choice of its own
+	Sets    []string // the axes that this shorthand axis sets together; nil for an ordinary axis
 	Get     func(*Variant) string
 	Set     func(*Variant, string) error
-	Applies func(Variant) bool // to a canonical variant; nil: always
-	Former  string             // the name that journals and scripts may have; none: the same
+	Applies func(Variant) bool // whether the axis applies to a canonical variant; nil: always
+	Former  string             // a former name, still accepted when read; empty: none
 
 	reads        []string          // the axes that Applies looks at
-	formerValues map[string]string // values by their former names
+	formerValues map[string]string // former value -> present value
 }
 
 var (
@@ -87,23 +87,22 @@ func (f Fetch) String() string        { return enumName(fetchNames, int(f)) }
 func (u Unit) String() string         { return enumName(unitNames, int(u)) }
 func (p Split) String() string        { return enumName(splitNames, int(p)) }
 
-// condition says to which variants an axis applies, and by which axes that is judged. The zero condition holds always.
+// condition decides whether an axis applies to a variant, and lists the axes that holds reads. The zero condition always holds.
 type condition struct {
 	reads []string
 	holds func(Variant) bool
 }
 
-// when is a condition on the axes that are named, separated by spaces.
+// when returns a condition that reads the given axes, separated by spaces.
 func when(axes string, holds func(Variant) bool) condition {
 	return condition{strings.Fields(axes), holds}
 }
 
-// and is c where something else holds too.
+// and returns the conjunction of c and holds, which reads the given axes.
 func (c condition) and(axes string, holds func(Variant) bool) condition {
 	return condition{append(slices.Clone(c.reads), strings.Fields(axes)...), func(v Variant) bool { return c.holds(v) && holds(v) }}
 }
 
-// The conditions that several axes share.
 var (
 	always      condition
 	ofChunks    = when("algo", chunked)
@@ -117,7 +116,7 @@ var (
 
 func chunked(v Variant) bool { return v.Algo == AlgoChunk }
 
-// chainable says whether rows may follow one another: in one grid, with tokens before heads, so that rows are one behind another in memory too.
+// chainable reports whether batch rows can run back to back. They need one kernel and tokens before heads, so that rows are contiguous in memory.
 func chainable(v Variant) bool {
 	return chunked(v) && v.Flow == FlowFused && (v.Layout == LayoutBTHD || v.Layout == LayoutBTLanes)
 }
@@ -126,7 +125,7 @@ func leafed(v Variant) bool {
 	return chunked(v) && (v.Inverse.Solve == SolveMerge || v.Inverse.Solve == SolveLadder || v.Inverse.Solve == SolveBlock)
 }
 
-// Axes is the table of choices, in the order of the text form. Those of schedules stand in schedules.go, each beside its field.
+// Axes is the table of tunables in the order of the text form. The axes of schedules are in schedules.go, next to their fields.
 var Axes = slices.Concat([]Axis{
 	choiceAxis(GroupForm, "algo", "chunkwise matrix products, or the token recurrence", algoNames, 0, always, func(v *Variant) *Algo { return &v.Algo }).always(),
 	intAxis(GroupForm, "chunk", "tokens of a chunk; for the token recurrence, tokens of a grid step, at most 16", 64, always,
@@ -220,10 +219,10 @@ var Axes = slices.Concat([]Axis{
 		func(v *Variant) *Sums { return &v.Training.DecaySums }),
 }, backwardAxes)
 
-// defaultSpan is the most tokens that the bound of Kimi's gate, -5, allows in float32.
+// defaultSpan is the largest span, in tokens, that stays in float32 range with Kimi's gate bound of -5.
 const defaultSpan = 16
 
-// storageAxis is a choice between f32 and bf16.
+// storageAxis returns an axis that chooses f32 or bf16.
 func storageAxis(g Group, name, doc string, applies condition, at func(*Variant) *ir.DType) Axis {
 	values := []string{"f32", "bf16"}
 	return Axis{Name: name, Doc: doc, Group: g, Values: values, Default: "f32", Applies: applies.holds, reads: applies.reads,
@@ -239,15 +238,15 @@ func storageAxis(g Group, name, doc string, applies condition, at func(*Variant)
 
 func stored(v Variant) bool { return chunked(v) && v.Numerics.Store == ir.BF16 }
 
-// alignable and streamable say whether packed sequences can be taken by aligned blocks, and as a stream of chunks.
+// alignable reports whether packed sequences can run as aligned blocks; streamable, as a stream of chunks.
 func alignable(v Variant) bool {
-	if v.Layout == LayoutBTLanes { // heads side by side are tokens as they lie too
+	if v.Layout == LayoutBTLanes { // heads stored next to each other are in token order too
 		v.Layout = LayoutBTHD
 	}
 	return fusedTokens(v) && !v.Fold && v.Numerics.ErrorFeedback < 2 && v.Out == OutSeparate && v.TransposeK == TransposeValue && (v.Decay == DecayClamp || v.Decay == DecayBase2)
 }
 
-// mappable says whether output and next state can be affine maps of the state: in one kernel, where K has the decay of both its sides.
+// mappable reports whether output and next state can be affine maps of the state. That needs one kernel in which K carries the decay to both chunk ends.
 func mappable(v Variant, s Spec) bool {
 	return chunked(v) && v.Flow == FlowFused && (v.Fold || !s.Rule.Decays()) && v.Out == OutSeparate && v.TransposeK == TransposeKey && v.TailDecay == TailDecayK
 }
@@ -262,14 +261,14 @@ func fusedTokens(v Variant) bool {
 	return chunked(v) && v.Flow == FlowFused && v.Form == FormVPrime && v.Layout == LayoutBTHD
 }
 
-// wordable says whether the inverse can be made on words: by packed merges of bf16, or of kept parts in bf16, from leaves
-// that fill registers.
+// wordable reports whether the inverse can run on packed 32-bit words. It needs packed merges from leaves of at least 16, on bf16 or on bf16 parts
+// split at their definition.
 func wordable(v Variant) bool {
 	low := v.Numerics.Store == ir.BF16 && v.Numerics.PrecInv == ir.PrecBF16x1 && v.Numerics.Split == SplitUse || v.Numerics.Store == ir.F32 && v.Numerics.PrecInv == ir.PrecBF16x3 && v.Numerics.Split == SplitDef
 	return chunked(v) && low && v.Inverse.Solve == SolveMerge && v.Inverse.Merge == MergePacked && v.Inverse.LeafBy == LeafSubst && v.Inverse.Leaf >= 16
 }
 
-// refinable says whether the inverse is made in one bf16 pass from what is more than bf16.
+// refinable reports whether the inverse can be made in one bf16 pass and then refined from values more precise than bf16.
 func refinable(v Variant) bool {
 	return v.Inverse.Mask == MaskWords && v.Numerics.Store == ir.BF16 && v.Numerics.DecayBF16 != DecayBF16All && v.Flow == FlowFused && v.Form == FormVPrime
 }
@@ -351,7 +350,7 @@ func precAxis(g Group, name, doc string, applies condition, at func(*Variant) *i
 		}}
 }
 
-// LookupAxis finds an axis by its name, or its former one.
+// LookupAxis returns the axis with this name or former name, or an error that suggests a near one.
 func LookupAxis(name string) (Axis, error) {
 	if a := lookupAxis(name); a != nil {
 		return *a, nil
@@ -359,7 +358,7 @@ func LookupAxis(name string) (Axis, error) {
 	return Axis{}, unknownAxis(name)
 }
 
-// byName holds the axes by name, and by former name.
+// byName maps names and former names to axes.
 var byName = func() map[string]*Axis {
 	m := map[string]*Axis{}
 	for i := range Axes {

@@ -1,53 +1,53 @@
 package gdn
 
-// Champion is the best known variant for some job: a row of the table that auto chooses by.
+// Champion is the best known variant for one job: a row of the table that auto chooses from.
 type Champion struct {
 	Host     Host
-	Accuracy Accuracy // the class that it keeps to
+	Accuracy Accuracy // the error class that the variant satisfies
 	job      job
-	Text     string // as ParseVariant takes it
+	Text     string // the variant, in the form that ParseVariant reads
 	Why      string
 	where    where
 }
 
-// where says which specs and machines a row is for. Zeros are for all.
+// where restricts a row to specs and machines. A zero field does not restrict.
 type where struct {
-	mxu         int      // rows and columns of a matrix unit
-	vmem        int      // the most MiB of vector memory of a core
-	least, most int      // states of a program: heads x batch rows, in tiles of a matrix unit; of decode those of a call
-	steps       int      // the fewest grid steps that it pays from, since the first and last weigh
-	tokens      int      // the most tokens, where it is for short sequences or packs; any padding will do then, if no steps are named
-	rules       ruleKind // for rules of this kind alone
-	segments    int      // the most visits of packed sequences to blocks of tokens
-	packed      bool     // for gradients of packed sequences alone
-	beyond1     bool     // only for specs whose beta may be above 1
-	ordered     bool     // only where states lie in the order of the sequences, and in no pool
+	mxu         int      // MXU size: 128 or 256
+	vmem        int      // largest vector memory of a core, in MiB
+	least, most int      // bounds on the states of a program: heads x batch rows x MXU tiles of [K, V]; decode: bounds on all states of a call
+	steps       int      // fewest grid steps; below, the first and last step (fill and drain) cost too much
+	tokens      int      // most tokens, for rows of short sequences or packs; without steps, any amount of padding is accepted
+	rules       ruleKind // the only kind of rules
+	segments    int      // most varlen blocks: pairs of a block and a sequence in it
+	packed      bool     // only gradients of packed sequences
+	beyond1     bool     // only specs whose beta may exceed 1
+	ordered     bool     // only states in the order of the sequences, without a pool
 	decays      bool     // only for rules with a decay
-	asGiven     bool     // only where keys come as products take them, without norms to be made
-	oneRow      bool     // only for one batch row, where there are no others to be in lockstep with
-	byHead      bool     // only for rules with a decay a head, or none
-	raw         bool     // only where the kernel makes g and beta
-	given       bool     // only where g and beta come as they are, and the kernel has not to make them
-	turned      bool     // only where initial states come [K, V], so that kernels of packed sequences turn them
-	untiled     bool     // only where heads fill no tiles of rows, so that a program has all of them
-	upTo1       bool     // for specs whose beta is at most 1 alone; a class without another row stands aside for the next
+	asGiven     bool     // only keys that need no normalization
+	oneRow      bool     // only one batch row: with more, rows can be interleaved instead
+	byHead      bool     // only rules with one decay a head, or none
+	raw         bool     // only raw gates, so that the kernel computes g and beta
+	given       bool     // only g and beta as inputs, so that the kernel does not compute them
+	turned      bool     // only initial states [K, V], which kernels of packed sequences transpose
+	untiled     bool     // only head counts that fill no tiles of rows, so that one program has all heads
+	upTo1       bool     // only beta at most 1; with larger beta and no other row, the next stricter class is used
 }
 
-// asks says whether a row is for a spec's gates and the largest beta that they may give.
+// asks reports whether a row applies to s, as far as gates, rule, states and head counts decide it.
 func (w where) asks(s Spec) bool {
 	given, turned := s.Gates == GatesGiven && s.Rule.kind() == allRules, s.Init && s.State == StateKV
 	channels := s.Rule.kind() == channelRules
 	return (given || !w.given) && (s.Gates == GatesFused || !w.raw) && (!channels || !w.byHead) && (s.Rule.Decays() || !w.decays) && (s.Batch == 1 || !w.oneRow) && (!s.L2Norm || !w.asGiven) && (s.Pool == 0 || !w.ordered) && (turned || !w.turned) && (s.Top() > 1 || !w.beyond1) && (s.Top() <= 1 || !w.upTo1) && (!s.Tiled() || !w.untiled)
 }
 
-// ruleKind tells rules apart as far as other variants are best for them.
+// ruleKind groups rules that share their best variants.
 type ruleKind uint8
 
 const (
 	allRules       ruleKind = iota
-	channelRules            // a decay a channel: a host, accuracy and job with rows for them has no others for them
-	additiveRules           // a decay a head or none, and nothing is inverted: their rows come before those for all
-	undecayedRules          // a delta update without decay: likewise
+	channelRules            // a decay per channel; if a host, class and job has rows for these, only they apply
+	additiveRules           // no inverse, and a decay per head or none; tried before the rows for all rules
+	undecayedRules          // a delta update without decay; likewise
 )
 
 func (r Rule) kind() ruleKind {
@@ -62,7 +62,7 @@ func (r Rule) kind() ruleKind {
 	return allRules
 }
 
-// Reasons that several rows have.
+// Values of Why that several rows share.
 const (
 	whyNoBF16       = "vector units beside matrix units of 128 rows have no bf16"
 	whyChannels     = "decays of channels are work of the first phase"
@@ -81,8 +81,8 @@ const (
 	whyX3Long       = "three bf16 passes where gradients need them, one elsewhere: o errs as bf16 does, since no kernel as exact as float32 is known for training; four chunks in lockstep hide the latency of matrix units of 256 rows in the forward kernel"
 )
 
-// Champions is the table that auto chooses by. Rows of one host, accuracy and job stand together in the order in which they are asked.
-// The last of them holds always, and the others have its heads and batch rows.
+// Champions is the table that auto chooses from. Rows with the same host, accuracy and job are adjacent, in the order in which they are tried.
+// The last of them has no conditions, and its numbers of heads and batch rows hold for the rows before it.
 var Champions = []Champion{
 	{HostTPU, AccuracyFast, jobPrefill, "tpu,head_group=4,out=separate,transpose_k=value,steps=1,decay_bf16=none,span=32", whyChannels + ", and value heads share nothing; " + whyNoBF16,
 		where{mxu: 128, rules: channelRules}},

@@ -1,5 +1,5 @@
-// Package gdn is the gated delta rule: what is computed (Spec), and how a kernel computes it (Variant). Package build makes programs of the two,
-// package truth has the float64 truth, and inputs to test with.
+// Package gdn describes the gated delta rule: the problem (Spec), and how a kernel computes it (Variant). Package build makes programs from the two.
+// Package truth has the float64 reference, and inputs for tests.
 //
 // One value head, state S in R^{K x V}, tokens in order:
 //
@@ -16,31 +16,31 @@
 //  3. With L2 norm, q and k become x rsqrt(sum x^2 + 1e-6) per token and head before anything else; a zero row stays zero.
 //  4. With packed sequences, sequence n owns tokens cu_seqlens[n] .. cu_seqlens[n+1]-1 and has its own state.
 //  5. With a pool, initial_state and final_state are [Pool, Hv, ...], and sequence n starts from and leaves its state at index
-//     state_indices[n]. Indices differ, except -1: such a sequence is skipped, it has no state and its outputs are zeros. So
-//     is one with an index that no state has. What no sequence names stays as it is.
+//     state_indices[n]. Indices differ, except -1: such a sequence is skipped, it has no state and its outputs are zeros. The same
+//     holds for an index outside of the pool. States that no index names keep their values.
 //  6. In place, final_state takes the memory of initial_state.
-//  7. With read_indices, sequence n starts from the state at read_indices[n], or from zeros where that is -1, whatever the slot that it
-//     leaves its state in holds. A sequence reads no slot that another one writes in the same call; several may read one.
-//  8. Of a window, state_indices[n] names a group of T slots, from T state_indices[n] on, that get the states after each of its tokens.
-//     read_indices[n] names a slot. What a sequence reads may be in its own group.
-//  9. states [B, T/every, ...] are the states after every so many tokens of a batch row, as they would end a shorter call.
-//  10. With conv=W, each channel of q, k and v becomes silu(bias + sum over j of w[j] x[t - (W-1) + j]) before all else, in float32 and then to the type of the
-//     inputs. Before the first token of a sequence there are zeros, or with convstate the last inputs that its cache holds, W-1 or as many as convrows says,
-//     the oldest first: [states, rows, channels], the channels of q, then those of k, then those of v. Caches are found and left as states are: by the same
-//     names of a pool, after each token of a window, and after every so many tokens. A cache is a copy of inputs: it is exact.
+//  7. With read_indices, sequence n starts from the state at read_indices[n], or from zeros if that is -1. It writes its state at
+//     state_indices[n]. A sequence reads no slot that another one writes in the same call; several may read one.
+//  8. With a window, state_indices[n] names a group of T slots, from T state_indices[n] on. They receive the states after each of its tokens.
+//     read_indices[n] names a slot, which may be in the sequence's own group.
+//  9. states [B, T/every, ...] are the states after every so many tokens of a batch row: the final states of calls with fewer tokens.
+//  10. With conv=W, each channel of q, k and v becomes silu(bias + sum over j of w[j] x[t - (W-1) + j]) before all else, in float32, then rounded
+//     to the type of the inputs. Before the first token of a sequence come zeros, or with convstate the last inputs from its cache: W-1, or convrows
+//     of them. A cache is [states, rows, channels], the oldest row first, with the channels of q, then k, then v. Caches follow the rules of states:
+//     the same pool indices, one for each token of a window, one every so many tokens. A cache copies inputs, so it is exact.
 //
 // # What belongs here
 //
-//	gdn         Spec and Variant, small comparable values with a canonical text; axes.go is the table of choices, champions.go the table of
-//	            what auto stands for, rule.go the rules of the family. Begin with spec.go and axes.go
-//	build       programs of the two; its doc.go has the formulas
-//	schedule    which chunk of a kernel does what when
+//	gdn         Spec and Variant, small comparable values with a canonical text; axes.go is the table of tunables, champions.go the table
+//	            that auto chooses from, rule.go the rules of the family. Begin with spec.go and axes.go
+//	build       programs of a spec and a variant; its doc.go has the formulas
+//	schedule    the order of a kernel's chunks and phases
 //	truth       the rule in float64, token by token; ordinary and adversarial inputs; stored cases
-//	exam        limits of errors that follow from the arithmetic, and the judgement by them
+//	exam        accuracy tests: error limits that follow from the arithmetic, and judgement by them
 //	layer       the rule as a layer of GoMLX: irgraph makes a graph of a module, kernels calls a generated program from a graph
-//	model       layers and small models as far as their cost goes
+//	model       layers and small models, for their cost
 //	published   reads the config.json of published models
 //	parallel    one sequence on several devices, by affine maps of the state (summary.go)
 //
-// build and truth do not know each other, so a mistake is not made twice. It may import ir; layer and model also codegen and pjrt.
+// build and truth do not import each other, so that one mistake is not in both. gdn may import ir; layer and model also codegen and pjrt.
 package gdn

@@ -8,19 +8,18 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// Machine is what the choice of how much shares a program depends on.
+// Machine describes the target: its cores, MXU size and memory decide how much work one program takes.
 type Machine = target.Machine
 
-// register is the lanes of a vector register.
+// register is the number of lanes of a vector register.
 const register = target.Lanes
 
-// Suited gives forms of v for s on a machine, the most wanted first and then those that need less memory: value heads, batch
-// rows and chunks that share a program, chunks of a step, and tokens of a chunk. The caller takes the first that fits. Only
-// fused variants of overlapping phases have forms; of others v itself is the only one.
+// Suited returns v with heads, batch rows, chunks, steps and chunk size adapted to s and m: the preferred form first, then forms that need less memory.
+// The caller takes the first that fits. Only fused chunkwise variants with overlapping phases have several forms; for others it returns v alone.
 //
-// Eight heads interleaved hide the latency of a matrix unit of 128, sixteen that of 256. Where there are fewer, batch rows
-// take their place, then chunks. Each core gets a program before a program gets more heads. Heads narrower than a register are
-// read with tokens along the lanes, as TPUs keep them.
+// Eight interleaved heads hide the latency of an MXU of 128, sixteen that of one of 256. With fewer heads, batch rows are interleaved, then chunks.
+// Every core gets a program before a program gets more heads. Heads narrower than a register are
+// read with tokens along the lanes, the layout that TPUs store them in.
 func (v Variant) Suited(s Spec, m Machine) []Variant {
 	if m.MXUSize > 128 {
 		return v.filling(s, m, 16)
@@ -28,7 +27,7 @@ func (v Variant) Suited(s Spec, m Machine) []Variant {
 	return v.filling(s, m, 8)
 }
 
-// filling gives the forms of v whose programs are full with a number of heads x batch rows.
+// filling returns the forms of v whose programs have up to full heads x batch rows.
 func (v Variant) filling(s Spec, m Machine, full int) []Variant {
 	if v.Algo != AlgoChunk || v.Forward.PhasesBefore == 0 || v.Flow != FlowFused {
 		return []Variant{v}
@@ -65,24 +64,24 @@ func (v Variant) filling(s Spec, m Machine, full int) []Variant {
 		}
 	}
 	if len(list) == 0 {
-		list = []Variant{v} // Check says why none is built
+		list = []Variant{v} // Check reports why none can be built
 	}
 	return list
 }
 
-// fill takes batch rows, then chunks into programs of h heads that are not full.
+// fill adds batch rows, then chunks or steps, to programs of h heads until they have about full heads x rows.
 func (v Variant) fill(s Spec, m Machine, h, full int) Variant {
 	for s.Batch%(2*v.Mapping.Batch) == 0 && 2*v.Mapping.Batch*h <= full && s.Batch/(2*v.Mapping.Batch)*(s.HeadsV/h) >= m.Cores {
 		v.Mapping.Batch *= 2
 	}
 	switch n := v.Mapping.Batch * h; {
-	case v.Mapping.Pack == PackAligned: // at most twice as many rows as fill a program
+	case v.Mapping.Pack == PackAligned: // at most twice as many heads x chunks as fill a program
 		for v.Mapping.Chunks > 1 && v.Mapping.Chunks*h > 2*full {
 			v.Mapping.Chunks /= 2
 		}
 	case s.Seqs > 0 || n > 4:
 	case n > 2:
-		if s.Tokens >= 16*v.Chunk { // else the first and last steps weigh too much
+		if s.Tokens >= 16*v.Chunk { // with fewer tokens the first and last step cost too much
 			v.Forward.Steps = 4
 		}
 	default:
@@ -91,9 +90,9 @@ func (v Variant) fill(s Spec, m Machine, h, full int) Variant {
 	return v
 }
 
-// headCounts lists how many value heads a program may take, the most first: at most full unless a key head has more, and so
-// that windows of tokens hold whole words of two bf16 rows of keys. Where none does, as of 48 value heads of 16 key heads,
-// it is the least whose rows of keys and values are whole tiles: 24. Heads that fill no tiles of rows, such as ten, are in one program first.
+// headCounts returns the head counts a program may take, the largest first: at most full (unless one key head has more value heads) and an even number
+// of key heads, so that token windows hold whole words of two bf16 key rows. If none qualifies, it returns the smallest count whose rows of keys and
+// values are whole tiles, for example 24 of 48 value heads with 16 key heads. Head counts that fill no tiles, such as ten, come first as one program.
 func (s Spec) headCounts(full int) []int {
 	var list []int
 	legal := lookupAxis("heads").Values
@@ -121,18 +120,18 @@ func (s Spec) headCounts(full int) []int {
 	return list
 }
 
-// mostTogether bounds the heads that are in one program since they fill no tiles of rows.
+// mostTogether is the largest number of heads that share one program because they fill no tiles of rows.
 const mostTogether = 40
 
-// Tiled says whether the heads of a token fill tiles of rows, of which XLA has such of 1, 2, 4 and 8. A program of a part of others has rows that XLA lays
-// out anew: ten heads, two a program, take 14.22 cycles on v6e, 9.6 of them so.
+// Tiled reports whether the heads of a token fill XLA's row tiles of 1, 2, 4 or 8. If not, XLA copies the rows of a program that takes only some heads:
+// ten heads with two a program take 14.22 cycles on v6e, 9.6 of them for this copy.
 func (s Spec) Tiled() bool {
 	whole := func(n int) bool { return n <= 2 || n == 4 || n%target.Sublanes == 0 }
 	return whole(s.HeadsK) && whole(s.HeadsV)
 }
 
-// ofRows is v with heads side by side where rows are flat, so that nothing is moved before the kernel. Kernels cut lanes at whole registers alone, and
-// those of a few tokens take heads as an axis.
+// ofRows returns v with heads next to each other in memory if s has flat rows, so that no copy is needed before the kernel. Otherwise it returns v.
+// Kernels slice lanes at whole registers only, and decode kernels take heads as an axis.
 func (v Variant) ofRows(s Spec) Variant {
 	w := v
 	w.Layout = LayoutBTLanes
@@ -142,20 +141,20 @@ func (v Variant) ofRows(s Spec) Variant {
 	return w.Canon()
 }
 
-// forms gives those in which the row's variant suits s, if the row is for s and m; last is the variant of the last row of its job.
+// forms returns the row's variant adapted to s and m, or nil if the row does not apply. last is the variant of the job's last row.
 func (c *Champion) forms(last Variant, s Spec, m Machine) ([]Variant, error) {
 	w := c.where
-	w.rules, w.given, w.upTo1, w.beyond1, w.untiled, w.raw, w.byHead, w.ordered = allRules, false, false, false, false, false, false, false // championsFor has looked at them
+	w.rules, w.given, w.upTo1, w.beyond1, w.untiled, w.raw, w.byHead, w.ordered = allRules, false, false, false, false, false, false, false // already checked by championsFor
 	if w.mxu != 0 && w.mxu != m.MXUSize || w.vmem != 0 && (m.VMEM == 0 || m.VMEM > w.vmem<<20) {
 		return nil, nil
 	}
 	v, err := ParseVariant(c.Text)
 	if s.L2Norm && c.job == jobTraining && s.Rule.kind() == allRules {
-		v.Backward.HeadSkew = 0 // norms' gradients are work of the phase behind the state, whose groups of heads take turns then
+		v.Backward.HeadSkew = 0 // gradients of norms run in the phase after the state, whose head groups then take turns
 		if w.packed {
-			v.Backward.PhasesBefore = 0 // with norms what passes between phases fills the registers
+			v.Backward.PhasesBefore = 0 // with norms, values passed between phases fill the registers
 		}
-		// On v5e 9.07 for 9.98. Else sums over lanes, for norms' gradients, are the last work of a step, and matrix units idle beside them.
+		// v5e: 9.07 cycles instead of 9.98. Otherwise lane sums for gradients of norms are a step's last work, and the MXUs idle meanwhile.
 		if w.mxu == 128 && w.steps > 0 {
 			v.Backward.StateDelay, v.Backward.Grain = 10, 100
 		}
@@ -168,14 +167,14 @@ func (c *Champion) forms(last Variant, s Spec, m Machine) ([]Variant, error) {
 			return nil, nil
 		}
 		list := []Variant{v}
-		for c.Host == HostTPU && v.Mapping.Batch > 1 { // sequences of a step, whose states may need more memory than there is
+		for c.Host == HostTPU && v.Mapping.Batch > 1 { // sequences of a step, whose states may exceed memory
 			v.Mapping.Batch /= 2
 			list = append(list, v)
 		}
 		return list, nil
 	case c.job == jobPacked:
 		list, err := suitedBefore(c.Text, s, m)
-		// Forms of few visits have a window for the state of each, and XLA copies a pool of which there are several windows.
+		// Forms for few varlen blocks have a window for the state of each block, and XLA copies a pool that has several windows.
 		if err != nil || w.segments > 0 && (s.Pool > 0 || last.Fit(s).segments(s) > w.segments) || w.tokens > 0 && s.Tokens > w.tokens ||
 			w.most > 0 && list[0].Fit(s).states(s, m) > w.most || v.segments(s) < w.steps*v.Mapping.Chunks {
 			return nil, err
@@ -194,19 +193,18 @@ func (c *Champion) forms(last Variant, s Spec, m Machine) ([]Variant, error) {
 	return w.forms(v, last, s, m), nil
 }
 
-// What a program of rows that follow one another has interleaved: as many rows as give it so many heads, and where rows have too few chunks for
-// that, as give it so many heads x chunks.
+// Targets for programs of back-to-back rows: rows are interleaved until they have chainHeads heads, then until they have chainEntries heads x chunks.
 const (
 	chainHeads   = 8
 	chainEntries = 16
 )
 
-// chainFilled is the most tokens of a row that is no whole number of steps. Filled rows that lie one behind another are a copy more than filled rows apart,
-// which a short row's pipeline outweighs: eight rows of 500 tokens 98748 cycles for 108774 on v6e, four of 1000 104018 for 96066, two of 4000 249336 for 200348.
+// chainFilled is the longest padded row that runs back to back. Back-to-back rows with padding need one more copy than separate rows, which only pays
+// for short ones. v6e cycles against separate rows: 8 rows of 500 tokens 98748 / 108774, 4 of 1000 104018 / 96066, 2 of 4000 249336 / 200348.
 const chainFilled = 512
 
-// chained gives the forms for s in which rows follow one another: those of one row with the tokens of all, or of as many rows as fill a program, which are in
-// lockstep. Rows are whole steps: of chunks interleaved only so many are taken that little of a row is padding. With several cores each has programs of its own.
+// chained returns forms for s whose batch rows run back to back in one program, or nil. Rows are interleaved if one row has too few heads. The number
+// of interleaved chunks is reduced until padding a row to whole steps costs at most 1/8 of it. Machines with several cores have no such form.
 func (c *Champion) chained(last Variant, s Spec, m Machine) ([]Variant, error) {
 	if c.Host != HostTPU || s.Batch == 1 || m.Cores > 1 || s.job() != jobPrefill && s.job() != jobTraining {
 		return nil, nil
@@ -220,7 +218,7 @@ func (c *Champion) chained(last Variant, s Spec, m Machine) ([]Variant, error) {
 	forms, err := c.forms(last, one, m)
 	var list []Variant
 	for _, v := range forms {
-		if v.Chunk != forms[0].Chunk || v.Layout != forms[0].Layout { // those after the most wanted are for less memory
+		if v.Chunk != forms[0].Chunk || v.Layout != forms[0].Layout { // later forms only save memory
 			break
 		}
 		v.Mapping.Chain, v.Forward.Steps = true, 1
@@ -239,10 +237,10 @@ func (c *Champion) chained(last Variant, s Spec, m Machine) ([]Variant, error) {
 	return list, err
 }
 
-// padding is how many tokens fill others up to whole steps.
+// padding returns the number of tokens that pad a row to whole steps.
 func padding(tokens, step int) int { return (step - tokens%step) % step }
 
-// suitedBefore gives the forms of a text: those that suit the variant of its name, with the text's changes.
+// suitedBefore returns the forms of a text: its named variant is adapted first, then the text's axis changes are applied.
 func suitedBefore(text string, s Spec, m Machine) ([]Variant, error) {
 	name, _, _ := strings.Cut(text, ",")
 	named, err := LookupVariant(name)
@@ -260,11 +258,11 @@ func suitedBefore(text string, s Spec, m Machine) ([]Variant, error) {
 	return list, nil
 }
 
-// mostVisited bounds the visits x heads of a step. More fill the vector memory, and take long to compile.
+// mostVisited bounds varlen blocks x heads of a step. More would fill the vector memory and compile slowly.
 const mostVisited = 32
 
-// visiting is v with visits of sequences to blocks of tokens where v would gather packed sequences into chunks, which takes the compiler's gathers longer
-// than the kernel's work: packed training 19.1 against 6.2 cycles a token and value head on v6e.
+// visiting returns v with masked varlen blocks (pack=segments) where v would gather packed sequences into chunks. XLA's gathers take longer than the
+// kernel: packed training costs 19.1 cycles a token and value head with them on v6e, 6.2 without.
 func (v Variant) visiting(s Spec) Variant {
 	w := v
 	w.Mapping.Pack, w.Forward.Fetch = PackSegments, FetchCopies
@@ -277,18 +275,18 @@ func (v Variant) visiting(s Spec) Variant {
 	return v
 }
 
-// states are the heads x batch rows of a program of a fitted variant, in tiles of a matrix unit.
+// states returns heads x batch rows of a program of a fitted variant, times the MXU tiles of [K, V].
 func (v Variant) states(s Spec, m Machine) int {
 	tiles := func(d int) int { return (d + m.MXUSize - 1) / max(m.MXUSize, 1) }
 	return v.Mapping.Heads * v.Mapping.Batch * tiles(s.K) * tiles(s.V)
 }
 
-// segments bounds those of packed sequences to blocks of a chunk: one for each block, and one more where a block's first token does not
-// begin a sequence.
+// segments returns an upper bound on varlen blocks (pairs of a block of one chunk and a sequence in it): one for each block, and one more for each
+// sequence that begins inside a block.
 func (v Variant) segments(s Spec) int { return (s.Tokens+v.Chunk-1)/v.Chunk + s.Seqs - 1 }
 
-// forms gives those of v on sequences that are not packed. Chunks interleaved need enough steps of them and little padding, unless
-// they are few. They fill programs of fewer heads, but not in a training step, whose backward kernel takes one chunk after another.
+// forms returns the forms of v for unpacked sequences, or nil. Interleaved chunks need at least w.steps steps and at most 1/8 padding, unless the row is
+// for few tokens. They fill programs of few heads. Training gets none, since its backward kernel takes one chunk after another.
 func (w where) forms(v, last Variant, s Spec, m Machine) []Variant {
 	var full Variant
 	if w.steps > 0 && w.tokens == 0 && s.Direction == Forward {
@@ -307,9 +305,9 @@ func (w where) forms(v, last Variant, s Spec, m Machine) []Variant {
 	}
 	v.Mapping.Heads, v.Mapping.Batch, v.Layout = full.Mapping.Heads, full.Mapping.Batch, full.Layout
 	if s.L2Norm {
-		v.Forward.PrologueEnd = 100 // norms are work of the first phase
+		v.Forward.PrologueEnd = 100 // norms are computed in the first phase
 	}
-	if s.Conv > 0 { // the convolution of values is work of the state's phase, which so has more of the slot: bench on v6e 96516 cycles by wall for 99067
+	if s.Conv > 0 { // the convolution of v runs in the state's phase and needs more of the slot: on v6e 96516 in-order cycles instead of 99067
 		v.Forward.StateDelay, v.Forward.PrologueEnd = 3, 90
 	}
 	step := v.Mapping.Chunks * v.Chunk

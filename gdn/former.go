@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// was gives an axis its former name, and as FORMER=NOW its values that had others. Journals and scripts have them, so they are read
-// as what they are called now; they are never written.
+// was returns the axis with a former name, and former values given as "FORMER=NOW". They are accepted when read, since journals and scripts have them,
+// and never written.
 func (a Axis) was(name string, values ...string) Axis {
 	a.Former, a.formerValues = name, map[string]string{}
 	for _, pair := range values {
@@ -18,7 +18,7 @@ func (a Axis) was(name string, values ...string) Axis {
 	return a
 }
 
-// now is what a value is called now.
+// now returns the present name of a value.
 func (a Axis) now(value string) string {
 	if now, ok := a.formerValues[value]; ok {
 		return now
@@ -26,8 +26,8 @@ func (a Axis) now(value string) string {
 	return value
 }
 
-// Renamed lists the entries of a variant's text that have former names, each with its present name: "late=3 is
-// state_delay=3 now".
+// Renamed returns a note for each entry of a variant's text that uses a former name or value, such as "late=3 is
+// state_delay=3 now". Unknown entries get no note.
 func Renamed(text string) (notes []string) {
 	for entry := range strings.SplitSeq(text, ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(entry), "=")
@@ -42,7 +42,7 @@ func Renamed(text string) (notes []string) {
 	return notes
 }
 
-// known says whether a value is legal, by its present or former name.
+// known reports whether a value is legal under its present or former name.
 func (a Axis) known(value string) bool {
 	var v Variant
 	return a.Set(&v, strings.TrimSpace(value)) == nil

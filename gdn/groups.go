@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// Group is the subject of an axis. What is said of several axes at once (which a search crosses together, which a forward kernel has
-// no use for, which order instructions and leave them as they are) is said of groups.
+// Group is the subject of an axis. Properties that several axes share are set by group: whether a search crosses them together, whether a forward
+// kernel uses them, whether they only reorder instructions.
 type Group uint8
 
-// The groups. Form is what is computed; its inverse, (I + A)^-1, has a group of its own. Mapping is what shares a program; the order
-// of dimensions has a group of its own.
+// The groups. GroupForm is the mathematics, without the inverse (I + A)^-1, which is GroupInverse. GroupMapping decides what shares a program,
+// GroupLayout the order of dimensions.
 const (
 	GroupForm Group = iota
 	GroupInverse
@@ -28,10 +28,10 @@ var groupNames = [groups]string{"form", "inverse", "numerics", "mapping", "layou
 
 func (g Group) String() string { return groupNames[g] }
 
-// MarshalText writes the name.
+// MarshalText returns the name.
 func (g Group) MarshalText() ([]byte, error) { return []byte(g.String()), nil }
 
-// UnmarshalText reads a name.
+// UnmarshalText sets g by its name; an unknown name is an error.
 func (g *Group) UnmarshalText(text []byte) error {
 	i := slices.Index(groupNames[:], string(text))
 	if i < 0 {
@@ -41,7 +41,7 @@ func (g *Group) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Groups lists them.
+// Groups returns all groups.
 func Groups() (l []Group) {
 	for g := range groups {
 		l = append(l, g)
@@ -49,24 +49,24 @@ func Groups() (l []Group) {
 	return l
 }
 
-// Schedules says whether the axes of the group change the order of instructions alone.
+// Schedules reports whether axes of the group only change the order of instructions.
 func (g Group) Schedules() bool { return g == GroupForward || g == GroupBackward }
 
-// Concerns says whether the axis is of one of the groups, or touches its subject.
+// Concerns reports whether the axis is in one of the groups, by Group or Also.
 func (a Axis) Concerns(groups ...Group) bool {
 	return slices.ContainsFunc(groups, func(g Group) bool { return a.Group == g || slices.Contains(a.Also, g) })
 }
 
-// Number says whether the values are numbers.
+// Number reports whether all values are non-negative integers.
 func (a Axis) Number() bool {
 	return !slices.ContainsFunc(a.Values, func(s string) bool { return strings.Trim(s, "0123456789") != "" })
 }
 
-// Structural says whether the axis changes the structure of a program. The others are scalars, sizes and the numbers of a schedule,
-// which are tuned inside a structural cell. How many heads, batch rows or chunks share a program is no size: it is their mapping.
+// Structural reports whether the axis changes the structure of a program. Others are sizes and schedule numbers, tuned within a structural cell.
+// Numbers of heads, batch rows or chunks a program are structural: they are its mapping.
 func (a Axis) Structural() bool { return !a.Number() || a.Group == GroupMapping }
 
-// wholes maps an axis to the one that sets it together with others.
+// wholes maps an axis to the shorthand axis that sets it together with others.
 var wholes = func() map[string]string {
 	m := map[string]string{}
 	for _, a := range Axes {
@@ -77,10 +77,10 @@ var wholes = func() map[string]string {
 	return m
 }()
 
-// Part names the axis that sets this one together with others, or nothing.
+// Part returns the name of the shorthand axis that sets this axis together with others, or "".
 func (a Axis) Part() string { return wholes[a.Name] }
 
-// reset puts the axes of some groups at their default.
+// reset returns v with the axes of the selected groups at their defaults.
 func (v Variant) reset(in func(Group) bool) Variant {
 	for _, a := range Axes {
 		if in(a.Group) && a.Sets == nil {
@@ -90,14 +90,14 @@ func (v Variant) reset(in func(Group) bool) Variant {
 	return v.Canon()
 }
 
-// Unscheduled is v with the instructions of its kernels in the order in which they are built.
+// Unscheduled returns v with default schedules: instructions in the order in which the program is built.
 func (v Variant) Unscheduled() Variant { return v.reset(Group.Schedules) }
 
-// ofTraining says whether a forward kernel has no use for a group.
+// ofTraining reports whether only training programs use the group.
 func (g Group) ofTraining() bool { return g == GroupBackward || g == GroupTraining }
 
-// judged is the order in which axes are judged to apply, each after those that it reads. The order of the text is another: fetch, for
-// one, is written before feedback and ahead, on which it depends. It panics where axes depend on one another.
+// judged lists the axes with a condition, each after the axes that its condition reads. The text order differs: fetch precedes two axes that
+// it depends on. Initialization panics on a cycle.
 var judged = func() (order []*Axis) {
 	const (
 		unseen = iota

@@ -6,16 +6,15 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// minChunk is the least chunk of the chunkwise form; maxToken the most tokens that a grid step of the recurrence unrolls.
+// minChunk is the smallest chunk of the chunkwise form, maxToken the most tokens that a grid step of the recurrence unrolls.
 const (
 	minChunk = 8
 	maxToken = 16
 )
 
-// Fit adapts the sizes of v to s: the chunk shrinks to the least power of two that holds the tokens, a leaf to its chunk,
-// lockstep counts to the largest legal value not above them. Packed sequences that are gathered take one chunk a grid step, and so do
-// visits where heads are spread over programs. Choices that the spec, which must be valid, leaves without effect go to their default. A
-// build fits its variant, so variants that fit alike build alike.
+// Fit returns the canonical variant that a build for s really uses; variants with equal Fit build equal programs. s must be valid. The chunk shrinks to
+// the least power of two that holds the tokens (at least 8), a leaf to its chunk, counts of interleaved heads, rows and chunks to legal values. Gathered
+// packed sequences take one chunk a grid step, as do varlen blocks with heads spread over programs. Axes without effect on s get their default.
 func (v Variant) Fit(s Spec) Variant {
 	v, s = v.Canon(), s.Prompts()
 	v.Chunk = v.chunkOf(s)
@@ -59,13 +58,13 @@ func (v Variant) Fit(s Spec) Variant {
 		if v.Mapping.Batch > 1 {
 			v.Mapping.Chunks = 1
 		}
-	case v.Mapping.Pack == PackAligned, v.Mapping.Pack == PackSegments && v.Mapping.Heads == s.HeadsV: // one program copies what several visits give
+	case v.Mapping.Pack == PackAligned, v.Mapping.Pack == PackSegments && v.Mapping.Heads == s.HeadsV: // one program copies the results of several varlen blocks
 		v.Forward.Steps = 1
 	case v.Algo == AlgoToken || s.Seqs > 0:
 		v.Mapping.Chunks, v.Forward.Steps = 1, 1
 	}
 	tokens := s.Tokens
-	if v.Mapping.Pack == PackAligned || v.Mapping.Pack == PackSegments { // a block has a visit for each sequence that starts in it
+	if v.Mapping.Pack == PackAligned || v.Mapping.Pack == PackSegments { // each sequence that starts inside a block adds a varlen block
 		tokens += (s.Seqs - 1) * v.Chunk
 	}
 	for v.Mapping.Chunks > 1 && (v.Mapping.Chunks-1)*v.Chunk >= tokens {
@@ -86,8 +85,8 @@ func (v Variant) Fit(s Spec) Variant {
 	return v.Canon()
 }
 
-// packs says whether packed sequences of s are taken as v packs them: by all value heads of them in a program, unless blocks have visits. Aligned blocks want a
-// pool that has a state for each sequence (build/internal/pool, Slots).
+// packs reports whether s can be packed as v.Mapping.Pack says. Apart from segments and aligned, a program must have all value heads of the sequences.
+// Aligned blocks need at least as many pool states as sequences (build/internal/pool, Slots).
 func (v Variant) packs(s Spec) bool {
 	forward := s.Seqs > 0 && s.Direction == Forward
 	whole := forward && v.Mapping.Heads == s.HeadsV
@@ -104,26 +103,26 @@ func (v Variant) packs(s Spec) bool {
 	return whole
 }
 
-// chunkOf is the least power of two that holds the tokens, or the chunk of v where that is less.
+// chunkOf returns the chunk for s, in tokens: the least power of two that holds the tokens, at most v.Chunk, and a divisor of s.Every.
 func (v Variant) chunkOf(s Spec) int {
 	limit, chunk := v.Chunk, minChunk
 	if v.Algo == AlgoToken {
 		limit, chunk = min(limit, maxToken), 1
 	}
-	if s.Window { // one step leaves all states
+	if s.Window { // one step writes all states
 		limit = maxToken
 	}
 	for chunk < s.Tokens && chunk < limit {
 		chunk *= 2
 	}
-	for s.Every > 0 && s.Every%chunk != 0 { // chunks end where states are wanted
+	for s.Every > 0 && s.Every%chunk != 0 { // chunks end at the tokens whose states are outputs
 		chunk /= 2
 	}
 	return chunk
 }
 
-// copies says whether a kernel may copy its blocks: those that a table numbers, or of one program that takes several steps. Windows of
-// several programs run on from one to the next, where copies would begin anew.
+// copies reports whether a kernel may copy its own blocks (fetch=copies): blocks numbered by a table, or one program with several steps. With
+// several programs, pipelined windows prefetch across programs, but copies would start cold in each.
 func (v Variant) copies(s Spec) bool {
 	if v.Mapping.Pack == PackAligned || v.Mapping.Pack == PackSegments {
 		return true
@@ -134,14 +133,14 @@ func (v Variant) copies(s Spec) bool {
 	return s.Seqs == 0 && s.Batch == v.Mapping.Batch && s.HeadsV == v.Mapping.Heads && v.Forward.Steps == 1 && s.Tokens > v.Mapping.Chunks*v.Chunk
 }
 
-// chains says whether batch rows of s can follow one another: each with a state of its own, and nothing else that passes from chunk to chunk, as the last
-// tokens of a chunk do to a convolution.
+// chains reports whether batch rows of s can run back to back. Each row must have its own state, and nothing else may pass from chunk to chunk, such as
+// the last tokens of a chunk for a convolution in the kernel.
 func (v Variant) chains(s Spec) bool {
 	return s.Batch > v.Mapping.Batch && s.Seqs == 0 && s.Pool == 0 && s.Every == 0 && (s.Conv == 0 || v.Fuse != PlaceKernel)
 }
 
-// fitTraining takes the choices that a backward pass has not: one form and flow, beta in the columns, all
-// value heads of a key head in a program.
+// fitTraining fixes the axes that a backward pass does not support: form, flow, tail decay, beta on the left. A program takes all
+// value heads of a key head.
 func (v Variant) fitTraining(s Spec) Variant {
 	v.Form, v.Flow, v.TailDecay = FormVPrime, FlowFused, TailDecayK
 	if v.Beta == BetaLeft {
@@ -154,13 +153,13 @@ func (v Variant) fitTraining(s Spec) Variant {
 	return v
 }
 
-// wholeGroups says whether a program may take n value heads: whole groups of key heads, or an equal part of one group.
+// wholeGroups reports whether a program may take n value heads: whole groups of key heads, or an equal part of one group.
 func (s Spec) wholeGroups(n int) bool {
 	g := s.Groups()
 	return s.HeadsV%n == 0 && (n%g == 0 || g%n == 0)
 }
 
-// Check says why v can not be built for s.
+// Check returns an error that says why v cannot be built for s, and which axes to set instead; nil if it can. It validates s too.
 func (v Variant) Check(s Spec) error {
 	if err := s.Validate(); err != nil {
 		return err
@@ -203,12 +202,12 @@ func (v Variant) Check(s Spec) error {
 	return nil
 }
 
-// UnsupportedError says what of a spec no variant computes.
+// UnsupportedError reports a property of a spec that no variant supports.
 type UnsupportedError struct{ Reason string }
 
 func (e *UnsupportedError) Error() string { return "variant: " + e.Reason }
 
-// of is the precision that is chosen, or p where none is.
+// of returns the chosen precision, or p for OwnInherit.
 func (o Own) of(p ir.Precision) ir.Precision {
 	switch o {
 	case OwnF32:
@@ -223,15 +222,15 @@ func (o Own) of(p ir.Precision) ir.Precision {
 	return p
 }
 
-// ApplyPrecision, GradPrecision and UpdatePrecision are those of the products that apply T, that make gradients within a chunk, and that update the state.
+// ApplyPrecision, GradPrecision and UpdatePrecision return the precision of products with T, of gradients within a chunk, and of the state update.
 func (v Variant) ApplyPrecision() ir.Precision { return v.Numerics.PrecApply.of(v.Numerics.PrecIntra) }
 func (v Variant) GradPrecision() ir.Precision  { return v.Training.PrecGrad.of(v.Numerics.PrecIntra) }
 func (v Variant) UpdatePrecision() ir.Precision {
 	return v.Training.PrecUpdate.of(v.Numerics.PrecState)
 }
 
-// Precision is the lowest precision that the variant uses, by which tolerances are chosen. It includes storage in
-// bf16 and decays in powers of 2, whose error after a reset is that of decay=clamp.
+// Precision returns the lowest precision in v; tolerances depend on it. Storage in bf16 counts as bf16x1. decay=base2 counts as bf16x3 at best, since
+// its error after a reset is as large as with decay=clamp.
 func (v Variant) Precision() ir.Precision {
 	rank := map[ir.Precision]int{ir.PrecF32: 0, ir.PrecBF16x6: 1, ir.PrecBF16x3: 2, ir.PrecBF16x1: 3}
 	v = v.Canon()
@@ -250,9 +249,9 @@ func (v Variant) Precision() ir.Precision {
 	return low
 }
 
-// Unsafe says why v loses its numbers, above all on correlated keys or where a sequence beside it has NaN, or is empty. It assumes |k| <= 1,
-// and beta <= 1 or, where the spec has negative eigenvalues, beta <= 2. Powers of A grow with the size of the block although its inverse
-// does not, so a power series is safe on small leaves alone.
+// Unsafe returns why v may overflow or lose accuracy on s, or "" if it is safe: mostly on correlated keys, or if another sequence in the block has NaN.
+// It assumes |k| <= 1, and beta <= 1, or <= 2 with NegEigval. A power series over A is only safe on small leaves: powers of A grow with the block
+// although the inverse does not.
 func (v Variant) Unsafe(s Spec) string {
 	v = v.Fit(s)
 	if v.Mapping.Pack == PackAligned && (s.Seqs > 1 || s.Pool > 0) && v.Inverse.Mask == MaskSelect {
@@ -273,7 +272,7 @@ func (v Variant) Unsafe(s Spec) string {
 	return ""
 }
 
-// seriesSafe is the static guard on a power series over a block.
+// seriesSafe reports whether a power series over a block of this size is accurate enough at precision p.
 func seriesSafe(block, newton int, p ir.Precision, beta2 bool) bool {
 	full := p == ir.PrecF32 || p == ir.PrecBF16x6
 	switch {
@@ -289,12 +288,11 @@ func seriesSafe(block, newton int, p ir.Precision, beta2 bool) bool {
 	return false
 }
 
-// maxMasked bounds sequences x tokens of packed sequences as batch rows.
+// maxMasked bounds sequences x tokens for pack=masked, where each packed sequence becomes a batch row of all tokens.
 const maxMasked = 1 << 12
 
-// Packing is the spec that a fitted variant computes in place of packed sequences: one sequence that is not
-// gathered is a batch row; where other sequences are masked, each sequence is a batch row. Pools name states by
-// sequence.
+// Packing returns the spec that the fitted variant computes instead of s. One gathered sequence without a pool becomes a batch row; with pack=masked every
+// sequence becomes a batch row. Otherwise it returns s.
 func (v Variant) Packing(s Spec) Spec {
 	switch {
 	case v.Mapping.Pack == PackGather && s.Seqs == 1 && s.Pool == 0:
@@ -305,10 +303,10 @@ func (v Variant) Packing(s Spec) Spec {
 	return s
 }
 
-// maskable says whether the sequences of a spec can be batch rows.
+// maskable reports whether pack=masked can take s.
 func (s Spec) maskable() bool { return s.Pool == 0 && s.Seqs*s.Tokens <= maxMasked }
 
-// Native says whether the state stays in the order and type of the spec: it is read and written by the kernel as it is.
+// Native reports whether the kernel reads and writes the state in the spec's own order and type.
 func (v Variant) Native() bool {
 	return v.Algo == AlgoToken && (v.Unit != UnitMatrix || v.KQ == JointJoined)
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// SpecHelp explains the text of a spec: presets and fields.
+// SpecHelp returns the help text for specs: presets and fields.
 func SpecHelp() string {
 	var b strings.Builder
 	b.WriteString("A spec says what is computed: fields key=value separated by commas. A preset may come first, and fields after it change it.\n" +
@@ -25,7 +25,7 @@ func SpecHelp() string {
 	return b.String()
 }
 
-// VariantHelp explains the text of a variant: axes and their values.
+// VariantHelp returns the help text for variants: axes and their values.
 func VariantHelp() string {
 	var b strings.Builder
 	b.WriteString("A variant says how a kernel computes a spec: axes axis=value separated by commas, over the default. A name may come first, and\n" +
@@ -43,7 +43,7 @@ func VariantHelp() string {
 	return b.String()
 }
 
-// bracketed joins values, the default in brackets.
+// bracketed joins values with spaces, the default in brackets.
 func bracketed(values []string, standard string) string {
 	list := make([]string, len(values))
 	for i, v := range values {

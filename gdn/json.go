@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// JSONError says in the words of JSON what encoding/json refused in data: the line where it can not be read, or the field, what
-// is there and what is wanted.
+// JSONError rewrites an error of encoding/json about data in the words of JSON instead of Go: the line of a syntax error, or the field with the found and
+// wanted kind.
 func JSONError(data []byte, err error) error {
 	line := func(offset int64) int { return 1 + bytes.Count(data[:min(int(offset), len(data))], []byte("\n")) }
 	var syntax *json.SyntaxError
@@ -31,7 +31,7 @@ func JSONError(data []byte, err error) error {
 	return errors.New(strings.TrimPrefix(err.Error(), "json: "))
 }
 
-// jsonValue reads the Value of an UnmarshalTypeError.
+// jsonValue describes the Value of an UnmarshalTypeError.
 func jsonValue(value string) string {
 	switch value {
 	case "array", "object":
@@ -44,7 +44,7 @@ func jsonValue(value string) string {
 	return strings.TrimPrefix(value, "number ") // a number with its digits
 }
 
-// jsonKind is what a type of Go reads from JSON.
+// jsonKind describes the JSON values that a Go type accepts.
 func jsonKind(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Pointer:

@@ -2,20 +2,18 @@ package gdn
 
 import "fmt"
 
-// A mixed batch (Spec.Mixed) is what a server runs in one step: T tokens of up to S sequences side by side, all by
-// values of the run. distribution [3] says how the sequences follow one another: those before distribution[0] have
-// one token each, or a window of up to Mixed tokens; those before distribution[2], of which more than S are S, have
-// any number; the others are padding, whatever cu_seqlens, state_indices and read_indices have for them. Its middle
-// number is not read.
+// A mixed batch (Spec.Mixed) is one step of a server: T tokens of up to S packed sequences, with all lengths known only at run time. distribution [3]
+// orders the sequences. Sequences before distribution[0] have one token each, or a window of up to Mixed tokens. Sequences from there to
+// distribution[2] (at most S) have any number of tokens. The rest is padding, and its entries of cu_seqlens, state_indices and read_indices are ignored.
+// distribution[1] is not read.
 //
 //	S 5, T 16, distribution 2 2 4, cu_seqlens 0 1 2 7 12 99      tokens  a b ccccc ddddd ....
 //
-// Tokens behind the last sequence are padding, with outputs of zero. A sequence without tokens leaves its state as it
-// is, and one whose name no state has is skipped. With windows state_indices names groups of Mixed states: a window
-// leaves a state after each token, a prompt the first of its group. A window of fewer tokens is filled up with such
-// as are zeros, and leave the state alone.
+// Tokens after the last sequence are padding, with outputs of zero. A sequence without tokens keeps its state, and one with an index outside of the pool
+// is skipped. With windows, state_indices names groups of Mixed states: a window writes a state after each token, a prompt the first of its group.
+// A shorter window is filled up with zero tokens that do not change the state.
 
-// checkMixed refuses what mixed batches are not built for.
+// checkMixed returns an error for a mixed batch that cannot be built.
 func (s *Spec) checkMixed() error {
 	switch {
 	case s.Mixed == 0:
@@ -36,15 +34,15 @@ func (s *Spec) checkMixed() error {
 	return nil
 }
 
-// Decodes is the spec of the first sequences of a mixed batch, of one token or a window each, as batch rows.
+// Decodes returns the spec of the first sequences of a mixed batch as batch rows, of one token or one window each.
 func (s Spec) Decodes() Spec {
 	s.Batch, s.Tokens, s.Window = min(s.Seqs, s.Tokens), s.Mixed, s.Mixed > 1
 	s.Seqs, s.Packed, s.Mixed = 0, false, 0
 	return s
 }
 
-// Prompts is the spec of the other sequences of a mixed batch. Tokens of the first ones are of a sequence without a
-// state, and so is the padding, of one sequence more. A spec without a mixed batch is its own.
+// Prompts returns the spec of the remaining sequences of a mixed batch, or s without one. It has one more sequence, for padding, and the tokens of the
+// first sequences belong to sequences without a state.
 func (s Spec) Prompts() Spec {
 	if s.Mixed > 0 {
 		s.Seqs, s.Mixed = s.Seqs+1, 0
@@ -52,7 +50,7 @@ func (s Spec) Prompts() Spec {
 	return s
 }
 
-// Decoding is the variant for the first sequences of a mixed batch whose prompts take v.
+// Decoding returns the variant for the first sequences of a mixed batch whose prompts use v.
 func (v Variant) Decoding() Variant {
 	text := "cpu-decode"
 	if v.Fuse == PlaceKernel {
@@ -60,7 +58,7 @@ func (v Variant) Decoding() Variant {
 	}
 	w, err := ParseVariant(text)
 	if err != nil {
-		panic(err) // a row of Variants
+		panic(err) // the texts are rows of Variants
 	}
 	return w
 }

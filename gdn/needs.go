@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// noMap are the forms of a chunk but map.
+// noMap lists the values of form except map.
 const noMap = "form=vprime|uw"
 
-// needs says which values of other axes a choice can not do without, as axis=value, where several will do separated by bars: a
-// variant without them is refused, unsafe, or fitted to one without the choice. One change at a time seldom leads to such a choice.
+// needs maps "axis=value" to the values of other axes that it requires. "axis=a|b" allows both. Without them the variant is refused, unsafe, or fitted
+// to one without the choice. Changing one axis at a time seldom reaches such a choice.
 var needs = map[string]string{
 	"pack=aligned":      "algo=chunk flow=fused form=vprime layout=bthd heads=0 fold=no error_feedback=0 out=separate transpose_k=value decay=base2|clamp mask=words",
 	"pack=stream":       "algo=chunk flow=fused form=vprime layout=bthd heads=0 out=separate transpose_k=value split_at=use phases_before=0",
@@ -31,8 +31,8 @@ var needs = map[string]string{
 	"refine=yes":        "flow=fused form=vprime decay_bf16=none|rows|operands mask=words",
 }
 
-// Towards is v with one choice and with all that it needs. An example: with pack=aligned, v also takes its tokens as they lie
-// (layout=bthd) and separate products (out=separate), whatever it had before.
+// Towards returns v with an axis set to value, and the axes that this value requires changed too. Example: pack=aligned also sets
+// layout=bthd and out=separate. It fails for an unknown axis or value, and if the value does not apply.
 func (v Variant) Towards(axis, value string) (Variant, error) {
 	a := lookupAxis(axis)
 	if a == nil {

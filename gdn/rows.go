@@ -2,11 +2,11 @@ package gdn
 
 import "github.com/gdngen/gdngen/ir"
 
-// Rows is the layout of tensors of tokens with a width a head: q, k, v, o, and gates of channels.
+// Rows is the layout of the tensors with one vector a token and head: q, k, v, o, and per-channel gates.
 type Rows uint8
 
-// The forms of rows. A projection gives flat ones: a TPU tiles the last two axes of an array, so heads that are an axis of their own are moved
-// before a kernel reads them, unless their number fills tiles.
+// The row layouts. Projections produce flat rows. A TPU tiles the last two axes, so with an axis of heads XLA copies the rows before a kernel reads
+// them, unless the number of heads fills tiles.
 const (
 	RowsHeads Rows = iota // [B, T, heads, width]
 	RowsFlat              // [B, T, heads x width]
@@ -17,20 +17,20 @@ var rowsNames = []string{RowsHeads: "heads", RowsFlat: "flat", RowsQKV: "qkv"}
 
 func (r Rows) String() string { return enumName(rowsNames, int(r)) }
 
-// ByHeads is the spec with an axis of heads and with separate q, k and v. Elements have the same order as in flat
+// ByHeads returns the spec with an axis of heads and separate q, k and v. The elements have the same order in memory as in flat
 // rows.
 func (s Spec) ByHeads() Spec {
 	s.Rows = RowsHeads
 	return s
 }
 
-// Slice is a part of a row of qkv.
+// Slice is the part of a row of qkv that holds q, k or v.
 type Slice struct {
-	Param        // as ByHeads has it
-	From, To int // elements of a row
+	Param        // type as in ByHeads
+	From, To int // range of elements of a row
 }
 
-// Slices lists q, k and v as parts of a row of qkv.
+// Slices returns q, k and v as parts of a row of qkv.
 func (s Spec) Slices() []Slice {
 	var list []Slice
 	at := 0
@@ -43,7 +43,7 @@ func (s Spec) Slices() []Slice {
 	return list
 }
 
-// projected are the inputs that projections give: q, k and v, or qkv.
+// projected returns the inputs that come from projections: q, k and v, or qkv.
 func (s Spec) projected() []Param {
 	if s.Rows == RowsQKV {
 		return []Param{{"qkv", s.tokenType(s.DType, 1, 2*s.HeadsK*s.K+s.HeadsV*s.V)}}
@@ -55,7 +55,7 @@ func (s Spec) projected() []Param {
 	}
 }
 
-// tokenType is [B, T, dims...], or [T, dims...] without a batch axis. Heads and their width are one axis of flat rows.
+// tokenType returns the type [B, T, dims...], or [T, dims...] without a batch axis. Flat rows merge heads and width into one axis.
 func (s Spec) tokenType(d ir.DType, dims ...int) ir.Type {
 	shape := []int{s.Batch, s.Tokens}
 	if s.Packed {

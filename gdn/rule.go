@@ -8,27 +8,27 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// DecayKind is the factor of the state before a token's update: none, one a head, or one a channel.
+// DecayKind is the factor on the state before a token's update: none, one per head, or one per channel.
 type DecayKind uint8
 
 // The decays.
 const (
-	DecayHead    DecayKind = iota // exp(g), one number a head
+	DecayHead    DecayKind = iota // exp(g), one number per head
 	DecayNone                     // 1
-	DecayChannel                  // exp(g) of each row of the state: one number a channel of the key
+	DecayChannel                  // exp(g) for each row of the state: one number per key channel
 )
 
-// Update is what a token adds to the state.
+// Update is the term that a token adds to the state.
 type Update uint8
 
 // The updates.
 const (
-	UpdateDelta    Update = iota // k beta (v - S^T k)^T: what the state says of k is corrected
+	UpdateDelta    Update = iota // k beta (v - S^T k)^T: corrects the value that the state returns for k
 	UpdateAdditive               // k v^T
-	UpdateSplit                  // k (w v - S^T (b k))^T: erase gate b of each channel of the key and write gate w of each of the value in place of beta
+	UpdateSplit                  // k (w v - S^T (b k))^T: erase gate b per key channel and write gate w per value channel replace beta
 )
 
-// Rule is a recurrence over a state S [K, V] with an output o [V]: each token does
+// Rule is a recurrence over a state S [K, V] with output o [V]. Each token computes
 //
 //	S <- decay S;  S <- S + update;  o = scale S^T q
 //
@@ -38,7 +38,7 @@ type Rule struct {
 	Update Update
 }
 
-// rules names the rules, in the order of their values in a spec.
+// rules lists the named rules, in the order of their values in a spec.
 var rules = []struct {
 	name, doc string
 	rule      Rule
@@ -52,7 +52,7 @@ var rules = []struct {
 	{"gdn2", "delta rule with a decay and an erase gate a channel of the key, and a write gate a channel of the value: GDN-2 (2026)", Rule{DecayChannel, UpdateSplit}},
 }
 
-// RuleNames lists the rules that a spec may name.
+// RuleNames returns the names of the rules.
 func RuleNames() []string {
 	names := make([]string, len(rules))
 	for i, r := range rules {
@@ -61,15 +61,15 @@ func RuleNames() []string {
 	return names
 }
 
-// Numbers of the definition.
+// Constants of the definition.
 const (
-	L2Eps         = 1e-6 // inside the root of the norm of q and k
-	SoftplusLimit = 20   // beyond it softplus(x) is x, as in the field's kernels
-	ClosedGate    = -1e4 // a raw gate whose decay, or beta, is exactly zero, in float64 too: padding must not decay the state
+	L2Eps         = 1e-6 // added to sum x^2 inside the root of the norm of q and k
+	SoftplusLimit = 20   // above it softplus(x) is x, as in common kernels
+	ClosedGate    = -1e4 // raw gate for padding: decay, or beta, is exactly zero even in float64
 )
 
-// ClosedDecay is a raw gate whose log decay is exactly zero. That of a bounded one is a sigmoid of its product with the rate exp(A_log), which
-// may be small: it is zero for rates from e^-20 on.
+// ClosedDecay returns a raw gate for which the log decay is exactly zero. A bounded log decay is a sigmoid of the gate times exp(A_log), so the gate is
+// -1e12 there: zero for all rates exp(A_log) from e^-20 on.
 func (s Spec) ClosedDecay() float64 {
 	if s.Bound != 0 {
 		return -1e12
@@ -77,7 +77,7 @@ func (s Spec) ClosedDecay() float64 {
 	return ClosedGate
 }
 
-// ParseRule finds a rule by name.
+// ParseRule returns the rule with this name, or an error that lists the names.
 func ParseRule(name string) (Rule, error) {
 	for _, r := range rules {
 		if r.name == name {
@@ -87,7 +87,7 @@ func ParseRule(name string) (Rule, error) {
 	return Rule{}, fmt.Errorf("%q is not allowed%s (allowed: %s)", name, suggest.Name(name, RuleNames()), strings.Join(RuleNames(), " "))
 }
 
-// String is the name of the rule.
+// String returns the name of the rule, or "invalid(decay,update)" for a combination without a name.
 func (r Rule) String() string {
 	for _, x := range rules {
 		if x.rule == r {
@@ -97,19 +97,19 @@ func (r Rule) String() string {
 	return fmt.Sprintf("invalid(%d,%d)", r.Decay, r.Update)
 }
 
-// Decays says whether the rule has a decay.
+// Decays reports whether the rule has a decay.
 func (r Rule) Decays() bool { return r.Decay != DecayNone }
 
-// Writes says whether the rule has a delta update: a token corrects the value that the state returns for its key.
+// Writes reports whether the rule has a delta update: a token corrects the value that the state returns for its key.
 func (r Rule) Writes() bool { return r.Update != UpdateAdditive }
 
-// SplitGates says whether a token erases and writes by gates of channels, in place of one beta.
+// SplitGates reports whether tokens erase and write by per-channel gates instead of one beta.
 func (r Rule) SplitGates() bool { return r.Update == UpdateSplit }
 
-// Channels says whether each channel of the key has a decay of its own.
+// Channels reports whether each key channel has its own decay.
 func (r Rule) Channels() bool { return r.Decay == DecayChannel }
 
-// check refuses what is no rule.
+// check returns an error unless the rule has a name.
 func (r Rule) check() error {
 	if strings.HasPrefix(r.String(), "invalid") {
 		return fmt.Errorf("%d, %d are no decay and update (allowed: %s)", r.Decay, r.Update, strings.Join(RuleNames(), " "))
@@ -117,14 +117,14 @@ func (r Rule) check() error {
 	return nil
 }
 
-// Embeds says whether a rule without decay is built as the gated rule with log decay zero. The builders of
-// gradients and of packed sequences that are not gathered need that: they compute the decay separately from its
+// Embeds reports whether the delta rule without decay is built as the gated rule with log decay zero. The builders of gradients and of aligned or
+// streamed packed sequences need that, since they compute the decay separately from its
 // operands.
 func (v Variant) Embeds(s Spec) bool {
 	return s.Rule == Rule{DecayNone, UpdateDelta} && (s.Direction != Forward || v.Mapping.Pack == PackAligned || v.Mapping.Pack == PackStream)
 }
 
-// fitRule takes the choices that a rule has: what is not built for it, and what it leaves without effect.
+// fitRule sets the axes that s.Rule does not support, or that have no effect with it, to supported values.
 func (v Variant) fitRule(s Spec) Variant {
 	if !s.Rule.Channels() {
 		v.Span = defaultSpan
@@ -141,33 +141,33 @@ func (v Variant) fitRule(s Spec) Variant {
 	if !s.Rule.Decays() {
 		v.Fold = false
 	}
-	if s.Rule.SplitGates() { // K has the gate, before all products
+	if s.Rule.SplitGates() { // K takes the erase gate before all products
 		v.Beta = BetaRight
 	} else if !s.Rule.Writes() {
 		v.Form, v.Flow, v.Beta = FormVPrime, FlowFused, BetaRight
-	} else if v.Beta == BetaExponent && s.Rule.Channels() { // in V' it would meet what feedback hands on to tokens behind a strong decay
+	} else if v.Beta == BetaExponent && s.Rule.Channels() { // in V' beta would scale the error feedback that tokens after a strong decay receive
 		v.Beta = BetaRight
-	} else if v.Beta == BetaExponent { // there is none: with beta in V', what is written is rounded once (bench on v6e: 1.76 by wall, 1.80 with beta=right)
+	} else if v.Beta == BetaExponent { // no decay to fold beta into; with beta in V' the written value is rounded once (v6e: 1.76 in-order cycles, 1.80 with beta=right)
 		v.Beta = BetaLeft
 	}
 	return v
 }
 
-// fitChannels takes the choices that a decay a channel has: it is between the factors of products, so nothing is shared between the value
-// heads of a key head, and K and Q take it before they meet the state. A span is as wide as the bound of the decay allows.
+// fitChannels sets the axes for per-channel decays. The decay lies between the factors of products, so the value heads of a key head share nothing, and
+// K and Q are scaled before products with the state. The span, in tokens, is as large as the bound of the decay allows.
 func (v Variant) fitChannels(s Spec) Variant {
 	v.Share, v.Form, v.Fold, v.TailDecay, v.Training.PrecUpdate, v.RowBroadcast = false, FormVPrime, true, TailDecayK, OwnInherit, BroadcastLanes
 	if v.Decay != DecayBase2 {
 		v.Decay = DecayClamp
 	}
-	if v.Unit == UnitSums || v.Unit == UnitMatrix && v.KQ == JointJoined { // they read the state before its decay
+	if v.Unit == UnitSums || v.Unit == UnitMatrix && v.KQ == JointJoined { // these read the state before its decay
 		v.Unit = UnitVector
 	}
 	v.Training.Grads, v.Training.DecayBy, v.Training.DecaySums, v.Training.DecayBF16 = GradsInRows, DecayByTokens, SumProducts, min(v.Training.DecayBF16, DecayBF16Operands)
 	if !s.Rule.Writes() { // there is no inverse, and U is V
 		v.Training.Save = min(v.Training.Save, SaveState)
 	}
-	v.Numerics.DecayBF16 = min(v.Numerics.DecayBF16, DecayBF16Operands) // products have their decay, rounded into both factors, before beta
+	v.Numerics.DecayBF16 = min(v.Numerics.DecayBF16, DecayBF16Operands) // the decay is rounded into both factors of a product, before beta
 	v.Span = min(v.Span, v.Chunk)
 	lowest, reach := -s.Bound, spanReach
 	if v.Precision() != ir.PrecBF16x1 { // sums of large decays are less exact
@@ -182,15 +182,15 @@ func (v Variant) fitChannels(s Spec) Variant {
 	return v
 }
 
-// ResetFloor is the log decay below which nothing survives in float32: builders take no lower one. Sums of decays no lower keep their precision.
+// ResetFloor is the lowest log decay that builders use: below it nothing survives in float32, and the floor keeps sums of decays precise.
 const ResetFloor = -40.0
 
-// spanReach bounds the log decay between either end of a span and its boundary, half of all that it can decay by: its exponential, and that of
-// its inverse, are float32, and so are products of keys with it.
+// spanReach bounds the log decay from either end of a span to its boundary, which is half of the span's total. Then exp of it, exp of its negative, and
+// products of both with keys stay within float32.
 const spanReach = 80.0
 
-// GateParams are the inputs of gates: log decay and beta as far as the rule has them, or their raw form; erase and
-// write gates where the rule has both.
+// GateParams returns the gate inputs of the rule: log decay and beta as far as it has them, or their raw form; with split gates, erase and
+// write instead of beta.
 func (s Spec) GateParams() []Param {
 	var p []Param
 	raw := s.Gates == GatesFused
@@ -214,7 +214,7 @@ func (s Spec) GateParams() []Param {
 	return p
 }
 
-// decayShape is the shape of the log decays of a token: [Hv], or [Hv, K] where each channel has one.
+// decayShape returns the shape of the log decays of a token: [Hv], or [Hv, K] with per-channel decays.
 func (s Spec) decayShape() []int {
 	if s.Rule.Channels() {
 		return []int{s.HeadsV, s.K}
@@ -222,7 +222,7 @@ func (s Spec) decayShape() []int {
 	return []int{s.HeadsV}
 }
 
-// Top is the largest value of beta, or of the erase gate.
+// Top returns the upper bound of beta, or of the erase gate: 2 with negative eigenvalues, else 1.
 func (s Spec) Top() float64 {
 	if s.NegEigval {
 		return 2
@@ -230,7 +230,7 @@ func (s Spec) Top() float64 {
 	return 1
 }
 
-// DecayWidth is the number of log decays of a token and value head.
+// DecayWidth returns the number of log decays per token and value head: K with per-channel decays, else 1.
 func (s Spec) DecayWidth() int {
 	if s.Rule.Channels() {
 		return s.K

@@ -1,34 +1,33 @@
 package gdn
 
-// Schedules, each field with its row of Axes. They change no program: gdn/schedule makes an ir.Sched of them, which
-// codegen/tpu applies to what is built and tiled without one.
+// Schedules, each field with its row of Axes. They only reorder a program: gdn/schedule turns them into an ir.Sched, which
+// codegen/tpu applies to the built and tiled program.
 
-// ForwardSchedule orders the instructions of a forward kernel, and says how its blocks come.
+// ForwardSchedule orders the instructions of a forward kernel, and chooses how its blocks are fetched.
 type ForwardSchedule struct {
-	PhasesBefore int   // phases ahead of the state
-	Steps        int   // chunks of a kernel's step
-	HeadGroup    int   // heads in lockstep between dots; 0: as built
-	StateDelay   int   // hundredths of a chunk's time that the state waits for the other phases
-	StateWhole   bool  // what meets the state is made in its phase
-	Grain        int   // ten-thousandths of a chunk's time for which the work of a phase stands together
-	PrologueEnd  int   // hundredths of a chunk's time after which the first phase is done
-	Interleave   bool  // what meets the state is made beside the rest of its phase
-	Fetch        Fetch // how blocks of tokens come to vector memory
-	Main         bool  // arrays of the caller stay in main memory
+	PhasesBefore int   // phases that run ahead of the state's phase
+	Steps        int   // chunks of a grid step
+	HeadGroup    int   // heads interleaved between dots; 0: as built
+	StateDelay   int   // delay of the state's phase, in hundredths of a chunk's time
+	StateWhole   bool  // values applied to the state are computed in its phase
+	Grain        int   // scheduling quantum, in ten-thousandths of a chunk's time: work of one phase stays together for that long
+	PrologueEnd  int   // end of the first phase, in hundredths of a chunk's time
+	Interleave   bool  // values applied to the state are computed interleaved with the rest of its phase
+	Fetch        Fetch // how blocks of tokens reach vector memory
+	Main         bool  // arrays of the caller stay in HBM
 }
 
-// BackwardSchedule orders the instructions of a backward kernel.
 type BackwardSchedule struct {
-	PhasesBefore int // phases ahead of the state
-	PhasesAfter  int // phases behind the state
-	Steps        int // chunks of a kernel's step
-	HeadGroup    int // heads in lockstep between dots; 0: as built
-	StateDelay   int // hundredths of a chunk's time that the state waits for the other phases
-	Grain        int // ten-thousandths of a chunk's time for which the work of a phase stands together
-	HeadSkew     int // groups of Lock heads behind which a group takes the next products; 0: behind all
+	PhasesBefore int // phases that run ahead of the state's phase
+	PhasesAfter  int // phases that run after the state's phase
+	Steps        int // chunks of a grid step
+	HeadGroup    int // heads interleaved between dots; 0: as built
+	StateDelay   int // delay of the state's phase, in hundredths of a chunk's time
+	Grain        int // scheduling quantum, in ten-thousandths of a chunk's time: work of one phase stays together for that long
+	HeadSkew     int // a group of HeadGroup heads issues its next products this many groups after the current one; 0: after all groups
 }
 
-// The rows of Axes, in the order of the text form.
+// Rows of Axes, in the order of the text form.
 var (
 	grains = []int{0, 25, 40, 60, 75, 100}
 
@@ -67,7 +66,7 @@ var (
 	}
 )
 
-// overlapped says whether phases of a backward kernel overlap.
+// overlapped reports whether phases of a backward kernel overlap.
 func overlapped(v Variant) bool {
 	return chunked(v) && v.Backward.PhasesBefore+v.Backward.PhasesAfter > 0
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// Gates says which tensors carry the gates.
+// Gates selects the gate inputs: final values, or raw values that the kernel transforms.
 type Gates uint8
 
-// The forms of the gates.
+// The gate inputs.
 const (
 	GatesGiven Gates = iota // g (log decay) and beta
 	GatesFused              // A_log, a, dt_bias, b; the kernel computes g and beta
@@ -26,22 +26,22 @@ const (
 // Layout is the order of the last two axes of the state.
 type Layout uint8
 
-// The layouts of the state.
+// The state layouts.
 const (
 	StateKV Layout = iota // [N, Hv, K, V]
-	StateVK               // [N, Hv, V, K], k last
+	StateVK               // [N, Hv, V, K]
 )
 
-// Empty says what final state a sequence without tokens has.
+// Empty selects the final state of a sequence without tokens.
 type Empty uint8
 
-// The conventions for an empty sequence.
+// The choices for an empty sequence.
 const (
 	EmptyKeep Empty = iota // its initial state
 	EmptyZero              // zeros, whatever its initial state
 )
 
-// Direction is the pass that is computed.
+// Direction selects the computed pass.
 type Direction uint8
 
 // The directions.
@@ -70,7 +70,7 @@ func enumName(names []string, i int) string {
 	return fmt.Sprintf("invalid(%d)", i)
 }
 
-// Spec is what is computed: sizes, element types, layouts and options. It is comparable, and has a text form (String,
+// Spec is the problem: sizes, element types, layouts and options. It is comparable, and has a text form (String,
 // Parse), a JSON form and a Hash. Start from NewSpec, which sets the defaults.
 type Spec struct {
 	Rule       Rule
@@ -85,10 +85,10 @@ type Spec struct {
 	Out        ir.DType // of o; DType unless set otherwise
 	Gates      Gates
 	GateDType  ir.DType // of a and b when the gates are fused: f32 or bf16
-	Bound      float64  // decay by channel: the lowest log decay, below 0; of fused gates it makes a bounded sigmoid, with given gates it states the range. 0: none
-	NegEigval  bool     // beta, or erase, in (0,2): doubles the sigmoid of fused gates; with given gates it only states the range
-	L2Norm     bool     // q and k are normalised per token and head
-	Seqs       int      // number of sequences packed along the tokens; 0 means none are, and there is no cu_seqlens
+	Bound      float64  // per-channel decay: lower bound of the log decay, below 0; raw gates become a bounded sigmoid, given gates must respect it; 0: none
+	NegEigval  bool     // beta, or erase, in (0,2): doubles the sigmoid of raw gates; for given gates it only states the range
+	L2Norm     bool     // q and k are L2-normalized per token and head
+	Seqs       int      // number of sequences packed along the tokens; 0: none, and no cu_seqlens
 	Init       bool     // initial_state is an input; otherwise states start at zero
 	Final      bool     // final_state is an output
 	Scale      float64  // multiplies q; 0 means K^-1/2
@@ -96,38 +96,38 @@ type Spec struct {
 	StateDType ir.DType // of initial_state and final_state: f32 or bf16
 	Empty      Empty
 	Packed     bool // tensors have no batch axis: q is [T, Hk, K]
-	Pool       int  // states of a pool that sequences name by index; 0: one state a sequence, in order
-	InPlace    bool // final_state takes the memory of initial_state, which the caller gives up
-	Read       bool // sequences start from the states that read_indices names, -1 for zeros, and state_indices names those that they leave
-	Every      int  // a state after every so many tokens is an output too; 0: none
-	Window     bool // a state after each token: state_indices names groups of Tokens states, the checkpoints of a window
-	Rows       Rows // how q, k, v and o lie
-	Conv       int  // taps of a short causal convolution of each channel of q, k and v, with SiLU, before the rule, to the type of the inputs; 0: none
+	Pool       int  // number of states in a pool that sequences index; 0: one state per sequence, in order
+	InPlace    bool // final_state reuses the memory of initial_state, which the caller gives up
+	Read       bool // sequences start from the states in read_indices (-1: zeros) and write the states in state_indices
+	Every      int  // output a state after every so many tokens; 0: none
+	Window     bool // output a state after each token: state_indices names groups of Tokens states, the checkpoints of a window
+	Rows       Rows // layout of q, k, v and o
+	Conv       int  // taps of a short causal convolution with SiLU on each channel of q, k and v, before the rule; 0: none
 	ConvBias   bool // the convolution has a bias for each channel
-	ConvRows   int  // inputs of a token that a cache of the convolution holds, at least Conv-1; 0: Conv-1
-	Mixed      int  // a mixed batch: the first of Seqs packed sequences have up to so many tokens each, then come prompts, then padding, all by distribution; 0: none
-	ConvState  bool // what a convolution needs of the tokens before goes with the state: initial_conv where there is initial_state, final_conv where there is final_state
+	ConvRows   int  // inputs per channel in a convolution cache, at least Conv-1; 0: Conv-1
+	Mixed      int  // mixed batch: the first of Seqs sequences have up to this many tokens each, then come prompts, then padding, by distribution; 0: none
+	ConvState  bool // convolution caches go with the states: initial_conv with initial_state, final_conv with final_state
 }
 
-// NewSpec gives a valid float32 spec with given gates, a final state and every option at its default.
+// NewSpec returns a valid float32 spec with given gates, a final state and every other option at its default.
 func NewSpec(batch, tokens, headsK, headsV, k, v int) Spec {
 	return Spec{Batch: batch, Tokens: tokens, HeadsK: headsK, HeadsV: headsV, K: k, V: v,
 		DType: ir.F32, Out: ir.F32, GateDType: ir.F32, StateDType: ir.F32, Final: true}
 }
 
-// Param is a named input or output.
+// Param is a named input or output with its type.
 type Param struct {
 	Name string
 	Type ir.Type
 }
 
-// Work is the tokens of all batch rows and value heads: what cycles per token and value head are a share of.
+// Work returns batch rows x tokens x value heads, the divisor of "cycles per token and value head".
 func (s Spec) Work() int { return s.Batch * s.Tokens * s.HeadsV }
 
-// Groups is the number of value heads that share one query and key head.
+// Groups returns the number of value heads per key head.
 func (s Spec) Groups() int { return s.HeadsV / s.HeadsK }
 
-// Sequences is the number of states: Seqs where sequences are packed, Batch otherwise.
+// Sequences returns the number of sequences: Seqs if they are packed, else Batch.
 func (s Spec) Sequences() int {
 	if s.Seqs > 0 {
 		return s.Seqs
@@ -135,10 +135,10 @@ func (s Spec) Sequences() int {
 	return s.Batch
 }
 
-// DefaultScale is K^-1/2.
+// DefaultScale returns K^-1/2.
 func (s Spec) DefaultScale() float64 { return 1 / math.Sqrt(float64(s.K)) }
 
-// EffectiveScale is Scale, or the default where that is 0.
+// EffectiveScale returns Scale, or DefaultScale if Scale is 0.
 func (s Spec) EffectiveScale() float64 {
 	if s.Scale == 0 {
 		return s.DefaultScale()
@@ -146,9 +146,9 @@ func (s Spec) EffectiveScale() float64 {
 	return s.Scale
 }
 
-// Inputs lists the inputs in their fixed order: q, k, v, or qkv, then conv_q, conv_k and conv_v where the spec has a convolution, and bias_q, bias_k and bias_v, then the gates that the rule has, of g, beta, erase, write or of A_log, a, dt_bias, b, w,
-// then initial_state, initial_conv, state_indices, read_indices, cu_seqlens and distribution where the spec has them, and for gradients those of the outputs: do, and
-// dfinal_state.
+// Inputs returns the inputs in fixed order, each only if the spec has it: q, k, v or qkv; conv_q, conv_k, conv_v; bias_q, bias_k, bias_v; the gates g, beta
+// or erase, write (raw: A_log, a, dt_bias, b, w); initial_state, initial_conv, state_indices, read_indices, cu_seqlens, distribution; for gradients
+// also do, dfinal_state and the gradients of other results.
 func (s Spec) Inputs() []Param {
 	p := s.Differentiable()
 	if s.Pool > 0 {
@@ -169,7 +169,7 @@ func (s Spec) Inputs() []Param {
 	return p
 }
 
-// Gradients are the gradients of some parameters: their types, with names from d on.
+// Gradients returns the parameters with "d" before their names and the same types.
 func Gradients(l []Param) []Param {
 	var d []Param
 	for _, p := range l {
@@ -178,7 +178,7 @@ func Gradients(l []Param) []Param {
 	return d
 }
 
-// Differentiable are the inputs that have gradients: all but indices.
+// Differentiable returns the inputs that have gradients: all but indices.
 func (s Spec) Differentiable() []Param {
 	p := append(append(s.projected(), s.convParams()...), s.GateParams()...)
 	if s.Init {
@@ -190,7 +190,7 @@ func (s Spec) Differentiable() []Param {
 	return p
 }
 
-// convParams are the taps of q, k and v, [heads, W, width], the last of the token itself, and their biases, [heads, width].
+// convParams returns the taps of q, k and v [heads, W, width], the current token's tap last, and their biases [heads, width].
 func (s Spec) convParams() []Param {
 	if s.Conv == 0 {
 		return nil
@@ -206,21 +206,19 @@ func (s Spec) convParams() []Param {
 	return p
 }
 
-// ConvChannels is the number of channels that are convolved: those of q, then of k, then of v.
+// ConvChannels returns the number of convolved channels of a token: q, then k, then v.
 func (s Spec) ConvChannels() int { return 2*s.HeadsK*s.K + s.HeadsV*s.V }
 
-// CacheRows is the number of inputs that a cache of the convolution holds: ConvRows, or those that the taps need, W-1.
+// CacheRows returns the number of rows of a convolution cache: ConvRows, or W-1 if it is 0.
 func (s Spec) CacheRows() int { return cmp.Or(s.ConvRows, s.Conv-1) }
 
-// ConvStateType is the type of all caches of the convolution of one input or output, [states, rows, channels]: the last inputs of each sequence
-// before the convolution, the oldest first, zeros for those before its first token.
+// ConvStateType returns the type [states, rows, channels] of the convolution caches in one input or output. A cache has the last inputs of a sequence
+// before the convolution, the oldest first, with zeros before its first token.
 func (s Spec) ConvStateType() ir.Type {
 	return ir.T(s.DType, s.States(), s.CacheRows(), s.ConvChannels())
 }
 
-// Outputs lists the outputs in their fixed order: o, then final_state, states, final_conv and convs where the spec has them; then, or instead, the gradients
-// of the inputs, in their order: dq, dk, dv, dg, dbeta or dA_log, da, ddt_bias, db, and dinitial_state; the
-// gates as Inputs has them.
+// Outputs returns the outputs in fixed order. Forward: Results. Backward: the gradients of Differentiable, in their order. Train: both, results first.
 func (s Spec) Outputs() []Param {
 	switch s.Direction {
 	case Backward:
@@ -231,7 +229,7 @@ func (s Spec) Outputs() []Param {
 	return s.Results()
 }
 
-// Results are the outputs of the forward pass.
+// Results returns the outputs of the forward pass: o, then final_state, states, final_conv and convs if the spec has them.
 func (s Spec) Results() []Param {
 	p := []Param{{"o", s.tokenType(s.Out, s.HeadsV, s.V)}}
 	if s.Final {
@@ -252,15 +250,15 @@ func (s Spec) Results() []Param {
 	return p
 }
 
-// IsConvState says whether an output is a cache of the convolution: of inputs as they are, so that nothing in it is rounded.
+// IsConvState reports whether an output is a convolution cache. A cache copies inputs, so it must be exact.
 func IsConvState(name string) bool { return name == "final_conv" || name == "convs" }
 
-// IsResult says whether an output is of the forward pass: the others are gradients.
+// IsResult reports whether an output belongs to the forward pass; the others are gradients.
 func (s Spec) IsResult(name string) bool {
 	return slices.ContainsFunc(s.Results(), func(p Param) bool { return p.Name == name })
 }
 
-// States is the number of states that initial_state and final_state hold: the pool's, or one a sequence.
+// States returns the number of states in initial_state and final_state: Pool, or one per sequence.
 func (s Spec) States() int {
 	if s.Pool > 0 {
 		return s.Pool
@@ -268,7 +266,7 @@ func (s Spec) States() int {
 	return s.Sequences()
 }
 
-// Checkpoints is the number of states that state_indices names for a sequence: one, or one for each token of a window.
+// Checkpoints returns the number of states that one entry of state_indices names: 1, or one per token of a window.
 func (s Spec) Checkpoints() int {
 	if s.Window {
 		return s.Tokens
@@ -276,7 +274,7 @@ func (s Spec) Checkpoints() int {
 	return max(s.Mixed, 1)
 }
 
-// StateType is the type of all states of one input or output, in the layout of the spec.
+// StateType returns the type of an input or output of states, [states, Hv, K, V] or [states, Hv, V, K].
 func (s Spec) StateType() ir.Type {
 	if s.State == StateVK {
 		return ir.T(s.StateDType, s.States(), s.HeadsV, s.V, s.K)
@@ -284,8 +282,8 @@ func (s Spec) StateType() ir.Type {
 	return ir.T(s.StateDType, s.States(), s.HeadsV, s.K, s.V)
 }
 
-// Transposed says whether XLA holds states on a TPU with their last two axes swapped: the last axis is filled up to whole registers of lanes, and the one
-// before it to whole sublanes, so of [K, V] = [128, 96] it keeps 96 rows of 128, a quarter less than 128 rows of 96.
+// Transposed reports whether XLA stores states on a TPU with their last two axes swapped. It pads the last axis to whole registers of 128 lanes and the
+// one before to whole sublanes. [K, V] = [128, 96] is stored as 96 rows of 128, a quarter less than 128 rows padded to 128.
 func (s Spec) Transposed() bool {
 	shape := s.StateType().Shape
 	rows, lanes := shape[2], shape[3]
@@ -296,8 +294,8 @@ func (s Spec) Transposed() bool {
 	return filled(lanes, rows) < filled(rows, lanes)
 }
 
-// NecessaryBytes is the main memory traffic that no implementation avoids: each input read once, each output written once.
-// Of a pool the states of the sequences count.
+// NecessaryBytes returns the lower bound of HBM traffic in bytes: each input read once, each output written once.
+// With a pool only the states of the sequences count. For a mixed batch, windows count one state, since their number is known only at run time.
 func (s Spec) NecessaryBytes() int64 {
 	s.Pool = 0
 	var n int64
@@ -308,17 +306,16 @@ func (s Spec) NecessaryBytes() int64 {
 	if s.ConvState {
 		left += s.ConvStateType().Bytes()
 	}
-	if s.Mixed > 0 { // how many of the sequences are windows, a run tells
+	if s.Mixed > 0 { // the number of windows is known only at run time
 		return n
 	}
 	return n + int64(s.Checkpoints()-1)*int64(left)
 }
 
-// Flops counts the multiplications and additions of the matrix products of the chunkwise form at the given chunk:
-// K K^T and Q K^T once per key head; K S, Q S, T x, P x and K^T x per value head. Making the inverse T is not counted,
-// since its cost depends on the method. A chunk of 1 or less counts the token recurrence. The backward pass has K K^T, Q K^T
-// and the gradients of both (3 products) per key head; 6 products with a state and 4 with a value per value head. An additive rule
-// has neither K K^T nor K S nor T x, forward or backward.
+// Flops counts the multiplications and additions of the matrix products of the chunkwise form, with chunk tokens a chunk. Forward: K K^T and Q K^T per
+// key head; K S, Q S, T x, P x and K^T x per value head. Backward: K K^T, Q K^T and their gradients (3 products) per key head; 6 products with a state and
+// 4 with a value per value head. An additive rule has no K K^T, K S and T x. The inverse T is not counted, since its cost depends on the method.
+// A chunk of 1 or less counts the token recurrence.
 func (s Spec) Flops(chunk int) float64 {
 	tokens := float64(s.Batch) * float64(s.Tokens)
 	hk, hv, k, v := float64(s.HeadsK), float64(s.HeadsV), float64(s.K), float64(s.V)
@@ -342,7 +339,7 @@ func (s Spec) Flops(chunk int) float64 {
 	return tokens * forward
 }
 
-// Limits of the sizes. They keep element counts within 32-bit indices and mistakes from allocating the machine.
+// Size limits: element counts fit 32-bit indices, and a typing mistake cannot exhaust the memory.
 const (
 	maxBatch    = 1 << 16
 	MaxTokens   = 1 << 24
@@ -352,7 +349,7 @@ const (
 	maxElements = 1 << 31
 )
 
-// Validate checks every bound. An option that could change nothing is refused too.
+// Validate returns an error for the first field out of bounds. It also refuses options that would have no effect.
 func (s Spec) Validate() error {
 	for _, f := range fields {
 		if f.check == nil {
@@ -374,7 +371,7 @@ func (s Spec) Validate() error {
 	return nil
 }
 
-// Hash identifies the spec: 16 hexadecimal digits of the SHA-256 of its text.
+// Hash returns 16 hexadecimal digits of the SHA-256 of the spec's text.
 func (s Spec) Hash() string {
 	sum := sha256.Sum256([]byte(s.String()))
 	return hex.EncodeToString(sum[:8])
@@ -385,7 +382,7 @@ type Preset struct {
 	Name, Doc, Text string
 }
 
-// Presets lists the named specs. Parse takes a name in first place, and fields after it change that spec.
+// Presets lists the named specs. Parse accepts a name as its first entry; later entries change that spec.
 var Presets = []Preset{
 	{"bench", "the bench work: prefill of 4096 tokens in bf16", "b=1,t=4096,hk=4,hv=8,k=128,v=128,dtype=bf16"},
 	{"train", "a training step of the bench work", "b=1,t=4096,hk=4,hv=8,k=128,v=128,dtype=bf16,direction=train"},
@@ -399,7 +396,7 @@ var Presets = []Preset{
 		"b=1,t=8192,hk=4,hv=8,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,seqs=32,init,state=vk,empty=zero,packed"},
 }
 
-// LookupPreset finds a preset by name.
+// LookupPreset returns the preset with this name, or an error.
 func LookupPreset(name string) (Spec, error) {
 	names := make([]string, len(Presets))
 	for i, p := range Presets {

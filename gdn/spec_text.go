@@ -235,15 +235,15 @@ var fields = []field{
 	}),
 }
 
-// Field is a row of the table of what a Spec says.
+// Field documents one field of a Spec.
 type Field struct {
-	Key, Name string // in the text and in the JSON form
+	Key, Name string // names in the text form and in the JSON form
 	Doc       string
-	Values    string // what is allowed
+	Values    string // allowed values
 	Default   string // empty: none, or it depends on other fields
 }
 
-// Fields lists the fields of a Spec in the order of its text.
+// Fields returns the fields of a Spec in the order of its text.
 func Fields() []Field {
 	base := NewSpec(1, 1, 1, 1, 1, 1)
 	list := make([]Field, len(fields))
@@ -260,7 +260,7 @@ func intField(key, name, doc string, limit int, at func(*Spec) *int, check func(
 	return field{key: key, name: name, doc: doc, always: true, values: fmt.Sprintf("1 to %d", limit),
 		get: func(s *Spec) string { return strconv.Itoa(*at(s)) },
 		set: func(s *Spec, v string) error {
-			if v == "0" && (key == "t" || key == "b") { // legal arguments of what is generated, and of stored cases
+			if v == "0" && (key == "t" || key == "b") { // generated programs and stored cases may have 0 here
 				return fmt.Errorf("0 needs no kernel: outputs are empty, and states go on as they came, as packages, layers and check --cases give them; want 1 to %d", limit)
 			}
 			return setInt(at(s), v, 1, limit)
@@ -288,13 +288,13 @@ func setInt(p *int, v string, low, high int) error {
 	return nil
 }
 
-// minEvery is the least distance of states that are an output, in tokens: chunks are powers of two, and end there.
+// minEvery is the least interval of states as outputs, in tokens: chunks are powers of two and end there.
 const minEvery = 16
 
 // maxConv is the most taps of a convolution.
 const maxConv = 32
 
-// checkConv refuses what a convolution is not built for.
+// checkConv returns an error for a convolution that cannot be built.
 func (s *Spec) checkConv() error {
 	switch {
 	case s.Conv == 0:
@@ -313,7 +313,7 @@ func (s *Spec) checkConv() error {
 	return nil
 }
 
-// lowestBound is the lowest bound of a log decay that a spec may state: what one token leaves of the state is then 5e-9, below float32.
+// lowestBound is the lowest bound of a log decay that a spec may state. One token then keeps 5e-9 of the state, below float32 precision.
 const lowestBound = -19
 
 func checkBound(x float64) error {
@@ -397,8 +397,8 @@ func enumField[E ~uint8](key, name, doc string, names []string, at func(*Spec) *
 		}}
 }
 
-// String gives the canonical text: the sizes and dtype always, then the other fields that differ from their default, in
-// a fixed order. A boolean that is true is its key alone. The text is safe in a shell and Parse gives the spec back:
+// String returns the canonical text: the sizes and dtype always, then the other fields that differ from their default, in
+// a fixed order. A boolean that is true is its key alone. The text is safe in a shell, and Parse returns the same spec from it:
 //
 //	b=1,t=4096,hk=4,hv=8,k=128,v=128,dtype=bf16,gates=fused,l2norm,seqs=3,init,final=false,scale=1,state=vk
 func (s Spec) String() string {
@@ -421,13 +421,13 @@ func (s Spec) String() string {
 	return b.String()
 }
 
-// otherValues are words of other tools for values of fields.
+// otherValues maps names of other tools to values of fields.
 var otherValues = map[string]string{"bfloat16": "bf16", "float32": "f32", "float16": "f16", "raw": "fused"}
 
-// spacedEquals is an equals sign with what stands around it.
+// spacedEquals matches an equals sign and the spaces around it.
 var spacedEquals = regexp.MustCompile(`\s*=\s*`)
 
-// entries cuts the text of a spec at commas and at spaces.
+// entries splits the text of a spec at commas and spaces.
 func entries(text string) []string {
 	var list []string
 	for part := range strings.SplitSeq(spacedEquals.ReplaceAllString(strings.ToLower(text), "="), ",") {
@@ -442,7 +442,7 @@ func entries(text string) []string {
 
 // Parse reads the text form: entries key=value separated by commas or spaces, in any order, each at most once; a boolean key alone
 // is true. A preset's name may come first. Otherwise t, hk and k are required, and the defaults are b=1, hv=hk, v=k,
-// dtype=f32. Case makes no difference. Errors name the field and what it allows. The result is valid.
+// dtype=f32. Case makes no difference. The result is valid; errors name the field and its allowed values.
 func Parse(text string) (Spec, error) {
 	s := NewSpec(1, 0, 0, 0, 0, 0)
 	seen := map[string]bool{}
@@ -482,7 +482,7 @@ func Parse(text string) (Spec, error) {
 	return s.complete(seen, preset)
 }
 
-// complete fills what depends on other fields and was not set, and validates.
+// complete sets absent fields whose default depends on other fields, and validates.
 func (s Spec) complete(seen map[string]bool, preset bool) (Spec, error) {
 	if !preset {
 		for _, key := range []string{"t", "hk", "k"} {
@@ -525,7 +525,7 @@ func unknownField(key string) error {
 	return fmt.Errorf("spec: unknown field %q%s (known: %s)", key, suggest.Name(key, names), strings.Join(keys, " "))
 }
 
-// MarshalJSON writes every field under its long name.
+// MarshalJSON returns an object with every field under its long name.
 func (s Spec) MarshalJSON() ([]byte, error) {
 	entries := make([]string, len(fields))
 	for i, f := range fields {

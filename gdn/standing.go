@@ -1,18 +1,18 @@
 package gdn
 
-// Standing is a named variant, seen from a spec.
+// Standing is a named variant and whether it can be used for a spec.
 type Standing struct {
 	Name      string `json:"name"`
 	Doc       string `json:"doc"`
 	Variant   string `json:"variant"`
-	Cell      string `json:"cell"` // structural axes alone
+	Cell      string `json:"cell"` // the structural axes
 	Precision string `json:"precision"`
 	Status    string `json:"status"` // ok, negative, unsafe or illegal
 	Reason    string `json:"reason,omitempty"`
 	Hash      string `json:"hash"`
 }
 
-// Standings lists the named variants, and whether each suits a spec.
+// Standings returns every named variant with its status for s.
 func Standings(s Spec) ([]Standing, error) {
 	var rows []Standing
 	for _, n := range Variants {

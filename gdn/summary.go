@@ -6,28 +6,28 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// A range of tokens takes the state before it to the state after it by an affine map, whatever the rule:
+// Whatever the rule, a range of tokens maps the state before it to the state after it by an affine map:
 //
 //	S_after = M S_before + O,   M [K, K],   O [K, V]
 //
-// M and O are the range's summary. For the gated delta rule M is the product of e^g (I - beta k k^T) over the tokens. It is also what the rule
-// itself does to the identity when all values are zero, and O is what it does to zero. So one run of the rule's own kernel from the state [I | 0], with
-// values [0 | v] of width K + V, gives [M | O]; a rule with another decay or update needs nothing else.
+// M and O are the range's summary. For the gated delta rule M is the product of e^g (I - beta k k^T) over the tokens. The rule applied to the identity
+// with zero values gives M; applied to the zero state it gives O. So one run of the rule's own kernel from the state [I | 0], with
+// values [0 | v] of width K + V, gives [M | O]. This holds for any decay and update.
 //
-// A sequence that is split over devices has its states by a scan over summaries, and the gradients of its states by one over the transposed maps:
+// For a sequence split over devices, a scan over summaries gives its states. A scan over the transposed maps gives the gradients of the states:
 //
 //	dS_before = M^T dS_after + D
 //
-// where D is the gradient of the state before a range of which only the outputs count. build.Summary gives M and O, build.StateGradient D; package
-// parallel puts them together. Yang et al., 2024 (arXiv 2412.06464) has the chunkwise form, of which a range is one more level.
+// where D is the gradient of the state before the range if only the range's outputs count. build.Summary computes M and O, build.StateGradient D, package
+// parallel the scans. The chunkwise form of Yang et al., 2024 (arXiv 2412.06464) is the same recursion one level below.
 
-// Names of results.
+// Names of the results of a summary.
 const (
 	TransitionName = "transition" // M
 	OffsetName     = "offset"     // O
 )
 
-// Summarized is the spec whose kernel makes the summary of ranges of s: values and states have K more columns, in front.
+// Summarized returns the spec whose kernel computes the summaries of s: values and states have K more columns, in front.
 func (s Spec) Summarized() Spec {
 	s.Direction, s.V = Forward, s.K+s.V
 	s.Init, s.Final, s.State, s.StateDType = true, true, StateKV, ir.F32
@@ -35,7 +35,7 @@ func (s Spec) Summarized() Spec {
 	return s
 }
 
-// SummaryInputs are the inputs of a summary: those of the forward pass of s but q and the initial state.
+// SummaryInputs returns the inputs of a summary: the forward inputs of s without q and initial_state.
 func (s Spec) SummaryInputs() []Param {
 	s.Direction, s.Pool, s.Init, s.Read, s.Every = Forward, 0, false, false, 0
 	var l []Param
@@ -47,15 +47,15 @@ func (s Spec) SummaryInputs() []Param {
 	return l
 }
 
-// SummaryOutputs are the results of a summary, in float32 for each sequence and value head: transition [N, Hv, K, K] and offset [N, Hv, K, V]. The
-// layout of the states of s does not matter.
+// SummaryOutputs returns the results of a summary, float32 per sequence and value head: transition [N, Hv, K, K] and offset [N, Hv, K, V].
+// The state layout of s does not matter.
 func (s Spec) SummaryOutputs() []Param {
 	n := s.Sequences()
 	return []Param{{TransitionName, ir.T(ir.F32, n, s.HeadsV, s.K, s.K)}, {OffsetName, ir.T(ir.F32, n, s.HeadsV, s.K, s.V)}}
 }
 
-// SummaryVariant is the form of a variant in which it makes summaries: in chunks, in one kernel that carries the state. An error says that a choice of it
-// does not suit.
+// SummaryVariant returns v changed so that it can compute summaries: chunkwise, in one kernel that carries the state. It fails if v is not chunkwise, s
+// has rows=qkv, or the result does not pass Check.
 func (v Variant) SummaryVariant(s Spec) (Variant, error) {
 	v.Form, v.Flow, v.Out, v.Mapping.Pack = FormVPrime, FlowFused, OutSeparate, PackGather
 	if v.Algo != AlgoChunk {
@@ -67,7 +67,7 @@ func (v Variant) SummaryVariant(s Spec) (Variant, error) {
 	return v, v.Check(s.Summarized())
 }
 
-// OfStateGradient is the backward spec whose dinitial_state D is.
+// OfStateGradient returns the backward spec whose output dinitial_state is D.
 func (s Spec) OfStateGradient() Spec {
 	s.Direction, s.Init, s.Final = Backward, true, false
 	s.State, s.StateDType, s.Empty, s.Pool, s.InPlace = StateKV, ir.F32, EmptyKeep, 0, false
@@ -75,7 +75,7 @@ func (s Spec) OfStateGradient() Spec {
 	return s
 }
 
-// StateGradientInputs are the inputs of build.StateGradient.
+// StateGradientInputs returns the inputs of build.StateGradient: the backward inputs without v and initial_state.
 func (s Spec) StateGradientInputs() []Param {
 	var l []Param
 	for _, p := range s.OfStateGradient().Inputs() {

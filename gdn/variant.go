@@ -9,7 +9,7 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// The choices of a Variant. What each means is its row of Axes.
+// The enumerations of a Variant. Their meaning is in the rows of Axes.
 type (
 	Algo         uint8
 	Solve        uint8
@@ -40,7 +40,6 @@ type (
 	Grads        uint8
 )
 
-// Values of the choices.
 const (
 	AlgoChunk Algo = iota
 	AlgoToken
@@ -147,7 +146,7 @@ const (
 )
 
 const (
-	OwnInherit Own = iota // that of precintra, or of precstate
+	OwnInherit Own = iota // inherits precintra or precstate
 	OwnF32
 	OwnBF16x1
 	OwnBF16x3
@@ -201,12 +200,12 @@ const (
 	UnitSums
 )
 
-// Variant is how a kernel computes the rule: the form of the mathematics and how arrays lie, then the parts below. It is comparable, and
-// has a text form (String, ParseVariant), which is also its JSON form, and a Hash. Start from DefaultVariant. Two variants that differ only
-// in axes that do not apply to them are made equal by Canon; ParseVariant and With return canonical variants.
+// Variant is how a kernel computes the rule: the mathematical form, array layouts, and the parts below. It is comparable, and
+// has a text form (String, ParseVariant), which is also its JSON form, and a Hash. Start from DefaultVariant. Canon makes variants equal that differ only
+// in axes that do not apply; ParseVariant and With return canonical variants.
 type Variant struct {
 	Algo      Algo
-	Chunk     int // tokens of a chunk, a power of two
+	Chunk     int // tokens per chunk, a power of two
 	Form      Form
 	Flow      Flow
 	Decay     Decay
@@ -215,15 +214,15 @@ type Variant struct {
 	Beta      Side
 	Fold      bool
 	Out       Out
-	Span      int // tokens whose pairs have one boundary, where each channel has a decay
+	Span      int // tokens whose pairs share one boundary, with per-channel decays
 	Scale     Scale
 	TailDecay TailDecay
-	Unit      Unit // where the token recurrence has its products
+	Unit      Unit // the unit that computes the products of the token recurrence
 
 	Layout       TokenLayout
 	Fuse         Place
 	TransposeK   Transpose
-	RowBroadcast RowBroadcast // of the sums of decay of rows over lanes
+	RowBroadcast RowBroadcast // how sums of decays of rows are broadcast over lanes
 
 	Inverse  Inverse
 	Mapping  Mapping
@@ -233,68 +232,68 @@ type Variant struct {
 	Backward BackwardSchedule
 }
 
-// Inverse is how T = (I + A)^-1 is made. Which of the choices a solver has, the axes say: a leaf is for merge, ladder and block, and what
-// merges take is for merge alone.
+// Inverse is how T = (I + A)^-1 is computed. The conditions of the axes say which fields a solver uses: leaves for merge, ladder and block, merge
+// options for merge only.
 type Inverse struct {
 	Solve      Solve
-	Leaf       int // block that the inversion starts from
+	Leaf       int // block size at which the inversion starts
 	LeafBy     LeafBy
 	LeafNewton int
 	Merge      Merge
-	MergePairs int // widest block whose merges take two heads in a product
+	MergePairs int // widest block whose merges take two heads in one product
 	Mask       Mask
 	Refine     bool
 }
 
-// Mapping is what a program has of the work.
+// Mapping is the share of the work of one program.
 type Mapping struct {
 	Heads  int  // value heads of a program; 0: all
-	Batch  int  // batch rows of a program, or sequences of a stream
+	Batch  int  // batch rows of a program, or interleaved sequences of a stream
 	Chunks int  // chunks of a program
-	Chain  bool // batch rows follow one another in one program
-	Pack   Pack // how packed sequences fall into chunks
+	Chain  bool // batch rows run back to back in one program
+	Pack   Pack // how packed sequences are cut into chunks
 }
 
-// Numerics is how products are rounded, and what is kept between them.
+// Numerics is the precision of products and of values stored between them.
 type Numerics struct {
 	PrecInv       ir.Precision
 	PrecIntra     ir.Precision
 	PrecState     ir.Precision
-	PrecApply     Own // of the products with the inverse
+	PrecApply     Own // for products with the inverse
 	Split         Split
 	Store         ir.DType
 	DecayBF16     DecayBF16
-	ErrorFeedback int // blocks of rows of V' of which each takes what rounding left of the one before; 0: none
+	ErrorFeedback int // row blocks of V' that pass their rounding error on to the next block; 0: none
 }
 
-// Training is what a training step keeps and how its gradients are made.
+// Training selects the values that a training step saves, and how gradients are computed.
 type Training struct {
-	PrecGrad   Own       // of the products that make gradients inside a chunk
-	PrecUpdate Own       // of the state's update, and of the gradient of what it adds
-	Save       Save      // what the forward pass keeps for the backward pass
-	Saved      ir.DType  // its type
+	PrecGrad   Own       // for products that make gradients inside a chunk
+	PrecUpdate Own       // for the state's update and the gradient of its new term
+	Save       Save      // values that the forward pass saves for the backward pass
+	Saved      ir.DType  // their type
 	DecayBy    DecayBy   // how the gradient of the decay is summed
-	DecaySums  Sums      // how it is summed over lanes
-	Grads      Grads     // where tokens of dq and dk are
-	DecayBF16  DecayBF16 // which products with decay of the backward kernel are in bf16
+	DecaySums  Sums      // how its lane sums are computed
+	Grads      Grads     // layout of the tokens of dq and dk
+	DecayBF16  DecayBF16 // backward products with decay that use bf16
 }
 
-// DefaultVariant has every axis at its default: float32, chunk 64, blocks merged from leaves of 8, all heads of a batch
-// row in one program. It runs well on a CPU; the named variant cpu runs better there.
+// DefaultVariant returns the variant with every axis at its default: float32, chunk 64, blocks merged from leaves of 8, all heads of a batch
+// row in one program. It is fast on a CPU, the named variant cpu is faster.
 func DefaultVariant() Variant {
 	var v Variant
 	for _, a := range Axes {
 		if a.Default != "" {
 			if err := a.Set(&v, a.Default); err != nil {
-				panic(fmt.Sprintf("axis %s: default: %v", a.Name, err)) // the table is wrong; a test reads it whole
+				panic(fmt.Sprintf("axis %s: default: %v", a.Name, err)) // the table is wrong; a test covers all of it
 			}
 		}
 	}
 	return v
 }
 
-// Canon puts every axis that does not apply at its default. An axis is judged after those that it depends on, so a choice that does
-// not apply decides nothing: Canon of Canon is Canon, and variants that are equal in all that applies become equal.
+// Canon returns v with every axis that does not apply at its default. Axes are judged after the axes that their conditions read, so Canon is idempotent,
+// and variants that agree in all axes that apply become equal.
 func (v Variant) Canon() Variant {
 	for _, a := range judged {
 		if !a.Applies(v) {
@@ -304,13 +303,13 @@ func (v Variant) Canon() Variant {
 	return v
 }
 
-// String gives the canonical text, axes in the order of the table: those marked Always, and the others that apply and
-// differ from their default. ParseVariant gives Canon back.
+// String returns the canonical text, axes in the order of the table: axes marked Always, and others that apply and
+// differ from their default. ParseVariant of it returns Canon.
 //
 //	algo=chunk,chunk=128,solve=merge,leaf=16,flow=fused,layout=bthd,prec=bf16x1,store=bf16
 func (v Variant) String() string { return v.text(func(Axis) bool { return true }) }
 
-// Cell is the text of the structural axes alone: variants that share it differ in scalars only.
+// Cell returns the text of the structural axes only. Variants with equal cells differ in sizes and schedule numbers only.
 func (v Variant) Cell() string { return v.text(Axis.Structural) }
 
 func (v Variant) text(keep func(Axis) bool) string {
@@ -333,13 +332,13 @@ func (v Variant) text(keep func(Axis) bool) string {
 	return strings.Join(parts, ",")
 }
 
-// Hash identifies the variant: 16 hexadecimal digits of the SHA-256 of its text.
+// Hash returns 16 hexadecimal digits of the SHA-256 of the variant's text.
 func (v Variant) Hash() string {
 	sum := sha256.Sum256([]byte(v.String()))
 	return hex.EncodeToString(sum[:8])
 }
 
-// With changes one axis of Canon, named as in the text form, and puts axes that no longer apply at their default.
+// With returns Canon with one axis changed, and axes that no longer apply at their default. An unknown axis or value is an error.
 func (v Variant) With(axis, value string) (Variant, error) {
 	a := lookupAxis(axis)
 	v = v.Canon()
@@ -360,7 +359,7 @@ func (v Variant) With(axis, value string) (Variant, error) {
 // to the result is an error.
 func ParseVariant(text string) (Variant, error) { return parseVariantOn(text, LookupVariant) }
 
-// parseVariantOn reads the text form with names given by lookup.
+// parseVariantOn is ParseVariant with lookup for names of variants.
 func parseVariantOn(text string, lookup func(string) (Variant, error)) (Variant, error) {
 	v := DefaultVariant()
 	seen := map[string]bool{}
@@ -402,7 +401,7 @@ func parseVariantOn(text string, lookup func(string) (Variant, error)) (Variant,
 	return v, nil
 }
 
-// needs gives ", or take CHOICES" with the first one or two other choices by which all wanted axes apply, or nothing.
+// needs returns ", or take CHOICES" with one or two changes of other axes that make all wanted axes apply, or "" if it finds none.
 func (v Variant) needs(wanted map[string]bool) string {
 	fits := func(w Variant) bool {
 		for _, a := range Axes {

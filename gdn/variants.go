@@ -12,7 +12,7 @@ import (
 // NamedVariant is a variant with a name.
 type NamedVariant struct {
 	Name, Doc, Text string
-	Negative        bool // wrong on correlated keys by design: a numerics gate must reject it
+	Negative        bool // wrong on correlated keys by design; accuracy tests must reject it
 }
 
 // Variants lists structurally different variants: one for each way to compute the rule, and the negative examples.
@@ -75,14 +75,14 @@ var Variants = []NamedVariant{
 	{Name: "newton", Doc: "Newton-Schulz over the whole chunk", Text: "solve=newton", Negative: true},
 }
 
-// Former lists names that journals and scripts still have, though no list shows them: each has another that is better in all.
+// Former lists names that journals and scripts still use. No list shows them, since another named variant is better in every respect.
 var Former = []NamedVariant{
 	// Slower than tpu-long,fold=no,tail_decay=v,refine=yes, the class fla, on all targets, and less accurate on all classes of inputs.
 	{Name: "tpu-f32", Doc: "as tpu, with products of decay in f32: more accurate, and for targets without bf16 in the vector unit",
 		Text: "chunk=128,leaf=16,merge=packed,layout=bthd,decay=base2,fuse=kernel,kq=joined,beta=exponent,fold=yes,out=joined,transpose_k=key,prec=bf16x1,store=bf16,mask=words,mergepairs=16,phases_before=2,steps=2,head_group=2,state_delay=6"},
 }
 
-// LookupVariant finds a named variant, a former one too.
+// LookupVariant returns the variant with this name in Variants or Former. An unknown name, and an auto text, is an error.
 func LookupVariant(name string) (Variant, error) {
 	if _, ok := ParseAuto(name); ok {
 		return Variant{}, fmt.Errorf("variant: %s is chosen by spec and target, and here is no choice: name a variant", name)
@@ -99,8 +99,8 @@ func LookupVariant(name string) (Variant, error) {
 	return Variant{}, fmt.Errorf("variant: unknown name %q%s (known: %s)", name, suggest.Name(name, names), strings.Join(names, " "))
 }
 
-// Changes says whether the axis matters to s: whether some named variant, fitted, differs by a value of it. What a backward kernel
-// chooses is nothing to a forward spec, and a pack nothing where no sequences are packed.
+// Changes reports whether the axis affects s: some named variant has two values of it that fit s differently. For example, backward axes do not affect a
+// forward spec.
 func (a Axis) Changes(s Spec) bool {
 	for _, n := range Variants {
 		v, err := ParseVariant(n.Text)
@@ -117,7 +117,7 @@ func (a Axis) Changes(s Spec) bool {
 	return false
 }
 
-// CellAxes names the axes that Cells walks for s, outermost first: the structural ones of form and mapping that matter to s.
+// CellAxes returns the names of the axes that Cells iterates for s, outermost first: structural axes of form, inverse, mapping and layout that affect s.
 func CellAxes(s Spec) (names []string) {
 	for _, a := range Axes {
 		switch a.Group {
@@ -130,8 +130,7 @@ func CellAxes(s Spec) (names []string) {
 	return names
 }
 
-// Cells walks the structural cells of s that can be built, base giving the scalars, precisions and storage. Each cell
-// comes once, and cells that the guard refuses are left out.
+// Cells iterates over the structural cells of s that can be built and are safe, each once. base supplies sizes, precisions and storage.
 func Cells(s Spec, base Variant) iter.Seq[Variant] {
 	return func(yield func(Variant) bool) {
 		seen := map[Variant]bool{}

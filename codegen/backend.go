@@ -5,19 +5,20 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// Backend turns a module into a program that a compiler takes. It is a rule table over ops and a small driver.
+// Backend turns a module into text that a compiler accepts: a table with one rule per op, and a driver.
 type Backend interface {
 	Name() string
-	// Supports is nil for an op the backend has a rule for; otherwise it says why not, and what to do.
+	// Supports returns nil for an op the backend has a rule for; otherwise the error says why not, and what to do instead.
 	Supports(op ir.Op) error
-	// Emit renders a verified module. Errors name the instruction. A backend without machine facts ignores the target.
+	// Emit renders a verified module. Errors name the instruction. A backend without machine facts ignores the target, which may then be
+	// nil.
 	Emit(m *ir.Module, t *target.Target) (*Artifact, error)
 }
 
-// Artifact is the output of a backend for a module.
+// Artifact is the program that a backend emits for a module.
 type Artifact struct {
-	Text    string   // StableHLO module, entry @main, parameters and results in the order of the module's
-	Kernels []Kernel // the kernels called by it, in program order
+	Text    string   // StableHLO module; @main has the module's parameters and results, in their order
+	Kernels []Kernel // the kernels that Text calls, in program order
 }
 
 // Kernel is one kernel in the text form of its own dialect.

@@ -7,17 +7,17 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Error is an instruction that a backend can not render.
+// Error says that a backend can not render an instruction, and why.
 type Error struct {
 	Backend string
 	Op      ir.Op
 	Task    ir.Task
 	Pos     ir.Pos
-	Types   string // of operands and results
-	What    string // is wrong, and how to mend it
+	Types   string // of operands -> of results
+	What    string // the reason, and how to fix it
 }
 
-// Refuse names the instruction that err is about.
+// Refuse wraps err as an Error that names the backend, and the op, task, position and types of in.
 func Refuse(backend string, in *ir.Instr, err error) *Error {
 	return &Error{Backend: backend, Op: in.Op, Task: in.Task, Pos: in.Pos, Types: types(in.Args) + " -> " + types(in.Results), What: err.Error()}
 }

@@ -1,9 +1,9 @@
-// Package pass is the table of all passes, of those for every target (ir/passes) and of those that lower to one kind of machine
+// Package pass is the table of all passes: passes for every target (ir/passes), and passes that lower to one kind of machine
 // (codegen/tpu, codegen/plain). Rules:
 //
 //  1. A pass takes a verified module and returns a new one; the old one is left as it is.
 //  2. A pass does not change what the interpreter computes; where it may change the order of float32 sums its Doc says so.
-//  3. What is known of the order of passes are rows of a table, with reasons; Apply checks it, and verifies after each.
+//  3. Constraints on the order of passes are rows of a table, with reasons. Apply checks them, and verifies the module after each pass.
 package pass
 
 import (
@@ -24,10 +24,8 @@ type Pass struct {
 	Run  func(*ir.Module) (*ir.Module, error)
 }
 
-// Table has all passes.
-//
-// It is above the packages that have the passes, of which codegen/plain and codegen/tpu know nothing of each other. So the order is stated in one place,
-// and a command can name any of them. "Same bits" is what tests ask of the interpreter before and after a pass.
+// Table lists all passes, so that a command can name any of them. This package imports the packages of the passes; codegen/plain and
+// codegen/tpu do not import each other. "Same bits": tests compare the interpreter's results before and after the pass.
 var Table = []Pass{
 	{Name: "batch", Run: plain.Batch, Doc: "rewrites grids into plain ops and loops; sums of dots in another order"},
 	{Name: "tile", Run: tpu.Tile, Doc: "lowers grids to kernels on 2-D tiles; sums of dots in another order"},
@@ -39,28 +37,28 @@ var Table = []Pass{
 	{Name: "dce", Run: passes.DCE, Doc: "removes what nobody reads; same bits"},
 }
 
-// The ways from what a builder makes to the level of a backend.
+// Lists of passes, each from a builder's module to the level of one kind of backend.
 //
-// Where a pass stands twice, what is between has made work for it: of what tile makes, some may be equal and some unread again. StableHLO
-// expands dots of several parts as it prints them, so only Tiles has precision.
+// Some passes run twice: tile emits equal and unread instructions, so cse and dce run again after it. StableHLO expands dots of several
+// parts while printing, so only Tiles has precision.
 var (
-	Tidy    = []string{"fold", "cse", "dce"}                                    // plain StableHLO, whose backend batches by itself
-	Graph   = []string{"batch", "moves", "fold", "cse", "dce"}                  // plain ops and loops, for whoever has no grids
-	Tiles   = []string{"precision", "fold", "cse", "dce", "tile", "cse", "dce"} // kernels of a TPU, a step after the other
-	Kernels = append(slices.Clip(slices.Clone(Tiles)), "pipeline")              // kernels as their schedules say
+	Tidy    = []string{"fold", "cse", "dce"}                                    // plain StableHLO: the backend batches grids itself
+	Graph   = []string{"batch", "moves", "fold", "cse", "dce"}                  // plain ops and loops, for readers that have no grids
+	Tiles   = []string{"precision", "fold", "cse", "dce", "tile", "cse", "dce"} // kernels of a TPU, steps not overlapped
+	Kernels = append(slices.Clip(slices.Clone(Tiles)), "pipeline")              // the same kernels, with steps overlapped by their schedules
 )
 
-// how says what a constraint asks of two passes that are both applied.
-// once allows a second time: in "cse dce tile cse dce" the second cse is behind a dce, but there is one before that, and another dce to come.
+// how is the kind of a constraint on two passes that are both applied. Example for once: in "cse dce tile cse dce" the second cse
+// follows a dce. That is allowed, because one cse precedes it and another dce follows.
 type how int
 
 const (
-	once      how = iota // the first comes before the other, at least once
-	never                // the first does not come after the other any more
-	exclusive            // they are not applied to one module
+	once      how = iota // some run of the first precedes the other
+	never                // no run of the first follows the other
+	exclusive            // both may not run on one module
 )
 
-// constraints is what is known of the order of passes. A pass that is not applied asks for nothing.
+// constraints lists which pass must precede which. A constraint holds only where both passes are applied.
 var constraints = []struct {
 	first string
 	how   how
@@ -81,14 +79,13 @@ var constraints = []struct {
 	{"batch", exclusive, "tile", "each lowers all grids, for another kind of machine"},
 }
 
-// ordered says which constraint the pass number i breaks.
+// ordered returns an error if the pass names[i] breaks a constraint.
 //
 //	dce cse             pass dce must come after cse
 //	tile pipeline cse   pass pipeline must come after cse: no cse may follow it
 //	batch tile          passes batch and tile are not for one module
-//	fold dce            nothing, though cse comes before dce in the table: it is not applied
 //
-// It looks at constraints by the pass that must come later (then), and at what still follows.
+// fold dce            no error: cse precedes dce in the table, but is not applied
 func ordered(names []string, i int) error {
 	before, after := names[:i], names[i+1:]
 	for _, c := range constraints {
@@ -103,7 +100,7 @@ func ordered(names []string, i int) error {
 	return nil
 }
 
-// Find returns a row of the table.
+// Find returns the pass of that name; the error of an unknown name lists the known ones.
 func Find(name string) (Pass, error) {
 	var known []string
 	for _, p := range Table {
@@ -115,9 +112,10 @@ func Find(name string) (Pass, error) {
 	return Pass{}, fmt.Errorf("unknown pass %q (known: %s)", name, strings.Join(known, " "))
 }
 
-// Apply runs passes in order, verifying the module before the first and after each.
+// Apply runs the named passes in order and returns the new module; m is unchanged. It verifies the module before the first pass and
+// after each.
 //
-// An error names the pass after which the module no longer verifies, so a fault is found where it is made and not by a backend.
+// An error names the pass that failed, that broke a constraint of order, or after which the module no longer verifies.
 func Apply(m *ir.Module, names ...string) (*ir.Module, error) {
 	if err := m.Verify(); err != nil {
 		return nil, fmt.Errorf("before the first pass: %w", err)

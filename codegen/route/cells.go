@@ -10,34 +10,34 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Cells makes forms. Those of variants that differ in their schedules alone share what is built and tiled, so that of the second only its
-// steps are ordered anew. Several may ask at once; of the bases the last few are kept.
+// Cells makes forms. Variants that differ only in their schedules share the built and the tiled module; only the pipeline pass runs
+// again. Cells may be used concurrently, and keeps the last keptCells bases.
 //
-// tpu and tpu,state_delay=3 have one base: 128 ms for the first form of bench, 36 for the second. tpu,fetch=copies has another: its
-// grid is made for copies in place of windows. A search does not use it: 90 ms are .9 % of what a candidate takes, which is
-// mostly the compiler's.
+// Example: tpu and tpu,state_delay=3 share one base: 128 ms for the first form of bench, 36 ms for the second. tpu,fetch=copies has
+// another base, since its grid is built for copies instead of windows. Tiling anew takes 90 ms, 0.9 % of a candidate's time; the
+// compiler takes most of it.
 type Cells struct {
 	mu   sync.Mutex
-	kept []*cell // the last asked for comes last
+	kept []*cell // the last used is last
 }
 
-// keptCells is how many bases are kept. A tiled module of the largest spec has some 10,000 instructions.
+// keptCells is the number of bases kept. A tiled module of the largest spec has about 10,000 instructions.
 const keptCells = 4
 
-// cell is a base, what was built of it, and its tiles.
+// cell is a base, the program built from it, and its tiled module.
 //
 //	base -> built: grids on tensors, without schedules --> Scheduled(v)                      Form.Build
 //	        tiled: kernels on tiles, likewise          --> PipelineBy(tiled, Schedules(v))   Form.Kernels
 //
-// What is left of an arrow stands for all variants of the base; passes return new modules, so forms may share it at the same time.
+// The left side of an arrow is shared by all variants of the base. Passes return new modules, so forms may read it concurrently.
 type cell struct {
 	base  build.Base
 	built func() (*build.Program, error)
 	tiled func() (*ir.Module, error)
 }
 
-// Each half is made once, by whoever asks first; others of the same base wait for it. An error is kept as well: a base that can not be
-// tiled is not tried again by the next schedule.
+// newCell returns a cell that builds and tiles its base once, on first use; concurrent callers wait. Errors are kept too, so a base that
+// can not be tiled is not tried again.
 func newCell(base build.Base) *cell {
 	c := &cell{base: base, built: sync.OnceValues(base.Build)}
 	c.tiled = sync.OnceValues(func() (*ir.Module, error) {
@@ -50,7 +50,7 @@ func newCell(base build.Base) *cell {
 	return c
 }
 
-// Form gives the form of a spec by a variant. It builds nothing yet.
+// Form returns the form of a spec by a variant. Nothing is built before Build or Kernels is called.
 func (c *Cells) Form(s gdn.Spec, v gdn.Variant) *Form {
 	f := &Form{Spec: s, Variant: v}
 	f.built = sync.OnceValues(func() (*ir.Module, error) {
@@ -64,7 +64,7 @@ func (c *Cells) Form(s gdn.Spec, v gdn.Variant) *Form {
 		}
 		return p.Scheduled(v)
 	})
-	// Not pass.Kernels of Build's module: that would tile it anew for each schedule. Kernels are the same either way, which a test holds.
+	// Not pass.Kernels on Build's module: that would tile it again for each schedule. A test checks that both give the same kernels.
 	f.kernels = sync.OnceValues(func() (*ir.Module, error) {
 		of, err := c.of(s, v)
 		if err != nil {
@@ -87,9 +87,10 @@ func (c *Cells) Form(s gdn.Spec, v gdn.Variant) *Form {
 	return f
 }
 
-// of finds the cell of a variant, or makes it.
-// Of kept cells 1 2 3 4, a variant of 2 leaves 1 3 4 2, and then a new base leaves 3 4 2 5. A form keeps the modules that it was asked
-// for; the other one of a cell that has gone is built anew. The lock is held while cells are listed, and not while one is built.
+// of returns the cell of a variant's base, and makes it if it is not kept.
+//
+// Example: with cells 1 2 3 4 kept, a variant of 2 gives 1 3 4 2; a new base then gives 3 4 2 5. A form keeps the modules it has
+// returned; if its cell is gone, the other module is built anew. The lock covers the list, not the building.
 func (c *Cells) of(s gdn.Spec, v gdn.Variant) (*cell, error) {
 	base, err := build.BaseOf(s, v)
 	if err != nil {

@@ -9,8 +9,7 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Description is a backend and its ops.
-// It is what gdngen backends prints. Reasons stand without the names of backend and op, which rows have.
+// Description is a backend with its ops; gdngen backends prints it. A reason omits the names of the backend and the op.
 type Description struct {
 	Name string      `json:"name"`
 	Doc  string      `json:"doc"`
@@ -19,14 +18,17 @@ type Description struct {
 	supported int
 }
 
-// OpSupport is what a backend does with an op.
+// OpSupport says whether a backend supports an op.
 type OpSupport struct {
 	Op        string `json:"op"`
 	Supported bool   `json:"supported"`
-	Reason    string `json:"reason,omitempty"` // why not
+	Reason    string `json:"reason,omitempty"` // why the op is refused
 }
 
-// Describe lists each op that the backend of a route renders, and why it refuses the others; none where it takes no modules.
+// Describe lists every op with whether the route's backend renders it, and else the reason. Ops is empty for a GPU route, which takes no
+// modules.
+//
+//	Supports(OP) = "mosaic: OP: REASON"   ->   {Op: OP, Reason: REASON}
 //
 //	Supports(OP) = "mosaic: OP: REASON"   ->   {Op: OP, Reason: REASON}
 func (r Route) Describe() Description {
@@ -46,7 +48,7 @@ func (r Route) Describe() Description {
 	return row
 }
 
-// Write prints what is supported, and a table of what is not.
+// Write prints the names of the supported ops, and a table of the refused ones with reasons.
 func (r *Description) Write(w io.Writer) {
 	var names []string
 	refused := terminal.NewTable("  REFUSED", "REASON")

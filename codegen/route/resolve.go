@@ -10,31 +10,31 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// Form is a spec by a variant. Its modules are made when they are asked for, once each.
+// Form is a spec with a resolved variant. Its two modules are built on first use, once each.
 type Form struct {
 	Spec     gdn.Spec
 	Variant  gdn.Variant
-	From     *gdn.Champion // the row that auto chose it by; nil where it was named
-	Promoted string        // where the user's configuration gave it for auto: where it comes from, and what auto is without
+	From     *gdn.Champion // the row of gdn.Champions that auto was resolved by; nil for a named variant
+	Promoted string        // if the user's configuration resolved auto: its origin, and the variant auto is without it
 
-	changes        string // of auto, by axes after it
+	changes        string // the axes written after auto, as text
 	built, kernels func() (*ir.Module, error)
 }
 
-// NewForm gives the form of a spec by a variant. It builds nothing yet.
+// NewForm returns the form of a spec by a variant. Nothing is built before Build or Kernels is called.
 func NewForm(s gdn.Spec, v gdn.Variant) *Form { return new(Cells).Form(s, v) }
 
-// Build gives the module at the tensor level.
+// Build returns the module at the tensor level, built on the first call.
 func (f *Form) Build() (*ir.Module, error) { return f.built() }
 
-// Kernels gives the module at the kernel level.
+// Kernels returns the module of TPU kernels (pass.Kernels), built on the first call.
 func (f *Form) Kernels() (*ir.Module, error) { return f.kernels() }
 
-// Champions gives the variant that a user promoted for a spec on a target in a class of accuracy, and where it comes from; variant is
-// empty where there is none.
+// Champions returns the variant that a user promoted for a spec, target name and accuracy class, and its origin for messages. The
+// variant is "" if there is none.
 type Champions func(s gdn.Spec, target string, class gdn.Accuracy) (variant, origin string, err error)
 
-// For gives the target that a variant is resolved for: of a backend whose programs are no kernels of a TPU, none.
+// For returns the target that variants of this route are resolved for: t if its programs are TPU kernels, else nil.
 func (r Route) For(t *target.Target) *target.Target {
 	if r.Kernels {
 		return t
@@ -42,18 +42,18 @@ func (r Route) For(t *target.Target) *target.Target {
 	return nil
 }
 
-// Resolve says what the text of a variant stands for, for a spec on a target, or without one on a CPU. A named variant is exactly its
-// text. gdn.Auto is, in this order,
+// Resolve parses a variant text for a spec and resolves auto; t is nil for a CPU. A named variant is taken exactly as its text says.
+// gdn.Auto is, in this order,
 //
-//	the user's champion   where champions has one for the spec, the target and the class of accuracy, and the text changes no axis
-//	the best known        of gdn.Choices the first whose kernels leave a fifth of the target's vector memory to spills, else the last
+//	the user's champion   if champions has one for the spec, target and accuracy class, and the text changes no axis
+//	the best known        the first of gdn.Choices whose kernels leave a fifth of the target's VMEM to spills, else the last
 //
-// The fifth: a kernel names its windows, scratch and rings, and these are counted. Values that find no register are added by the compiler,
-// and are not known before it has run. A form that fills the memory by count would be refused there, after a compile.
+// Why a fifth: the count of a kernel's memory covers windows, scratch and rings, which it names. Register spills are added by the
+// compiler, and are unknown before it runs. A form that fills VMEM by count would be refused there, after a compile.
 //
 //	choices A, B, C: A needs 90 % of the memory, B 70 %   ->   B; C is never built
 //
-// The variant is checked against the spec. Modules that were built to find out stay in the form.
+// An error says that the text does not parse or that the variant does not suit the spec. Modules built on the way stay in the form.
 func Resolve(s gdn.Spec, text string, t *target.Target, champions Champions) (*Form, error) {
 	f, err := known(s, text, t)
 	if err == nil {
@@ -75,9 +75,9 @@ func Resolve(s gdn.Spec, text string, t *target.Target, champions Champions) (*F
 	return own, nil
 }
 
-// known is Resolve without champions of a user.
+// known is Resolve without the user's champions.
 func known(s gdn.Spec, text string, t *target.Target) (*Form, error) {
-	// A named variant is taken as it is, whether its kernels fit or not: Emit refuses those that do not, and names the biggest users.
+	// A named variant is taken even if its kernels do not fit: Emit refuses those, and names the largest users of memory.
 	if _, ok := gdn.ParseAuto(text); !ok {
 		v, err := gdn.ParseVariant(text)
 		return NewForm(s, v), err
@@ -91,14 +91,14 @@ func known(s gdn.Spec, text string, t *target.Target) (*Form, error) {
 		return nil, err
 	}
 	_, changes, _ := strings.Cut(text, ",")
-	// Choices that differ in schedules alone are tiled once for all, and the chosen form keeps the kernels that it was measured by.
+	// Choices that differ only in schedules share one tiling, and the chosen form keeps the kernels that were measured.
 	var cells Cells
 	chosen := func(c gdn.Choice) *Form {
 		f := cells.Form(s, c.Variant)
 		f.From, f.changes = c.From, changes
 		return f
 	}
-	// The last one is not tried: nothing is behind it, and Emit says what keeps it from being emitted.
+	// The last choice is not tried, since no choice follows it. Emit reports what is wrong with it.
 	for _, c := range choices[:len(choices)-1] {
 		f := chosen(c)
 		if m, err := f.Kernels(); err == nil && mosaic.NeedsVMEM(m) <= t.VMEM/5*4 {
@@ -108,10 +108,10 @@ func known(s gdn.Spec, text string, t *target.Target) (*Form, error) {
 	return chosen(choices[len(choices)-1]), nil
 }
 
-// Why says which variant auto stands for, and for what reason; it is empty for a variant that was named.
+// Why says which variant auto was resolved to and for what reason; "" for a named variant.
 //
 //	auto,chunk=64   VARIANT: the best known, changed by chunk=64
-//	auto            VARIANT: the reason of its row in gdn.Champions, or where the user's configuration has it from (Promoted)
+//	auto            VARIANT: the reason of its row in gdn.Champions, or its origin in the user's configuration (Promoted)
 func (f *Form) Why() string {
 	switch {
 	case f.changes != "":

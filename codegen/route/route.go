@@ -1,17 +1,17 @@
-// Package route leads from a spec and a variant to a program: build.Module, then the passes a backend needs, then its Emit.
+// Package route turns a spec and a variant into a program: build.Module, then the backend's passes, then its Emit.
 //
 // Rules:
 //
-//  1. A route is a row of a table: a backend, and how a module gets to it.
-//  2. A module is lowered whole: what Emit gives takes the inputs of the spec, in order, and returns its outputs.
+//  1. A route is a row of a table: a backend, and the transform from a verified module to the form it emits.
+//  2. A module is lowered whole: an emitted program takes the inputs of the spec, in order, and returns its outputs.
 //
-// The ways of the backends that take modules, of a module whose grids are on tensors:
+// The passes of the backends that take modules, from a module whose grids are on tensors:
 //
 //	stablehlo   fold cse dce                           -> Emit batches the grids: axes become batch dimensions and loops
-//	pallas      precision fold cse dce tile cse dce    -> Emit writes kernels on tiles and orders them by their schedules as it writes
-//	mosaic      those, then pipeline                   -> Emit writes kernels as they stand
+//	pallas      precision fold cse dce tile cse dce    -> Emit writes kernels on tiles, and orders them by their schedules
+//	mosaic      the same, then pipeline                -> Emit writes kernels in the order they have
 //
-// Schedules are read in the last step alone, so one tiling does for all variants that differ in them (Cells).
+// Only the last step reads schedules, so variants that differ only in schedules share one tiling (Cells).
 package route
 
 import (
@@ -30,20 +30,20 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// Names of the backends that write the text of a spec by templates over the algebra of a chunk, not from modules.
+// Names of the backends that write a program by templates from a spec, not from a module.
 const (
 	Triton = "triton"
 	PTX    = "ptx"
 )
 
-// Route is the way to the text of a backend.
+// Route is a backend, with the passes that lead to it.
 type Route struct {
 	codegen.Backend
 	GPU       bool // written from a spec, for a target.GPU; it takes no modules
 	Doc       string
 	TPU       bool                                 // emits for a target.Target; others ignore it
-	Kernels   bool                                 // its programs are kernels of a TPU
-	Transform func(*ir.Module) (*ir.Module, error) // what the backend asks for beyond a verified module
+	Kernels   bool                                 // its programs are TPU kernels
+	Transform func(*ir.Module) (*ir.Module, error) // lowers a verified module to the form that the backend emits
 }
 
 // Routes lists the backends.
@@ -60,7 +60,7 @@ var Routes = []Route{
 		Doc: "StableHLO with those kernels inside as PTX, which a CUDA plugin runs (codegen/ptx)"},
 }
 
-// template is a backend that takes a spec in place of a module.
+// template is a GPU backend: it writes programs from a spec, so it refuses every module.
 type template string
 
 func (t template) Name() string { return string(t) }
@@ -75,7 +75,7 @@ func (t template) Emit(*ir.Module, *target.Target) (*codegen.Artifact, error) {
 	return nil, t.Supports(ir.BadOp)
 }
 
-// Lookup finds a route by the name of its backend.
+// Lookup returns the route of a backend's name; the error of an unknown name lists the known ones.
 func Lookup(name string) (Route, error) {
 	var names []string
 	for _, r := range Routes {
@@ -87,20 +87,20 @@ func Lookup(name string) (Route, error) {
 	return Route{}, fmt.Errorf("unknown backend %q (known: %s)", name, strings.Join(names, " "))
 }
 
-// tidy removes what is computed twice or never.
+// tidy runs the passes of pass.Tidy.
 func tidy(m *ir.Module) (*ir.Module, error) { return pass.Apply(m, pass.Tidy...) }
 
-// Kernels lowers a module to the kernel level: grids become kernels on tiles of rank 2 interleaved, with matrix products in
-// single passes, and overlap their steps as their schedules say.
+// Kernels lowers a module to TPU kernels (pass.Kernels): grids become kernels on tiles of rank 2, products become single-pass, and steps
+// overlap as their schedules say.
 func Kernels(m *ir.Module) (*ir.Module, error) { return pass.Apply(m, pass.Kernels...) }
 
-// Steps names the passes that lead to kernels, in order. A pass that runs a second time has a 2 behind its name: cse2.
+// Steps returns the names of the passes that lead to TPU kernels, in order. The second run of a pass ends in 2: cse2.
 //
 //	precision fold cse dce tile cse2 dce2 pipeline
 func Steps() []string { return steps(pass.Kernels) }
 
-// PlainSteps names those that lead to a program for a CPU or GPU.
-// The last is what the backend does by itself, listed so that one can look at what it made.
+// PlainSteps returns the names of the passes that lead to a program for a CPU or GPU. The last, batch, is run by the backend itself; it
+// is listed so that its result can be printed.
 func PlainSteps() []string { return steps(append(slices.Clone(pass.Tidy), "batch")) }
 
 func steps(pipeline []string) []string {
@@ -115,9 +115,10 @@ func steps(pipeline []string) []string {
 	return names
 }
 
-// After gives a module as it is after a step: one of Steps, or else of PlainSteps.
+// After returns m after a step: a name of Steps, else of PlainSteps; any other name is an error.
 //
-// fold, cse and dce are names of both lists: as those of a TPU they are behind precision, which takes products of three passes apart.
+// fold, cse and dce are in both lists. They are taken as steps for a TPU, where precision comes first and splits products of several
+// passes.
 func After(m *ir.Module, step string) (*ir.Module, error) {
 	if i := slices.Index(Steps(), step); i >= 0 {
 		return pass.Apply(m, pass.Kernels[:i+1]...)
@@ -130,8 +131,8 @@ func After(m *ir.Module, step string) (*ir.Module, error) {
 	return pass.Apply(m, plain[:i+1]...)
 }
 
-// Emit lowers a module and renders it.
-// The module stays as it is, so that one can be emitted by several routes.
+// Emit lowers a module and renders it for a target, which may be nil unless r.TPU. The module is not changed, so several routes can emit
+// it.
 func (r Route) Emit(m *ir.Module, t *target.Target) (*codegen.Artifact, error) {
 	if r.TPU && t == nil {
 		return nil, fmt.Errorf("backend %s needs a target", r.Name())
@@ -143,7 +144,7 @@ func (r Route) Emit(m *ir.Module, t *target.Target) (*codegen.Artifact, error) {
 	return r.Backend.Emit(m, t)
 }
 
-// Lower leads a module to what the backend emits.
+// Lower returns the module in the form that the backend emits; errors name the backend.
 func (r Route) Lower(m *ir.Module) (*ir.Module, error) {
 	m, err := r.Transform(m)
 	if err != nil {
@@ -152,8 +153,8 @@ func (r Route) Lower(m *ir.Module) (*ir.Module, error) {
 	return m, nil
 }
 
-// Program is a spec computed by a variant, as a backend renders it.
-// It takes the variant as it is named: whether its kernels fit the memory of the target is for Suit to ask, or for Emit to refuse.
+// Program builds a spec by a variant and emits it by the named backend. The variant is taken as given: Emit refuses kernels that do not
+// fit the target's memory.
 func Program(s gdn.Spec, v gdn.Variant, backend string, t *target.Target) (*codegen.Artifact, error) {
 	r, err := Lookup(backend)
 	if err != nil {
@@ -166,11 +167,10 @@ func Program(s gdn.Spec, v gdn.Variant, backend string, t *target.Target) (*code
 	return r.Emit(m, t)
 }
 
-// Modules builds what a spec computes by a variant, in the order in which it runs: of a training step the two programs of build.Training,
-// else one.
+// Modules builds the modules of a spec by a variant, in the order in which they run: two for a training step (build.Training), else one.
 //
-//	forward    inputs of the forward spec                   ->  outputs, then what is kept: kept_s, kept_t, kept_u as axis save says
-//	backward   inputs of the training spec, what is kept    ->  gradients
+//	forward    inputs of the forward spec                        ->  outputs, then the saved kept_s, kept_t, kept_u (axis save)
+//	backward   inputs of the training spec, then the saved values ->  gradients
 func Modules(s gdn.Spec, v gdn.Variant) ([]*ir.Module, error) {
 	if s.Direction != gdn.Train {
 		m, err := build.Module(s, v)
@@ -180,7 +180,7 @@ func Modules(s gdn.Spec, v gdn.Variant) ([]*ir.Module, error) {
 	return []*ir.Module{forward, backward}, err
 }
 
-// Text is the text of On, as package pjrt/device asks for it.
+// Text returns the text of On's artifact, with the signature that package pjrt/device expects.
 func Text(m *ir.Module, t *target.Target) (string, error) {
 	a, err := On(m, t)
 	if err != nil {
@@ -189,8 +189,7 @@ func Text(m *ir.Module, t *target.Target) (string, error) {
 	return a.Text, nil
 }
 
-// On renders a module for a device: kernels for a TPU of a target, a program of plain ops where there is none.
-// pallas is none of the two: its text is Python, which no engine of ours runs.
+// On emits a module to run here: by mosaic for a target, by stablehlo if t is nil. pallas is never chosen, since its text is Python.
 func On(m *ir.Module, t *target.Target) (*codegen.Artifact, error) {
 	backend := "stablehlo"
 	if t != nil {

@@ -8,13 +8,11 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Tile lowers every grid to a kernel: windows and carries become references, and every batched
-// value becomes 2-D tiles that are computed interleaved, one op over all tiles before the next op.
-// Carries live in their output window, which stays in VMEM as long as its index does: so a state
-// needs no memory beside the block that is written at the end. Ops outside of grids stay as they
-// are.
+// Tile lowers every grid to a kernel and returns a new module. Windows and carries become references, and every batched value becomes
+// 2-D tiles, computed interleaved: one op on all tiles before the next op. A carry lives in its output window, which stays in VMEM while
+// its index stays the same, so a state needs no second buffer. Ops outside grids are kept. An error names the grid and the instruction.
 //
-// Two heads of a window [2, 8, 128], and what is emitted for each line:
+// Two heads of a window [2, 8, 128], and the instructions emitted for each line:
 //
 //	%a = dot %k, %k : f32[2, 8, 8]     load head 0; load head 1; dot of 0; dot of 1
 //	%n = neg %a                        neg of 0; neg of 1
@@ -63,35 +61,33 @@ func Tile(m *ir.Module) (*ir.Module, error) {
 	return out, nil
 }
 
-// tiler lowers one grid's body. Its parts ask one another in a circle, each for a value in a
-// plainer form: a rule wants tiles, tiles gathers them from a view, a view that can not be gathered
-// goes through scratch, and comes back as a view of a reference. The circle ends since each turn
-// leaves fewer kinds of factors: rows and lanes swapped, then rows of several tiles, then plain
-// loads.
+// tiler lowers one grid's body. Its methods call one another recursively, each asking for a value in a plainer form. A rule asks for
+// tiles; tiles gathers them from a view; a view that can not be gathered is stored to scratch and becomes a view of a reference. The
+// recursion ends because each round removes one kind of factors: swapped rows and lanes, then rows of several tiles, until plain loads
+// are left.
 //
-//	dot wants tiles of v -> tiles -> gather -> rowTiles, rows of two tiles in turn
+//	dot wants tiles of v -> tiles -> gather -> rowTiles, rows that alternate between two tiles
 //	   -> toScratch: v, viewed in scratch -> gather -> rowTiles -> loads by a stride
 type tiler struct {
 	src  *ir.Instr // the grid
-	g    *ir.Grid  // the kernel's grid, growing scratch and windows
+	g    *ir.Grid  // the kernel's grid; scratch and windows are added to it
 	body *ir.Block
 	sc   *scope
 
 	tables, ins, outs []*ir.Value // parameters of the kernel
-	refs              []*ir.Value // scratch parameters, which follow them in order
+	refs              []*ir.Value // scratch parameters; they follow the others
 	carries           []carry
 
-	kept    []int // the inputs of the grid that are windows of the kernel, or the first to be fetched from their operand
+	kept    []int // the inputs of the grid that get a window of the kernel; of inputs copied from one operand, the first
 	fetched []fetched
-	into    part // stores go to this part of their reference
+	into    part // the part of the reference that stores go to
 
-	heads int                // entries of the first carry, or the most of an input; 0: none
+	heads int                // product of the leading dimensions of the first carry, else the largest of an input; 0: none
 	exact map[*ir.Value]bool // f32 values that bf16 holds exactly
 }
 
-// scope is a block under construction with the values known in it. What is emitted once is emitted
-// once per block: a body of a loop may use tiles from around it, but nothing outside may use what
-// was gathered inside, where it is defined on one path only.
+// scope is a block under construction, with the values known in it. Memoization is per block. The body of a loop may use tiles from
+// outside, but the outside may not use tiles gathered in a loop, which are defined on one path only.
 type scope struct {
 	b    *ir.Builder
 	env  map[*ir.Value]*tiled
@@ -101,12 +97,12 @@ type scope struct {
 	up   *scope
 }
 
-// newScope begins a block inside another; nil is the kernel's own.
+// newScope begins a block inside up; nil up is the kernel's own body.
 func newScope(b *ir.Builder, up *scope) *scope {
 	return &scope{b: b, env: map[*ir.Value]*tiled{}, memo: map[string]*ir.Value{}, mats: map[*tiled][]*ir.Value{}, cols: map[string]*columns{}, up: up}
 }
 
-// find is the view of a value, known here or in a block around; nil for one from outside the grid.
+// find returns the view of a value known in this block or one around it; nil if the value comes from outside the grid.
 func (s *scope) find(v *ir.Value) *tiled {
 	for ; s != nil; s = s.up {
 		if t := s.env[v]; t != nil {
@@ -118,12 +114,11 @@ func (s *scope) find(v *ir.Value) *tiled {
 
 func (t *tiler) b() *ir.Builder { return t.sc.b }
 
-// once emits f's value unless the same key was emitted in this block or one around it. It does
-// while tiling what CSE does after it. That is needed early: a window of eight heads is read by
-// eight views, and each would first emit, then compare, every load and conversion.
+// once returns f's value, or the value emitted under the same key in this block or one around it. CSE would merge the same values later,
+// but eight views of a window would each emit every load and conversion first.
 //
-// A key has all that the value depends on: the op, its operands by address, attributes, the place
-// of a load. What is loaded is kept only where nobody stores to it (source.pure).
+// A key has all that the value depends on: op, addresses of the operands, attributes, position of a load. Loads are memoized only from
+// sources that nothing stores to (source.pure).
 func (t *tiler) once(key string, f func() *ir.Value) *ir.Value {
 	for s := t.sc; s != nil; s = s.up {
 		if v := s.memo[key]; v != nil {
@@ -137,7 +132,7 @@ func (t *tiler) once(key string, f func() *ir.Value) *ir.Value {
 
 // points lists the index vectors of a shape in row-major order.
 //
-//	points([2 3]) = [0 0] [0 1] [0 2] [1 0] [1 1] [1 2]     points([]) = []: one point, of no index
+//	points([2 3]) = [0 0] [0 1] [0 2] [1 0] [1 1] [1 2]     points([]) = [[]]: one point with no index
 func points(shape []int) [][]int {
 	out := [][]int{{}}
 	for _, n := range shape {
@@ -152,10 +147,8 @@ func points(shape []int) [][]int {
 	return out
 }
 
-// scratch adds a scratch reference. Parameters of scratch follow the windows, and their number is
-// known at the end of the body only, so they are collected here and appended then.
-//
-// The value is made by hand and not by Param for that reason: it is in use before it has a place.
+// scratch adds a scratch reference. Scratch parameters follow the windows in the kernel, and are only complete at the end of the body.
+// So the value is made here without Builder.Param, and tileGrid appends it to the parameters.
 func (t *tiler) scratch(s ir.Space, d ir.DType, shape ...int) *ir.Value {
 	ty := ir.Ref(s, d, shape...)
 	t.g.Scratch = append(t.g.Scratch, ty)
@@ -164,8 +157,8 @@ func (t *tiler) scratch(s ir.Space, d ir.DType, shape ...int) *ir.Value {
 	return v
 }
 
-// block lowers instructions in their order. Each instruction it emits has the task of the one that
-// it comes from: the schedule, and the cost of a stage, count moves with the op that needed them.
+// block lowers instructions in order. Emitted instructions keep the task of their source instruction, so that schedules and stage costs
+// count moves with the op that needed them.
 func (t *tiler) block(blk *ir.Block) error {
 	for _, in := range blk.Instrs {
 		t.b().Of(in)

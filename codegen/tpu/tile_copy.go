@@ -7,9 +7,8 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// copied is an output window that a kernel moves by itself: the parts of the buffer are blocks, of
-// successive points. So several windows of a step can write one array, where tables say, or write
-// nothing, which the compiler's own windows can not.
+// copied is an output window that the kernel copies itself. The parts of its buffer are the blocks of successive points. So several
+// windows of a step can write one array, and a table may choose a block or none. The compiler's own windows can do neither.
 type copied struct {
 	window          ir.Window
 	block           tiles.Numbering
@@ -17,8 +16,7 @@ type copied struct {
 	carried         bool // the buffer is one block, a carry: a copy ends with its point
 }
 
-// copied makes the buffer of a window of one of the blocks of an array that stays in main memory,
-// unless a carry holds it.
+// copied adds a window of an array in HBM. It makes the window's buffer, unless held, the window of a carry, already has the value.
 func (t *tiler) copied(w ir.Window, to, held *ir.Value) (copied, error) {
 	block, err := tiles.BlockOf(t.g, w, to.Type)
 	if err != nil {
@@ -36,11 +34,11 @@ func (t *tiler) copied(w ir.Window, to, held *ir.Value) (copied, error) {
 	return c, nil
 }
 
-// blockAt is the number of the block of an array that a point shows, some points on: below zero for none. A table may be the caller's and
-// name a block that the array has not: that is none too, so no copy leaves the array, which nothing else checks. A table that says how many
-// steps run is made beside the grid, with the others, and numbers blocks that exist.
+// blockAt returns the number of the block that the point c+shift shows, or a negative number for none. A caller's table may name a block
+// beyond the array. That counts as none, so no copy leaves the array, which nothing else checks. A table that says how many steps run
+// (Live) is made with the other tables by the program itself, so its block numbers are valid.
 //
-//	a pool of 256, table 3 -1 300:   blocks 3, -1, -1
+//	a pool of 256 blocks, table 3 -1 300:   blocks 3, -1, -1
 func blockAt(t *tiler, b *ir.Builder, x tiles.Numbering, array ir.Type, block []int, c *ir.Value, shift int) *ir.Value {
 	i := x.At(b, c, shift, t.tables)
 	if x.Table < 0 || t.src.Attrs.Grid.Live > 0 && !t.bounded() {
@@ -50,9 +48,8 @@ func blockAt(t *tiler, b *ir.Builder, x tiles.Numbering, array ir.Type, block []
 	return b.Select(b.Compare(ir.LT, i, b.Const(i.Type, float64(blocks))), i, b.Const(i.Type, -1))
 }
 
-// copyOut ends a point with what it gives to main memory. A copy has the time of the next point,
-// unless a carry is its buffer: that is written again at once, so its copy ends here. The last
-// point that runs waits for its own.
+// copyOut ends a point by starting the copies of its outputs to HBM. A copy may take until the end of the next point. If its buffer is a
+// carry, the next point writes it at once, so the copy ends here. The last point that runs waits for its own copies.
 //
 //	point 0:  store to half 0;                  start half 0
 //	point 1:  store to half 1;  await half 0;   start half 1
@@ -88,8 +85,8 @@ func (t *tiler) copyOut(copies []copied, own part) {
 	}
 	zero := i32(0)
 	if len(lasting) > 0 {
-		// Each wait asks for the number again: a point without a block has started no copy, and a
-		// wait for one that was not started does not end. All look-ups come first: none can pass a wait.
+		// Each wait looks its block up again: a point without a block started no copy, and a wait for a copy not started never ends. All
+		// look-ups come first, since no load can move across a wait.
 		b.When(b.Compare(ir.GT, c, zero), func(b *ir.Builder) { await(b, other, blocks(b, -1)) })
 	}
 	for _, x := range copies {
@@ -106,7 +103,7 @@ func (t *tiler) copyOut(copies []copied, own part) {
 	if len(lasting) == 0 {
 		return
 	}
-	// The last point that must run awaits its own copy: those behind it may not run (Grid.Live).
+	// The last point that must run waits for its own copies: points after it may not run (Grid.Live).
 	last := i32(t.g.Dims[n].Size - 1)
 	if t.g.Live > 0 {
 		last = b.Sub(b.Load(t.tables[t.g.Live-1], nil, []int{0}, nil), i32(1))
@@ -115,9 +112,9 @@ func (t *tiler) copyOut(copies []copied, own part) {
 	b.When(b.Compare(ir.EQ, c, last), func(b *ir.Builder) { await(b, half, given) })
 }
 
-// copyBehind is copyOut of a grid that fetches ahead: a copy has the time of as many points as a fetch. Its buffer has as many parts as blocks are under
-// way, and a point waits for the oldest copy alone, whose part the next point writes to. Each part has a semaphore of its own, since copies need not end in
-// order. Of three parts:
+// copyBehind is copyOut for a grid that fetches ahead: a copy may take as many points as a fetch. The buffer has a part per block in
+// flight. A point waits only for the oldest copy, whose part the next point writes. Each part has its own semaphore, since copies may
+// end out of order. With three parts:
 //
 //	point 0:  store to part 0;  start part 0
 //	point 1:  store to part 1;  start part 1
@@ -133,13 +130,13 @@ func copyBehind(t *tiler, copies []copied, own part) {
 	for range parts {
 		sems = append(sems, t.scratch(ir.VMEM, ir.Sem))
 	}
-	of := func(shift int) (blocks []*ir.Value) { // all look-ups first: none can pass a wait
+	of := func(shift int) (blocks []*ir.Value) { // all look-ups first: no load can move across a wait
 		for _, x := range copies {
 			blocks = append(blocks, blockAt(t, b, x.block, x.to.Type, x.window.Block, c, shift))
 		}
 		return blocks
 	}
-	now, before := of(0), make([][]*ir.Value, parts) // those of the points before, by how many
+	now, before := of(0), make([][]*ir.Value, parts) // before[j]: blocks of the point j points before
 	for j := 1; j < parts; j++ {
 		before[j] = of(-j)
 	}
@@ -161,7 +158,7 @@ func copyBehind(t *tiler, copies []copied, own part) {
 			move(b, ir.OpDMAStart, k, now)
 		})
 	}
-	if parts > 1 { // what the next point writes to is free
+	if parts > 1 { // frees the part that the next point writes
 		for k := range parts {
 			b.When(b.And(b.Compare(ir.EQ, own.number, i32(k)), b.Compare(ir.GE, c, i32(parts-1))), func(b *ir.Builder) {
 				move(b, ir.OpDMAWait, (k+1)%parts, before[parts-1])
@@ -180,7 +177,7 @@ func copyBehind(t *tiler, copies []copied, own part) {
 		return
 	}
 	when(b, t.g, func() *ir.Value { return b.Compare(ir.EQ, c, i32(size-1)) }, func(b *ir.Builder) {
-		// The part that the next point would write to is free; the others end here, oldest first.
+		// The part that the next point would write is already free; the other copies end here, oldest first.
 		for j := min(parts-1, size) - 1; j >= 0; j-- {
 			move(b, ir.OpDMAWait, (size-1-j)%parts, before[j])
 		}
@@ -190,13 +187,13 @@ func copyBehind(t *tiler, copies []copied, own part) {
 	})
 }
 
-// bounded says whether a table says how many points of a kernel that fetches ahead run.
+// bounded reports whether a table limits how many points run, in a kernel that fetches ahead.
 func (t *tiler) bounded() bool {
 	g := t.src.Attrs.Grid
 	return g.Live > 0 && g.Copies > 0 && g.Dims[len(g.Dims)-1].Size > 1
 }
 
-// points is how many points of the sequential axis run, less some.
+// points returns the number of points of the sequential axis that run, minus less, as an i32 scalar.
 func (t *tiler) points(b *ir.Builder, less int) *ir.Value {
 	g := t.src.Attrs.Grid
 	if !t.bounded() {
@@ -206,7 +203,7 @@ func (t *tiler) points(b *ir.Builder, less int) *ir.Value {
 	return b.Sub(live, b.Const(live.Type, float64(less)))
 }
 
-// when runs do under a condition on the number of the point, which the only point of a sequential axis always meets.
+// when runs do under a condition on the point's number; unconditionally if the sequential axis has one point, which always meets it.
 func when(b *ir.Builder, g *ir.Grid, condition func() *ir.Value, do func(b *ir.Builder)) {
 	if g.Dims[len(g.Dims)-1].Size == 1 {
 		do(b)
@@ -215,28 +212,27 @@ func when(b *ir.Builder, g *ir.Grid, condition func() *ir.Value, do func(b *ir.B
 	b.When(condition(), do)
 }
 
-// store writes to a reference, or to a part of it: t.into, which is set for the stores of a result
-// that goes to a buffer, and is no part else.
+// store writes v to a reference, or to the part t.into of it. t.into is set only for results that go to a buffer.
 func (t *tiler) store(v, ref *ir.Value, starts, strides []int) {
 	b := t.b()
 	b.Store(v, ref, starts, strides, t.into.within(b, ref)...)
 }
 
-// within is where what is loaded from a source is in a reference to it, beyond its starts.
+// within returns the index of the source's part in ref, to add to the starts of a load; nil without parts.
 func (s *source) within(b *ir.Builder, ref *ir.Value) []*ir.Value {
 	return s.part.within(b, ref)
 }
 
-// A part is a section of a buffer that holds the blocks of several points of a grid, one section each.
+// part is a section of a buffer that holds the blocks of several points of a grid, one section per point.
 type part struct {
 	number *ir.Value
 	count  int // up to 1: the buffer is the only part
 }
 
-// of is the parts of a reference.
+// of returns the number of parts of the reference, at least 1.
 func (p part) of() int { return max(p.count, 1) }
 
-// within is where the part begins in a reference, nil where it is the only one.
+// within returns the index at which the part begins in ref; nil if there is only one part.
 //
 //	a buffer [6, 8, 128] of 3 parts, part 2:   from (4, 0, 0)
 func (p part) within(b *ir.Builder, ref *ir.Value) []*ir.Value {
@@ -254,8 +250,8 @@ func (p part) within(b *ir.Builder, ref *ir.Value) []*ir.Value {
 	return idx
 }
 
-// partOf is the part that a point has of a buffer of so many.
-// It is the remainder by count: for 2 and 4 a mask, for 3 by way of a quotient.
+// partOf returns the part of a buffer that belongs to a point: the point's number modulo count. For 2 and 4 that is a mask, for 3 it
+// takes a quotient.
 func partOf(b *ir.Builder, point *ir.Value, count int) part {
 	switch {
 	case count == 1:

@@ -8,19 +8,17 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// carry is a carry of the grid as the kernel has it: it lives in an output window, and starts from
-// an input window or from a constant. The compiler keeps an output window in VMEM as long as its
-// index stays the same, and writes it to memory when the index changes. So the body reads and
-// writes the state where it lies, and the final state needs no code of its own.
+// carry is a carry of the grid, as the kernel has it. It lives in an output window, and starts from an input window or a constant. The
+// compiler keeps an output window in VMEM while its index stays the same, and writes it to HBM when the index changes. So the body reads
+// and writes the state in place, and the final state needs no code.
 type carry struct {
 	window  ir.Window
-	in, out int     // windows of the kernel; in is -1 where it starts from the constant
+	in, out int     // windows of the kernel; in is -1 if the carry starts from the constant
 	value   float64 // the constant
 }
 
-// tileGrid makes a kernel of a grid: its windows, its parameters, then the body between what begins
-// and what ends a point. The order of the parameters is that of ir.OpKernel: tables, input windows,
-// output windows, scratch.
+// tileGrid makes a kernel of a grid: its windows, its parameters, then the code before the body, the body, and the code after it. The
+// order of the parameters is the order of ir.OpKernel: tables, input windows, output windows, scratch.
 //
 //	operands and results of the grid     tables, in, initial carries         ->  out, final carries
 //	parameters of the kernel             tables, in, initial carries that are read,
@@ -45,32 +43,30 @@ func tileGrid(b *ir.Builder, in *ir.Instr, args []*ir.Value) ([]*ir.Value, error
 		return nil, err
 	}
 	b.Of(in)
-	if t.bounded() { // others have a schedule, which leaves points out
+	if t.bounded() { // kernels without copies have a schedule, which skips points
 		n := len(t.g.Dims) - 1
 		t.g.Dims = slices.Clone(t.g.Dims)
 		t.g.Dims[n].Bound = true
 		kargs = append(kargs, b.Reshape(b.SliceAxis(args[t.g.Live-1], 0, 0, 1)))
 	}
-	if src := in.Attrs.Grid; src.Copies > 0 { // the only point of an axis always runs, and does nothing where no name is a state's
+	if src := in.Attrs.Grid; src.Copies > 0 { // one point always runs, and does nothing if no name is a state's
 		t.g.Live = 0
 	}
 	return b.Append(ir.OpKernel, kargs, ir.Attrs{Grid: t.g}, t.body), b.Err()
 }
 
-// newTiler begins a kernel with the grid's windows but its carries. Arrays that several windows
-// write to stay in main memory, since the compiler's windows write each array once: what goes there
-// passes through buffers that the kernel copies out (tile_copy.go).
+// newTiler begins a kernel with the windows of the grid except its carries. The compiler's windows write each array once, so an array
+// that several windows write stays in HBM: the kernel stores to buffers and copies them out (tile_copy.go).
 //
 //	grid     out: windows 0 and 1 of array 0, window 2 of array 1
 //	kernel   out: arrays 0 and 1, whole; scratch: three buffers
 func newTiler(b *ir.Builder, in *ir.Instr) *tiler {
 	src := in.Attrs.Grid
-	// The kernel's grid has windows and axes as the grid has them; carries become outputs, and
-	// copies and scratch are the kernel's own.
+	// The kernel has the windows and axes of the grid. Carries become outputs; copies and scratch are added by the kernel.
 	g := *src
 	g.Carry, g.Scratch, g.Copies = nil, nil, 0
 	g.In, g.Out, g.Outs, g.Into, g.Alias = slices.Clone(src.In), slices.Clone(src.Out), slices.Clone(src.Outs), nil, slices.Clone(src.Alias)
-	// Windows into shared arrays: the arrays are the outputs, seen whole but for those that one window shows block by block.
+	// Outputs are the arrays: one window each if a single window shows its blocks in order, else the whole array.
 	if src.Into != nil {
 		g.Outs = src.Arrays()
 		g.Out = make([]ir.Window, len(g.Outs))
@@ -85,20 +81,19 @@ func newTiler(b *ir.Builder, in *ir.Instr) *tiler {
 	return t
 }
 
-// alone says whether an output window of a grid is the only one of its array, and shows each block in its turn, so that the compiler can have it:
-// not where a table says which block it is, or none. Kernels that copy what their steps take copy all that they give.
+// alone reports whether the compiler can have an output window: it is the only window of its array, no table chooses its blocks, and the
+// grid has no copies (then the kernel copies all outputs itself).
 func alone(g *ir.Grid, window int) bool {
 	table := slices.ContainsFunc(g.Out[window].Index, func(x ir.Index) bool { return x.Table >= 0 })
 	others := slices.DeleteFunc(slices.Clone(g.Into), func(a int) bool { return a != g.Into[window] })
 	return g.Copies == 0 && !table && len(others) == 1
 }
 
-// headsOf is how many entries the first carry has, or where there are no carries the greatest
-// input; 0: no leading dimensions. It is what an instruction's head is counted by: tile i of n
-// belongs to head i * heads / n (ofHead).
+// headsOf returns the number of heads: the product of the leading dimensions of the first carry, or without carries the largest of an
+// input; 0 without leading dimensions. Tile i of n belongs to head i * heads / n (ofHead).
 //
 //	carry [8, 128, 128]           8 heads
-//	carry [4, 8, 128, 128]        32: heads of four sequences are heads of their own
+//	carry [4, 8, 128, 128]        32: heads of four sequences count as different heads
 func headsOf(g *ir.Grid) int {
 	windows := g.In
 	if len(g.Carry) > 0 {
@@ -113,10 +108,9 @@ func headsOf(g *ir.Grid) int {
 	return heads
 }
 
-// addCarries adds the windows of the carries, and gives the kernel's operands. A carry that starts
-// from one number needs no input: zeros are stored by the kernel. Blocks of a carry that a table
-// numbers are not all visited, so that its array starts as the operand: the output is an alias of
-// the input, and what is not visited stays.
+// addCarries adds the windows of the carries, and returns the kernel's operands. A carry that starts from one number needs no input: the
+// kernel stores the number. If a table numbers the blocks of a carry, some blocks are never shown. Then the output is an alias of the
+// input, so that these blocks keep their values.
 //
 //	state starts as            input of the kernel    set by startCarries
 //	zeros                      none                   to the constant
@@ -132,8 +126,7 @@ func (t *tiler) addCarries(args []*ir.Value) []*ir.Value {
 	for i, w := range src.Carry {
 		init := args[n+i]
 		c := carry{window: w, in: -1, out: len(g.Out)}
-		// Zeros of a pool are an input all the same: blocks that no point visits must come out as
-		// zeros.
+		// The zeros of a pool are an input too: blocks that no point shows must come out as zeros.
 		table := slices.ContainsFunc(w.Index, func(x ir.Index) bool { return x.Table >= 0 })
 		v, isConst := splat(init)
 		if !isConst || table {
@@ -151,8 +144,8 @@ func (t *tiler) addCarries(args []*ir.Value) []*ir.Value {
 	return kargs
 }
 
-// splat is the number that all elements of a value are, if they are known to be one. It looks
-// through ops that only move elements, as the glue reshapes the zeros of a state.
+// splat returns the number that all elements of a value equal, if that is known. It looks through ops that only move elements, because
+// XLA ops around the kernel reshape the zeros of a state.
 //
 //	reshape(broadcast(const 0))   0
 //	concat(const 0, const 0)      not known to be one: the carry then has an input
@@ -170,9 +163,8 @@ func splat(v *ir.Value) (float64, bool) {
 	return 0, false
 }
 
-// addParams makes the kernel's parameters, in its order, and has the body's read them. A window of
-// a whole array stays in main memory (HBM), and is there for copies alone; all others are blocks in
-// VMEM. Scratch follows as it is found to be needed.
+// addParams makes the kernel's parameters in order, and binds the body's parameters to them. A window of a whole array stays in HBM, for
+// copies only; all others are blocks in VMEM. Scratch is added when a rule needs it.
 //
 //	window of f32[16, 64, 128]    vmem [1, 64, 128] at each point, moved by the compiler
 //	the whole of it               hbm [16, 64, 128], moved by copies of the body
@@ -197,8 +189,7 @@ func (t *tiler) addParams(kargs []*ir.Value) {
 		t.outs = append(t.outs, b.Param("", ref))
 	}
 	n := len(t.src.Attrs.Grid.In)
-	// The body's parameters are views of the windows, so that no load is made before somebody
-	// reads.
+	// The body's parameters are views of the windows, so a load is emitted only when a rule reads.
 	for at, i := range t.kept {
 		if i < n && !g.In[at].Whole(kargs[g.Tables+at].Type) {
 			t.sc.env[t.src.Body.Params[i]] = window(t.ins[at], true)
@@ -209,9 +200,8 @@ func (t *tiler) addParams(kargs []*ir.Value) {
 	}
 }
 
-// startCarries sets the window of each carry at the first visit of a block. A kernel has no first
-// iteration of its own: the sequential axis runs through all blocks, so that the condition stands
-// in every step, and the pipeline pass takes it out of the steps in which it can not hold.
+// startCarries sets the window of each carry at the first point of a block. The sequential axis runs through all blocks, so each step
+// tests the condition; the pipeline pass removes the test from steps in which it can not hold.
 //
 //	if c == 0 { state[0] = initial[0]; state[1] = initial[1] }     a store of each tile
 func (t *tiler) startCarries() {
@@ -240,10 +230,9 @@ func (t *tiler) startCarries() {
 	}
 }
 
-// firstSegment is the condition that a carry's window differs from the previous point's; nil where
-// every point is a first visit. It is the first point of the sequential axis, or one whose entry in
-// the table is not that of the point before: there another sequence begins. Of windows that show a block for several points in a row it is
-// each first of them.
+// firstSegment returns the condition that a carry's window differs from the previous point's; nil if it differs at every point. It holds
+// at the first point of the sequential axis, and at a point whose table entry differs from the entry before, where another sequence
+// begins. If a window shows a block for Every points in a row, it holds at the first of them.
 //
 //	point        0    1    2    3    4
 //	table        5    5    2    2    2
@@ -256,7 +245,7 @@ func (t *tiler) firstSegment(w ir.Window) *ir.Value {
 	b := t.b()
 	c := b.ProgramID(n - 1)
 	zero := b.Const(ir.T(ir.I32), 0)
-	// The point before the first is held at the first (LookUp): the table alone would not tell it.
+	// LookUp of the point before the first gives the first point's entry, so the table alone would not show the first point.
 	first := b.Compare(ir.EQ, c, zero)
 	for _, x := range w.Index {
 		switch {
@@ -272,15 +261,15 @@ func (t *tiler) firstSegment(w ir.Window) *ir.Value {
 	return first
 }
 
-// result is what the body yields for a window of the grid, in registers.
+// result is a value that the body yields for a window of the grid, in registers.
 type result struct {
 	from *ir.Value
 	put  func() error // stores it; nil where a carry's result, which is the same, does
 	out  bool         // it goes to a buffer that is copied out
 }
 
-// storeResults stores what the body yields. All of it is in registers before the first store, for a
-// carry may still be read: the window of the old state is that of the new one.
+// storeResults stores the values that the body yields. All are in registers before the first store, since stores may overwrite a carry
+// that is still read: the old and the new state share a window.
 //
 //	o = S q;  S' = S + u k^T     if S' were stored first, a load of S that is made for o only when o
 //	                             is stored would read S'
@@ -309,8 +298,8 @@ func (t *tiler) storeResults() error {
 		b.Stage("store")
 		if t.into = (part{}); r.out {
 			t.into = own
-			// So its stores have the task of what makes it, and stand with it.
-			if made := r.from.Def; made != nil { // nobody reads a buffer: what goes there need not wait
+			// The stores get the task of the instruction that makes the value, and are scheduled with it.
+			if made := r.from.Def; made != nil { // no instruction reads a buffer, so its stores need not wait
 				b.Of(made)
 			}
 		}
@@ -322,11 +311,10 @@ func (t *tiler) storeResults() error {
 	return nil
 }
 
-// prepareResult brings the i-th result, y, into registers. It goes to the output window of a carry,
-// to that of an array, or to a buffer that is copied out. Where a carry is the same value, its
-// window is that buffer: the output of a block that several steps make is stored once.
+// prepareResult brings y, the i-th result, into registers. Its target is a carry's output window, an array's output window, or a buffer
+// that is copied out. If a carry yields the same value, the carry's window is the buffer, so the value is stored once.
 //
-// So it is with a state that is carried, and yielded for a block of an array of states as well.
+// Example: a state that is carried, and also yielded as a block of an array of states.
 func (t *tiler) prepareResult(i int, y *ir.Value) (r result, c *copied, err error) {
 	src := t.src.Attrs.Grid
 	v := t.sc.find(y)

@@ -13,7 +13,7 @@ type copied struct {
 	window          ir.Window
 	block           tiles.Numbering
 	buffer, to, sem *ir.Value
-	carried         bool // the buffer is one block, a carry: a copy ends with its point
+	carried         bool // the buffer is a carry's window, one block: its copy ends within the point
 }
 
 // copied adds a window of an array in HBM. It makes the window's buffer, unless held, the window of a carry, already has the value.

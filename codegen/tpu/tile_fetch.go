@@ -7,32 +7,31 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// fetched is an input window whose blocks the kernel copies by itself, some points before their own.
-// The buffer has a part for each point whose blocks are there or under way; it is one block where
-// all points show the same. A compiler's window would do as much for blocks in order, one point
-// before; but it asks an index for every window at every step, which costs control, reads a block
-// that no sequence has as well, and has all windows wait for the first and the last of all.
+// fetched is an input window whose blocks the kernel copies itself, some points ahead. The buffer has one part per point whose blocks
+// are there or in flight, or is a single block if all points show the same one. A compiler's window prefetches blocks one point ahead.
+// But it evaluates an index per window and step, which costs control; it also reads a block for points without a sequence; and all
+// windows wait for the first and the last copy of all.
 type fetched struct {
 	window       ir.Window
 	block        tiles.Numbering
 	input        int  // of the grid
-	operand      int  // of the kernel: seen whole
+	operand      int  // of the kernel, which sees the array whole
 	fixed        bool // all points show the same block
 	from, buffer *ir.Value
 }
 
 func (f *fetched) looked() bool { return f.block.Table >= 0 }
 
-// addFetches makes the windows of a grid with copies: those of one operand share a window of the
-// whole. Decode of several sequences a step has a window of the pool for each of them, and the pool
-// is one operand. What is no block along one dimension by the sequential axis stays a window.
+// addFetches makes the input windows of a kernel. If the grid has copies, all windows of one operand share a window of the whole array.
+// Example: decode of several sequences per step has one window of the pool per sequence, and the pool is one operand. A window whose
+// block is not numbered along one dimension by the sequential axis stays a compiler's window.
 //
 //	inputs of the grid                         of the kernel
 //	0, 1   blocks of the pool, by a table      0   the pool, whole: two fetches
 //	2      a block of the gates, by the axis   1   the gates, whole: one
 //	3      blocks along two dimensions         2   a window, as it was
 //
-// Kept are 0, 2 and 3, the first of each operand.
+// t.kept is 0, 2 and 3: the first input of each operand.
 func (t *tiler) addFetches(args []*ir.Value) error {
 	g, src := t.g, t.src.Attrs.Grid
 	in := g.In
@@ -72,11 +71,11 @@ func (t *tiler) addFetches(args []*ir.Value) error {
 	return nil
 }
 
-// partsOf is how many points have blocks in a buffer that the kernel copies from or to.
+// partsOf returns the number of points that have blocks at the same time in a buffer that the kernel copies from or to.
 //
 //	copies 2, 64 points   3: the point's own and two ahead
 //	copies 2, 2 points    2
-//	copies 0              2: of an output, one is written while the other leaves
+//	copies 0              2: one part of an output is written while the other is copied out
 func partsOf(g *ir.Grid) int {
 	if g.Copies == 0 {
 		return 2
@@ -84,17 +83,15 @@ func partsOf(g *ir.Grid) int {
 	return min(g.Copies+1, g.Dims[len(g.Dims)-1].Size)
 }
 
-// fetch begins a point: it starts the copies of the blocks of a later one and awaits its own. The
-// first point starts those of all up to that, its own first. A number below zero fetches nothing,
-// and the point shows zeros there. Each part has its semaphore, since a wait can not tell one copy
-// from another. Two points ahead:
+// fetch begins a point: it starts the copies of the blocks of the point `ahead` points later, and waits for its own. The first point
+// also starts its own and all between. A negative block number fetches nothing, and the point reads zeros. Each part has its own
+// semaphore, since a wait can not tell copies apart. With two points ahead:
 //
 //	point 0:  start 0 > part 0;  start 1 > part 1;  start 2 > part 2;  await part 0;  work on part 0
 //	point 1:                                        start 3 > part 0;  await part 1;  work on part 1
 //	point 2:                                        start 4 > part 1;  await part 2;  work on part 2
 //
-// The part is written as a body for each with constants, and not as an index: a copy to a place that
-// is known while compiling needs no address arithmetic.
+// Each part has a body of its own with constants, not an index: a copy to an address known to the compiler needs no address arithmetic.
 func (t *tiler) fetch() {
 	if len(t.fetched) == 0 {
 		return
@@ -109,7 +106,7 @@ func (t *tiler) fetch() {
 		sems = append(sems, t.scratch(ir.VMEM, ir.Sem))
 	}
 	i32 := func(x int) *ir.Value { return b.Const(ir.T(ir.I32), float64(x)) }
-	first := make([][]*ir.Value, max(ahead, 1)) // all look-ups first: none can pass a wait
+	first := make([][]*ir.Value, max(ahead, 1)) // all look-ups first: no load can move across a wait
 	var next []*ir.Value
 	for i := range t.fetched {
 		f := &t.fetched[i]
@@ -156,7 +153,7 @@ func (t *tiler) fetch() {
 			}
 		}
 	})
-	// One point alone has no later one.
+	// A single point has no later one.
 	if ahead == 0 {
 		arrive(b, 0, true)
 		return
@@ -169,14 +166,14 @@ func (t *tiler) fetch() {
 				arrive(b, part, false)
 				return
 			}
-			// What all points show arrives once, with the first point, whose part is 0.
+			// Blocks that all points share arrive once, with the first point, whose part is 0.
 			b.When(b.Compare(ir.EQ, c, b.Const(ir.T(ir.I32), 0)), func(b *ir.Builder) { arrive(b, part, true) })
 			b.When(b.Compare(ir.GT, c, b.Const(ir.T(ir.I32), 0)), func(b *ir.Builder) { arrive(b, part, false) })
 		})
 	}
 }
 
-// makeBuffer makes what the window is copied to, and shows a part of it to the body.
+// makeBuffer makes the buffer of the window, and binds the point's part of it to the body's parameter.
 func (f *fetched) makeBuffer(t *tiler, own part) {
 	shape := slices.Clone(f.window.Block)
 	if f.fixed {
@@ -185,15 +182,14 @@ func (f *fetched) makeBuffer(t *tiler, own part) {
 	shape[0] *= own.of()
 	f.from = t.ins[f.operand]
 	f.buffer = t.scratch(ir.VMEM, f.from.Type.DType, shape...)
-	// The body sees a block; where the point's part begins is added to each load (source.within).
+	// The body sees one block. source.within adds the start of the point's part to each load.
 	v := window(f.buffer, true)
 	v.src.part, v.src.rows = own, v.src.rows/own.of()
 	v.dims[0] = []factor{{f.window.Block[0], byRow, v.dims[0][0].stride}}
 	t.sc.env[t.src.Body.Params[f.input]] = v
 }
 
-// clear puts zeros into a part of the buffer, for a point that has no block: what an earlier point
-// left there is another sequence's.
+// clear fills a part of the buffer with zeros, for a point without a block: the part still has another sequence's data.
 func (f *fetched) clear(b *ir.Builder, part int) {
 	lead, rows, lanes := tiles.RowsLanes(f.window.Block)
 	zero := b.Const(ir.T(f.buffer.Type.DType, rows, lanes), 0)

@@ -264,7 +264,7 @@ func (t *tiler) firstSegment(w ir.Window) *ir.Value {
 // result is a value that the body yields for a window of the grid, in registers.
 type result struct {
 	from *ir.Value
-	put  func() error // stores it; nil where a carry's result, which is the same, does
+	put  func() error // stores it; nil if a carry stores the same value
 	out  bool         // it goes to a buffer that is copied out
 }
 

@@ -9,12 +9,12 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// whole says whether a dimension is exactly n lanes of the source, in their order.
+// whole reports whether a dimension is exactly the n lanes of the source, in order.
 //
 //	lane 128x1               whole of 128
-//	lane 2x64 lane 64x1      too: clean joins them
+//	lane 2x64 lane 64x1      yes: clean joins them
 //	lane 64x1                not of 128
-//	row 128x1                not: these are rows
+//	row 128x1                no: these are rows
 func whole(d []factor, n int) bool {
 	c := clean(d)
 	if n == 1 {
@@ -23,9 +23,8 @@ func whole(d []factor, n int) bool {
 	return len(c) == 1 && c[0] == factor{n, byLane, 1}
 }
 
-// tiles gives the plain tiles of a value: one [rows, lanes] tile for each point of the leading
-// dimensions, row-major. Moving elements costs instructions, so the result is kept for the block
-// that asked.
+// tiles returns the plain tiles of a value: one [rows, lanes] tile per point of the leading dimensions, row-major. The result is
+// memoized for the current block, since moving elements costs instructions. It errs if no form of gather fits.
 //
 //	[2, 4, 8, 128]    8 tiles [8, 128]
 //	[2, 128]          1 tile [2, 128]
@@ -46,25 +45,23 @@ func (t *tiler) tiles(v *tiled) ([]*ir.Value, error) {
 	return m, err
 }
 
-// gather makes plain tiles of a view: the one place in which elements move. A view's last two
-// dimensions want to be rows and lanes of a tile. Where its factors put them is one of a few forms,
-// tried from the cheapest on:
+// gather makes plain tiles of a view; elements move nowhere else. The last two dimensions of a view become rows and lanes of tiles.
+// Where their factors are decides the form, tried from the cheapest on:
 //
 //	rows are        lanes are       form
 //	anything        all lanes       rowTiles: rows are loaded, cut or collected
-//	all lanes       rows            the last two are swapped: gather unswapped, turn each tile
-//	rows            one             spreadLanes: the lanes are in front; gather with them last,
-//	                                then each tile is a column of that
-//	rows            blocks of lanes laneBlocks: heads side by side in a reference, each whole registers
-//	rows            of [., 1] tiles columns are turned to rows, and stacked
+//	all lanes       rows            the last two are swapped: gather unswapped, transpose each tile
+//	rows            one             spreadLanes: a leading dimension is along lanes; gather with it last,
+//	                                then each tile is a column of the result
+//	rows            blocks of lanes laneBlocks: heads next to each other in a reference, each whole registers
+//	rows            of [., 1] tiles columns are transposed to rows, and stacked
 //
-// What fits none of them has lanes that come from several places at once, which no move of tiles
-// makes.
+// Any other view errs: its lanes come from several places at once, which no move of tiles can make.
 //
 // K^T of two heads in a window of 4 tokens by 2 heads, [2, 128, 4]:
 //
 //	row 2x1 | lane 128x1 | row 4x2     swapped: gather row 2x1 | row 4x2 | lane 128x1
-//	                                   2 loads of every second row, [4, 128], and 2 turns
+//	                                   2 loads of every second row, [4, 128], and 2 transposes
 func (t *tiler) gather(v *tiled) ([]*ir.Value, error) {
 	n := len(v.dims)
 	var lead [][]factor
@@ -90,12 +87,11 @@ func (t *tiler) gather(v *tiled) ([]*ir.Value, error) {
 		}
 		return t.rowTiles(v, at, clean(rowD))
 	}
-	// Of one lane any dimension of one element would be whole: columns have a form of their own.
+	// With one lane, any dimension of one element would be whole. Columns have a form below.
 	if whole(rowD, v.src.lanes) && v.src.lanes > 1 {
-		// The last two dimensions are swapped. One column of each row of a tile: transpose the tile
-		// once, then cut.
-		// N rows [N, C] seen as N columns [N, C, 1] are one turn and N cuts. The turn of a row by
-		// itself costs as much as that of eight.
+		// The last two dimensions are swapped, and each tile is one column of a row of a source tile: transpose the source tile once,
+		// then cut its columns. N rows [N, C] seen as N columns [N, C, 1] are one transpose and N cuts; one row alone costs as much as
+		// eight.
 		if size(laneD) == 1 && v.src.elems != nil && v.src.rows > 1 {
 			at, err := walk(lead)
 			if err != nil {
@@ -122,9 +118,9 @@ func (t *tiler) gather(v *tiled) ([]*ir.Value, error) {
 		return out, nil
 	}
 	if v.src.lanes == 1 {
-		// Columns that are to lie along lanes: turn each, then stack them as rows.
+		// Columns that become rows along lanes: transpose each, then stack them.
 		u := *v
-		// Sums over lanes of N heads, [N, C] of tiles [C, 1]: N turns to [1, C], then one tile.
+		// Sums over lanes of N heads, [N, C] of tiles [C, 1]: N transposes to [1, C], then one tile.
 		u.dims = append(slices.Clone(lead), rowD, laneD, nil)
 		xs, err := t.tiles(&u)
 		if err != nil {
@@ -144,17 +140,16 @@ func (t *tiler) gather(v *tiled) ([]*ir.Value, error) {
 	return nil, fmt.Errorf("lanes of shape %v come from %v of %d lanes: not expressible in tiles", v.shape(), laneD, v.src.lanes)
 }
 
-// spreadLanes gathers a value whose lanes are one of the leading dimensions: each tile is a column.
-// It reports whether the value is of that form.
+// spreadLanes gathers a value with a leading dimension along the lanes: each tile is one column. The bool reports whether the value has
+// that form.
 //
-// Example: gates [N, C] seen as [C, N, 1], a column of all heads for each token. They are gathered
-// as [N, C], one tile, of which token c is the column of lane c.
+// Example: gates [N, C] seen as [C, N, 1], a column of all heads per token. They are gathered as one tile [N, C]; the column of token c
+// is its lane c.
 func (t *tiler) spreadLanes(v *tiled, lead [][]factor, rowD, laneD []factor) ([]*ir.Value, bool, error) {
 	if v.src.lanes == 1 || size(laneD) != 1 {
 		return nil, false, nil
 	}
-	// With that dimension moved to the end, u has whole lanes, and its tiles are loaded or cut as
-	// such.
+	// u has that dimension last, so its lanes are whole, and its tiles are loaded or cut as usual.
 	k := slices.IndexFunc(lead, func(d []factor) bool { return whole(d, v.src.lanes) })
 	if k < 0 {
 		return nil, false, nil
@@ -183,16 +178,15 @@ func (t *tiler) spreadLanes(v *tiled, lead [][]factor, rowD, laneD []factor) ([]
 	return out, true, nil
 }
 
-// laneBlocks gathers a value whose tiles lie side by side in a reference: of each row every tile
-// has a block of whole registers. It reports whether the value is of that form. That is the layout
-// [tokens, heads x K] with K a multiple of 128 lanes: a head is reached by a first lane in the
-// load, and costs no more than rows of its own would.
+// laneBlocks gathers a value whose tiles are next to each other in a reference: each row has a block of whole registers per tile. The
+// bool reports whether the value has that form. It is the layout [tokens, heads x K] with K a multiple of 128 lanes. A head is a load
+// from another first lane, and costs no more than separate rows.
 //
 //	window [64, 512], four heads of 128:
 //	reshape, transpose [4, 64, 128]   lane 4x128 | row 64x1 | lane 128x1
 //	head 2                            row 64x1 | lane 128x1, of a source that begins at lane 256
 //
-// Heads of 64 lanes are parts of registers: half of them would have to be rotated.
+// Heads of 64 lanes are half registers: every second one would need a rotation.
 func (t *tiler) laneBlocks(v *tiled, lead [][]factor, rowD, laneD []factor) ([]*ir.Value, bool, error) {
 	n := size(laneD)
 	if whole(rowD, size(rowD)) && n > 1 { // rows and lanes are swapped
@@ -201,7 +195,7 @@ func (t *tiler) laneBlocks(v *tiled, lead [][]factor, rowD, laneD []factor) ([]*
 	if v.src.ref == nil || n == v.src.lanes || n%laneCount != 0 || !whole(laneD, n) && !whole(rowD, n) {
 		return nil, false, nil
 	}
-	// Of the leading factors one must be along lanes, and step by whole blocks: the heads.
+	// Exactly one leading factor must be along lanes, in steps of whole blocks: the heads.
 	at, first := -1, v.src.lane
 	var apart [][]factor // the leading factors, each a dimension
 	for _, d := range lead {
@@ -219,7 +213,7 @@ func (t *tiler) laneBlocks(v *tiled, lead [][]factor, rowD, laneD []factor) ([]*
 		return nil, false, nil
 	}
 	lead, heads := apart, apart[at][0]
-	// Each head is a value of its own, with a first lane, in any form that gather knows.
+	// Each head is gathered as a value with its own first lane, in any form of gather.
 	blocks := make([][]*ir.Value, heads.size)
 	for i := range blocks {
 		u := *v
@@ -247,22 +241,20 @@ func (t *tiler) laneBlocks(v *tiled, lead [][]factor, rowD, laneD []factor) ([]*
 	return out, true, nil
 }
 
-// sublanes are the rows of a register.
+// sublanes is the number of rows of a register.
 const sublanes = target.Sublanes
 
-// rowTiles makes a tile at each point, whose rows follow the factors rf. The innermost run of rows
-// is one read, by a stride where it has one; the factors around it give one read each, and the
-// reads are put one below the other.
+// rowTiles makes one tile per point of at; its rows follow the factors rf. The innermost run of rows is one read, by a stride if it has
+// one. The factors around it give one read each, and the reads are concatenated along rows.
 //
-// From registers only runs of rows are cut. Rows by a stride, rows of several tiles, and single
-// rows of many tiles are each a rotation and a select in registers, for every row; memory reads
-// them by a stride for the price of a load, so such values are stored to scratch first.
+// Only runs of rows are cut from registers. Rows by a stride, rows of several tiles, and single rows of many tiles would need a rotation
+// and a select per row. Memory reads them by a stride for the price of a load, so such values are stored to scratch first.
 //
-//	rows of two tiles of 4 in turn   row 4x1 tile 2x1   in registers: to scratch first
-//	the same in scratch              row 4x1 row 2x4    four loads of 2 rows, 4 apart
+//	rows that alternate between two tiles of 4   row 4x1 tile 2x1   in registers: to scratch first
+//	the same in scratch                          row 4x1 row 2x4    four loads of 2 rows, 4 apart
 //
-// It is a last resort. Outputs of several chunks that were joined along tokens after each had been
-// turned went this way, with 1536 loads a step, 24 % of its cycles; joined before, they do not.
+// Avoid this form. Outputs of several chunks once took it, because they were transposed first and joined along tokens after: 1536 loads
+// a step, 24 % of its cycles. Now they are joined first.
 func (t *tiler) rowTiles(v *tiled, at []step, rf []factor) ([]*ir.Value, error) {
 	var inner factor
 	outer := rf
@@ -272,14 +264,13 @@ func (t *tiler) rowTiles(v *tiled, at []step, rf []factor) ([]*ir.Value, error) 
 		inner = factor{1, byRow, 1}
 	}
 	src := v.src
-	// In registers. Each of the four cases would move rows one by one.
+	// In registers, each of the four cases would move rows one by one.
 	if src.elems != nil {
 		rowsOuter := slices.ContainsFunc(outer, func(f factor) bool { return f.kind == byRow })
 		strided := inner.stride != 1 && inner.size > 1
 		single := inner.size == 1 && len(outer) > 0 && src.rows > 1
-		// A run of rows that begins inside a register is cheaper to read at its place in memory
-		// than to turn.
-		// Rows 4 to 19: each register of the result has rows of two.
+		// A long run that begins inside a register is cheaper to load than to rotate: of rows 4 to 19, each register of the result takes
+		// rows from two.
 		turned := inner.size >= 2*sublanes && v.row%sublanes != 0 && len(outer) == 0
 		if strided || rowsOuter || single || turned {
 			var err error
@@ -308,7 +299,7 @@ func (t *tiler) rowTiles(v *tiled, at []step, rf []factor) ([]*ir.Value, error) 
 	return out, nil
 }
 
-// tilesLike gathers a value that has just been given a new source, in the value's own element type.
+// tilesLike gathers a value whose source was replaced, and converts the tiles to the value's element type.
 func (t *tiler) tilesLike(v *tiled) ([]*ir.Value, error) {
 	xs, err := t.gather(v)
 	if err != nil {
@@ -320,9 +311,8 @@ func (t *tiler) tilesLike(v *tiled) ([]*ir.Value, error) {
 	return xs, nil
 }
 
-// rows reads count rows of a source, from memory or from one tile in registers.
-//
-// A stride is for memory alone: rowTiles has sent such rows of registers to scratch.
+// rows reads count rows of a source, from memory or from one tile in registers. A stride other than 1 needs memory: rowTiles sends such
+// rows of registers to scratch.
 func (t *tiler) rows(v *tiled, tile, row, count, stride int) (*ir.Value, error) {
 	src := v.src
 	tile, row = tile+v.tile, row+v.row
@@ -336,11 +326,11 @@ func (t *tiler) rows(v *tiled, tile, row, count, stride int) (*ir.Value, error) 
 	return t.emit(ir.OpSlice, ir.Attrs{Starts: []int{row, 0}, Limits: []int{row + count, src.lanes}}, x), nil
 }
 
-// unravel turns a row number of a reference into starts for a load or store of count rows by
-// stride.
+// unravel converts a row number of a reference, counted over all leading dimensions, into starts for a load or store of count rows by
+// stride. It errs if the rows cross a leading dimension.
 //
 //	[4, 64, 128], row 70, 8 rows:   (1, 6, 0)
-//	row 60, 8 rows:                 an error, since rows 64 to 67 are of the next index
+//	row 60, 8 rows:                 an error, since rows 64 to 67 belong to the next index
 func unravel(ref *ir.Value, row, count, stride int) ([]int, error) {
 	s := ref.Type.Shape
 	starts := make([]int, len(s))
@@ -355,7 +345,7 @@ func unravel(ref *ir.Value, row, count, stride int) ([]int, error) {
 	return starts, nil
 }
 
-// strides are those of a load or store that takes every stride-th row; nil for all rows.
+// strides returns the strides of a load or store of every stride-th row; nil for all rows.
 func strides(ref *ir.Value, stride int) []int {
 	if stride == 1 {
 		return nil
@@ -368,14 +358,13 @@ func strides(ref *ir.Value, stride int) []int {
 	return st
 }
 
-// loadRows reads rows of a reference. Loads by a stride exist for rows of one register of four
-// bytes, so three cases need help:
-//   - Rows of bf16 by an even stride. Two neighbouring rows share a u32 word in memory. Rows 1, 5,
-//     9 of bf16 are the high halves of words 0, 2, 4, so words are read by half the stride, and the
-//     half is taken: that is how token-major heads in bf16 are read.
-//   - Rows of another width than 128 lanes. They are copied to columns of registers first
-//     (columns).
-//   - Rows that cross a leading dimension at which memory has a gap. So are these (joins).
+// loadRows reads rows of a reference. A load by a stride needs rows of one register of four bytes, so three cases need help:
+//
+//	  9 of bf16 are the high halves of words 0, 2, 4, so words are read by half the stride, and the
+//	  half is taken: that is how token-major heads in bf16 are read.
+//	- Rows of another width than 128 lanes. They are copied to columns of registers first
+//	  (columns).
+//	- Rows that cross a leading dimension at which memory has a gap. So are these (joins).
 func (t *tiler) loadRows(src *source, row, count, stride int) (*ir.Value, error) {
 	if count == 1 {
 		stride = 1
@@ -419,14 +408,13 @@ func (t *tiler) loadRows(src *source, row, count, stride int) (*ir.Value, error)
 	return x, err
 }
 
-// joins says whether count rows by a stride lie inside one leading index of a reference of some
-// parts, or else whether the leading dimensions of a part can be taken into the rows. Memory has
-// tiles of up to 32 bytes a lane: 8 rows of f32, 16 of bf16. A leading index whose rows do not fill
-// its tiles leaves a gap, so the rows of two of them are no run. Full before and after the join,
-// there is none.
+// joins reports whether count rows by a stride lie inside one leading index of a reference of some parts, or whether the leading
+// dimensions of a part can be joined with the rows. Memory has tiles of 32 bytes per lane: 8 rows of f32, 16 of bf16. If the rows of a
+// leading index do not fill its tiles, a gap follows, and rows across it are no run. There is no gap if the tiles are full before and
+// after the join.
 //
 //	f32 [4, 8, 128], rows 4 to 15:     yes, as [1, 32, 128]
-//	f32 [4, 12, 128], rows 8 to 15:    no: behind row 11 four rows of its tiles are empty
+//	f32 [4, 12, 128], rows 8 to 15:    no: after row 11, four rows of its tiles are empty
 func joins(ref *ir.Value, parts, row, count, stride int) bool {
 	full := func(rows int) bool { return rows&(rows-1) == 0 || rows*ref.Type.DType.Bytes()%32 == 0 }
 	s := ref.Type.Shape
@@ -434,14 +422,14 @@ func joins(ref *ir.Value, parts, row, count, stride int) bool {
 	return slices.Equal(joined, s) || full(s[len(s)-2]) && full(joined[len(s)-2])
 }
 
-// flatShape is a shape of some parts, with as many of the inner leading dimensions of a part taken
-// into the rows as count rows by a stride cross. A view of fewer leading dimensions is a
-// cast, and accesses by different casts are taken to overlap; so no more are taken than needed.
+// flatShape returns a shape of some parts in which the inner leading dimensions of a part are joined with the rows, as far as count rows
+// by a stride cross them. A view with other dimensions is a cast, and accesses by different casts are assumed to overlap, so no more
+// dimensions are joined than needed.
 //
 //	[2, 4, 8, 128], rows 4 to 15:   [2, 1, 32, 128]
 //	rows 4 to 7:                    as it is
 //
-// Parts stay in the first dimension: which one it is, is known at run time only.
+// Parts stay in the first dimension, since the number of the part is known at run time only.
 func flatShape(shape []int, parts, row, count, stride int) []int {
 	s := slices.Clone(shape)
 	s[0] /= parts
@@ -453,7 +441,7 @@ func flatShape(shape []int, parts, row, count, stride int) []int {
 	return s
 }
 
-// flat views a reference with its leading dimensions in the rows as count rows by a stride cross them.
+// flat views a reference in the shape of flatShape.
 func (t *tiler) flat(ref *ir.Value, parts, row, count, stride int) *ir.Value {
 	s := flatShape(ref.Type.Shape, parts, row, count, stride)
 	if slices.Equal(s, ref.Type.Shape) {
@@ -462,7 +450,7 @@ func (t *tiler) flat(ref *ir.Value, parts, row, count, stride int) *ir.Value {
 	return t.once(fmt.Sprintf("flat %p %v", ref, s), func() *ir.Value { return t.b().RefCast(ref, ref.Type.DType, s...) })
 }
 
-// words views a bf16 reference as u32 words of two rows: word r has row 2r in its low half.
+// words views a bf16 reference as u32 words of two rows: word r has row 2r in its low half and row 2r+1 in its high half.
 func (t *tiler) words(src *source) *source {
 	ref := src.ref
 	s := slices.Clone(ref.Type.Shape)
@@ -471,8 +459,8 @@ func (t *tiler) words(src *source) *source {
 	return &source{ref: w, rows: src.rows / 2, lanes: src.lanes, lane: src.lane, part: src.part, pure: src.pure}
 }
 
-// turn transposes a tile. Halves of words are turned as words, once for both: a transpose of u32
-// costs what one of f32 does, and carries two bf16 rows.
+// turn transposes a tile. If the tile is one half of words, the words are transposed once for both halves: a u32 transpose costs as much
+// as an f32 one, and moves two bf16 rows.
 func (t *tiler) turn(x *ir.Value) *ir.Value {
 	if w, which, ok := tiles.HalfOf(x); ok {
 		return t.half(t.turn(w), which)
@@ -480,10 +468,9 @@ func (t *tiler) turn(x *ir.Value) *ir.Value {
 	return t.emit(ir.OpTranspose, ir.Attrs{Dims: []int{1, 0}}, x)
 }
 
-// pack is the words of two f32 tiles, x in the low halves. What is done to both alike is done to
-// the words: a transpose or a select of the halves of one word is one of the word itself, and
-// halves that were only taken apart are put together by taking the word. So values that arrive as
-// words leave as words, and no unpacking is emitted between.
+// pack returns the words of two f32 tiles, x in the low halves. An op on both halves alike becomes one op on the words: a transpose or
+// select of both halves of a word is one of the word itself. Both halves of one word are that word. So values that arrive as words are
+// stored as words, without unpacking between.
 //
 //	pack(half(w, 0), half(w, 1))                 w
 //	pack(turn(half(w, 0)), turn(half(w, 1)))     turn(w)
@@ -494,7 +481,7 @@ func (t *tiler) pack(x, y *ir.Value) *ir.Value {
 			return w
 		}
 	}
-	// Ops that act on all bits of an element alike commute with packing.
+	// These ops move all bits of an element together, so they commute with packing.
 	if a, b := x.Def, y.Def; a != nil && b != nil && a.Op == b.Op {
 		switch a.Op {
 		case ir.OpTranspose:
@@ -503,7 +490,7 @@ func (t *tiler) pack(x, y *ir.Value) *ir.Value {
 			if a.Args[0] == b.Args[0] {
 				return t.emit(ir.OpSelect, ir.Attrs{}, a.Args[0], t.pack(a.Args[1], b.Args[1]), t.pack(a.Args[2], b.Args[2]))
 			}
-		case ir.OpConvert: // rounded before
+		case ir.OpConvert: // already rounded
 			if u, v := a.Args[0].Def, b.Args[0].Def; a.Args[0].Type.DType == ir.BF16 && u != nil && v != nil && u.Op == ir.OpConvert && v.Op == ir.OpConvert && u.Args[0].Type.DType == ir.F32 && v.Args[0].Type.DType == ir.F32 {
 				return t.pack(u.Args[0], v.Args[0])
 			}
@@ -512,8 +499,8 @@ func (t *tiler) pack(x, y *ir.Value) *ir.Value {
 	return t.emit(ir.OpPack, ir.Attrs{}, x, y)
 }
 
-// half takes the low (0) or high (1) bf16 of each word as f32. A bf16 is the high half of the f32
-// of the same value, so a shift or a mask of the word is all that the conversion costs.
+// half returns the low (0) or high (1) bf16 of each word as f32. A bf16 is the high half of the f32 of the same value, so a shift or a
+// mask converts it.
 //
 //	w = 3f80 4000   half 0: 4000 0000, which is 2   half 1: 3f80 0000, which is 1
 func (t *tiler) half(w *ir.Value, which int) *ir.Value {

@@ -10,26 +10,25 @@ import (
 	"github.com/gdngen/gdngen/ir/passes"
 )
 
-// emit appends a pure op on tiles, once for the same operands and attributes. Heads share much: a
-// mask, an iota, the tile of a key head that four value heads multiply by.
+// emit appends a pure op on tiles, once per operands and attributes. Heads share many tiles: a mask, an iota, the tile of a key head
+// that four value heads multiply by.
 func (t *tiler) emit(op ir.Op, a ir.Attrs, args ...*ir.Value) *ir.Value {
 	return t.once(passes.Identity(op, a, args), func() *ir.Value { return t.b().Append(op, args, a, nil)[0] })
 }
 
-// emitT is emit for ops whose type is given.
+// emitT is emit for ops whose result type is not implied by the operands.
 func (t *tiler) emitT(op ir.Op, ty ir.Type, a ir.Attrs, args ...*ir.Value) *ir.Value {
 	return t.once(passes.Identity(op, a, args, ty), func() *ir.Value { return t.b().Append(op, args, a, nil, ty)[0] })
 }
 
-// splat is a tile of one number.
+// splat returns a constant of type ty whose elements all are v.
 func (t *tiler) splat(ty ir.Type, v float64) *ir.Value {
 	return t.emitT(ir.OpConst, ty, ir.Attrs{Value: v})
 }
 
-// convert changes the element type. An f32 value that was narrowed to bf16, and is widened again,
-// is taken from before: halves of words are f32 as they are loaded, are bf16 by the type of their
-// window, and go to a matrix unit as such or to vector work as f32. That is exact only where the
-// f32 value had no more bits than bf16, which t.exact records.
+// convert changes the element type of a tile. An f32 value that was narrowed to bf16 and is widened again is replaced by the f32 value.
+// Example: halves of words are f32 when loaded and bf16 by the type of their window; an MXU takes them as bf16, vector ops as f32. The
+// replacement is exact only if the f32 value had no more bits than bf16, which t.exact records.
 //
 //	h = half(w, 0)    f32, of a bf16 row
 //	f32(bf16(h))      h
@@ -43,7 +42,7 @@ func (t *tiler) convert(x *ir.Value, d ir.DType) *ir.Value {
 	return t.emitT(ir.OpConvert, ir.T(d, x.Type.Shape...), ir.Attrs{}, x)
 }
 
-// tileShape is the shape of one tile of a value; scalars have none.
+// tileShape returns the shape of one tile of a value; nil for scalars.
 func tileShape(shape []int) []int {
 	if len(shape) == 0 {
 		return nil
@@ -52,8 +51,7 @@ func tileShape(shape []int) []int {
 	return []int{r, l}
 }
 
-// tileRules lowers one instruction each: a row for every op, or a reason in noTiles. Elementwise ops
-// share one.
+// tileRules lowers one instruction of an op: each op has a row here, or a reason in noTiles. Elementwise ops share one rule.
 var tileRules = map[ir.Op]func(*tiler, *ir.Instr) error{}
 
 func init() { // loop's rule refers back to the table
@@ -90,7 +88,7 @@ const (
 	ofReferences = "acts on references, which are what this pass makes"
 )
 
-// noTiles says why an op can not stand in a grid that becomes a kernel.
+// noTiles says why an op can not be in a grid that becomes a kernel.
 var noTiles = map[ir.Op]string{
 	ir.BadOp:        "is no op",
 	ir.OpPad:        outsideGrid,
@@ -107,8 +105,7 @@ var noTiles = map[ir.Op]string{
 	ir.OpDMAWait:    ofReferences,
 }
 
-// instr lowers one instruction by its rule. Operands from outside the grid are refused: a kernel
-// sees main memory through its windows alone.
+// instr lowers one instruction by its rule. Operands from outside the grid are refused: a kernel sees HBM only through its windows.
 func (t *tiler) instr(in *ir.Instr) error {
 	for i, a := range in.Args {
 		if t.sc.find(a) == nil {
@@ -122,20 +119,20 @@ func (t *tiler) instr(in *ir.Instr) error {
 	return rule(t, in)
 }
 
-// bind records tiles as the plain value of the instruction's result.
+// bind records tiles as the result of the instruction, in plain form.
 func (t *tiler) bind(in *ir.Instr, elems []*ir.Value) error {
 	r := in.Result()
 	t.sc.env[r] = normal(r.Type.DType, r.Type.Shape, elems)
 	return nil
 }
 
-// arg is the view of an operand.
+// arg returns the view of operand i.
 func (t *tiler) arg(in *ir.Instr, i int) *tiled { return t.sc.find(in.Args[i]) }
 
-// ofHead gives what follows the task of the i-th of n tiles. A tile that several heads share
-// belongs to the first of them. The schedule orders groups of heads by it (ir.Sched.Lock).
+// ofHead sets the task of the instructions emitted next, for the i-th of n tiles. A tile that several heads share gets the first of
+// them. The schedule orders groups of heads by it (ir.Sched.Lock).
 //
-//	8 heads, 4 tiles (of key heads that two value heads share):   tiles are of heads 0, 2, 4, 6
+//	8 heads, 4 tiles (each of a key head that two value heads share):   tiles are of heads 0, 2, 4, 6
 func (t *tiler) ofHead(in *ir.Instr, i, n int) {
 	of := ir.Instr{Task: in.Task, Pos: in.Pos}
 	if n > 1 && of.Task.Head < 0 {
@@ -144,7 +141,7 @@ func (t *tiler) ofHead(in *ir.Instr, i, n int) {
 	t.b().Of(&of)
 }
 
-// elementwise applies an op to each tile. An operand with one tile is the same for all heads.
+// elementwise applies an op to each tile. An operand with one tile is shared by all heads.
 func (t *tiler) elementwise(in *ir.Instr) error {
 	r := in.Result().Type
 	if t.aligned(in) {
@@ -182,13 +179,11 @@ func (t *tiler) elementOp(in *ir.Instr, ty ir.Type, xs []*ir.Value) *ir.Value {
 	return t.emit(in.Op, in.Attrs, xs...)
 }
 
-// aligned computes an elementwise op on the source tiles as they lie, where all operands lie alike
-// or are constants, so that a pending transpose or reshape stays pending. It reports whether it
-// did.
+// aligned computes an elementwise op on the tiles of the source, so that a pending transpose or reshape stays pending. It needs operands
+// with equal views, or constants, and reports whether it applied.
 //
-// Example: the mask and the scale of a transposed product are applied to the product as the matrix
-// unit left it. If the consumer is a dot, which takes either operand turned, no tile is transposed
-// at all. A value that is in its plain form is not worth it, and a constant has no form.
+// Example: the mask and scale of a transposed product are applied to the untransposed product. If the consumer is a dot, which takes
+// either operand transposed, no tile is ever transposed. A value in plain form gains nothing, and a constant has no view.
 func (t *tiler) aligned(in *ir.Instr) bool {
 	var like *tiled
 	for i := range in.Args {
@@ -197,13 +192,12 @@ func (t *tiler) aligned(in *ir.Instr) bool {
 			continue
 		}
 		switch {
-		// In memory, or plain already: tiles cost no more than the op on the source would.
+		// In memory, or already plain: gathering tiles costs no more than the op on the source.
 		case v.src.elems == nil || v.mat != nil || len(v.dims) < 2:
 			return false
 		case like == nil:
 			like = v
-		// Two views are alike where element for element they are in the same place of equal
-		// sources.
+		// Views are equal if every element is at the same position of sources of equal shape.
 		case v.tile != like.tile || v.row != like.row || len(v.src.elems) != len(like.src.elems) ||
 			v.src.rows != like.src.rows || v.src.lanes != like.src.lanes || !slices.EqualFunc(v.dims, like.dims, slices.Equal):
 			return false
@@ -228,16 +222,15 @@ func (t *tiler) aligned(in *ir.Instr) bool {
 		}
 		out.elems[j] = t.elementOp(in, ir.T(r.DType, out.rows, out.lanes), xs)
 	}
-	// The view of the operands becomes that of the result: only the source is new.
+	// The result has the operands' view, with a new source.
 	u := *like
 	u.dtype, u.src, u.mat = r.DType, out, nil
 	t.sc.env[in.Result()] = &u
 	return true
 }
 
-// constTile tells a value all of whose elements are one constant, whatever its view.
-//
-// Such a value suits every order of rows and lanes, so it does not keep others from being aligned.
+// constTile returns the constant that all elements of a value equal, whatever its view, and whether there is one. A constant fits any
+// order of rows and lanes, so it does not keep other operands from being aligned.
 func constTile(v *tiled) (float64, bool) {
 	if len(v.src.elems) == 0 {
 		return 0, false
@@ -254,7 +247,7 @@ func constTile(v *tiled) (float64, bool) {
 	return 0, false
 }
 
-// repeat is one tile for n points: they share it.
+// repeat returns one tile n times: n points share it.
 func repeat(x *ir.Value, n int) []*ir.Value {
 	out := make([]*ir.Value, n)
 	for i := range out {
@@ -263,7 +256,7 @@ func repeat(x *ir.Value, n int) []*ir.Value {
 	return out
 }
 
-// constant is one tile, which all points share.
+// constant is one tile that all points share.
 func (t *tiler) constant(in *ir.Instr) error {
 	r := in.Result().Type
 	lead, _, _ := tiles.RowsLanes(r.Shape)
@@ -289,8 +282,8 @@ func (t *tiler) iota(in *ir.Instr) error {
 	return t.bind(in, out)
 }
 
-// perTile is for ops that change the rows of a tile and not their number of tiles: words of two
-// bf16 rows have half the rows, and their halves twice as many.
+// perTile lowers ops that change the rows of a tile but not the number of tiles: words of two bf16 rows have half the rows, halves of
+// words twice as many.
 //
 //	words of a bf16 tile [64, 128]    u32 [32, 128]
 func (t *tiler) perTile(in *ir.Instr) error {
@@ -306,16 +299,15 @@ func (t *tiler) perTile(in *ir.Instr) error {
 	return t.bind(in, out)
 }
 
-// reduce sums, or takes the greatest, in three ways, from cheap to dear: leading dimensions combine
-// whole tiles, element by element; rows are rotations of a register's sublanes; lanes go through
-// the cross-lane unit. What is left of rows or lanes keeps a length of 1 in its tiles, [1, lanes]
-// or [rows, 1], so that nothing moves before a consumer says where it wants the sums.
+// reduce takes sums or maxima, in three ways, from cheap to expensive: leading dimensions combine whole tiles element by element; rows
+// rotate the sublanes of a register; lanes go through the XLU. A reduced dimension keeps length 1 in the tiles, [1, lanes] or [rows, 1],
+// so that nothing moves before a consumer asks for the sums in some form.
 //
 // Sums of [2, 8, 128], two tiles:
 //
 //	over 0   one addition of tiles          [8, 128]   row 8x1 | lane 128x1
 //	over 1   two sums of sublanes           [2, 128]   tile 2x1 | lane 128x1, of tiles [1, 128]
-//	over 2   two of the cross-lane unit     [2, 8]     tile 2x1 | row 8x1, of tiles [8, 1]
+//	over 2   two sums of the XLU          [2, 8]     tile 2x1 | row 8x1, of tiles [8, 1]
 func (t *tiler) reduce(in *ir.Instr) error {
 	v, r := t.arg(in, 0), in.Result().Type
 	xs, err := t.tiles(v)
@@ -333,10 +325,8 @@ func (t *tiler) reduce(in *ir.Instr) error {
 	if in.Op == ir.OpReduceMax {
 		combine = ir.OpMax
 	}
-	// A sum in bf16 is made in f32 and rounded once: the interpreter does the same.
-	// Leading dimensions: combine tiles, pairwise so that the chain is short.
-	// groups[k] are the tiles that are summed to tile k of the result, keep the leading sizes that
-	// stay.
+	// A sum in bf16 is made in f32 and rounded once, as in the interpreter. Leading dimensions combine tiles pairwise, so that the chain
+	// is short. groups[k] are the tiles summed to tile k of the result; keep has the leading sizes that are not reduced.
 	groups := map[int][]*ir.Value{}
 	var keep []int
 	for i, d := range lead {
@@ -353,15 +343,15 @@ func (t *tiler) reduce(in *ir.Instr) error {
 		}
 		groups[k] = append(groups[k], t.convert(xs[j], wide))
 	}
-	// The result is a view, since a reduced dimension is gone: with rows reduced, the tiles are [1,
-	// lanes], and a value [N, C] has its N along tiles and not along rows.
+	// The result is a view, since a reduced dimension is gone: with rows reduced the tiles are [1, lanes], and the N of a value [N, C]
+	// is along tiles, not rows.
 	src := &source{rows: rows, lanes: lanes}
 	rowOut := n >= 2 && slices.Contains(in.Attrs.Dims, n-2)
 	laneOut := n >= 1 && slices.Contains(in.Attrs.Dims, n-1)
 	for k := range product(keep) {
 		t.ofHead(in, k, product(keep))
 		g := groups[k]
-		// ((a+b) + (c+d)) + ...: a chain of additions would wait for each.
+		// ((a+b) + (c+d)) + ...: in a chain, each addition would wait for the one before.
 		for len(g) > 1 {
 			var next []*ir.Value
 			for i := 0; i+1 < len(g); i += 2 {
@@ -407,14 +397,13 @@ func (t *tiler) reduce(in *ir.Instr) error {
 	return nil
 }
 
-// programID is the number of the point along an axis of the grid.
+// programID emits the number of the point along an axis of the grid, as an i32 scalar.
 func (t *tiler) programID(in *ir.Instr) error {
 	return t.bind(in, []*ir.Value{t.emit(ir.OpProgramID, in.Attrs)})
 }
 
-// dot multiplies tile by tile, one product a head, on the matrix unit. Contracted dimensions may be
-// rows or lanes of either operand: the unit takes its weights turned at no cost, so no transpose is
-// emitted for K K^T. Sums are f32; a result in bf16 is rounded once.
+// dot multiplies tile by tile, one product per head, on the MXU. Rows or lanes of either operand may be contracted: the MXU takes
+// transposed weights at no cost, so K K^T needs no transpose. Sums are f32; a bf16 result is rounded once.
 //
 //	K K^T   [2, 64, 128] with itself, lanes with lanes   two dots of tiles to [64, 64]
 //	K^T U   [2, 64, 128] both, rows with rows            two dots of tiles to [128, 128]
@@ -437,15 +426,14 @@ func (t *tiler) dot(in *ir.Instr) error {
 	if err != nil {
 		return err
 	}
-	// Which of rows and lanes are contracted stays with the op: Mosaic has all four cases.
+	// The contracted dimensions, rows or lanes, are attributes of the op: Mosaic has all four cases.
 	dims := &ir.DotDims{LB: []int{}, RB: []int{}, LC: []int{d.LC[0] - nb}, RC: []int{d.RC[0] - nb}}
 	_, rows, lanes := tiles.RowsLanes(r.Shape)
 	out := make([]*ir.Value, len(xs))
 	for i := range xs {
 		t.ofHead(in, i, len(xs))
 		x, y := xs[i], ys[i]
-		// One pass of the matrix unit takes bf16. Products of more passes have been taken apart
-		// before (pass precision), so anything else here is f32.
+		// One pass of the MXU takes bf16. Pass precision has already split products of several passes, so any other product here is f32.
 		if in.Attrs.Prec == ir.PrecBF16x1 {
 			x, y = t.convert(x, ir.BF16), t.convert(y, ir.BF16)
 		}
@@ -455,9 +443,8 @@ func (t *tiler) dot(in *ir.Instr) error {
 	return t.bind(in, out)
 }
 
-// loop lowers a loop of the body: each carried value becomes as many carried tiles as it has, and
-// the body is tiled in a scope of its own. Views of what is outside may be gathered inside; they
-// are then gathered once an iteration, which is what a body that reads other rows each time needs.
+// loop lowers a loop of the body. Each carried value becomes one carried value per tile, and the body is tiled in its own scope. A view
+// from outside is gathered inside, once an iteration, which suits bodies that read other rows each time.
 //
 //	loop on i, x [2, 8, 128]   ->   loop on i, x0 [8, 128], x1 [8, 128]
 func (t *tiler) loop(in *ir.Instr) error {

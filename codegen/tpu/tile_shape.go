@@ -8,9 +8,8 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// take gathers along rows or lanes of each tile, by an index in each element: the cross-lane unit
-// can, where index and operand are of one register. Leaves by substitution take a column of D to
-// all lanes of its block with it.
+// take gathers along rows or lanes of each tile, with one index per element. The XLU can do it if index and operand fill one register
+// each. Example: solve leaves by substitution use it to broadcast a column of D to all lanes of its block.
 //
 //	along lanes:   out[r, l] = x[r, index[r, l]]
 //	along rows:    out[r, l] = x[index[r, l], l]
@@ -35,33 +34,31 @@ func (t *tiler) take(in *ir.Instr) error {
 	return t.bind(in, out)
 }
 
-// broadcast takes, for each leading point of the result, the part of the operand that lies along
-// the result's rows and lanes, and stretches that tile. Leading points that the operand does not
-// have share a tile, so that a mask is stretched once for all heads.
+// broadcast stretches operand tiles to tiles of the result. Per leading point of the result it picks the operand's part along the
+// result's rows and lanes. Points along leading dimensions that the operand lacks share a tile: a mask is stretched once for all heads.
 //
-// A gate [N, C] that is to lie along rows, [N, C, K], is a row of lanes in its window. It is turned
-// to a column first, all N rows of the window in one transpose, and then cut: a turn of each single
-// row would cost as much as that of the tile.
+// A gate [N, C] that is stretched along lanes, [N, C, K], is a row of lanes in its window. All N rows are transposed to columns at once,
+// and then cut: the transpose of one row costs as much as the transpose of the whole tile.
 //
 // To [8, 64, 128], eight heads:
 //
 //	[64, 128] along 1, 2    one tile for all heads
-//	[8, 128] along 0, 2     tile i is row i [1, 128], stretched down
+//	[8, 128] along 0, 2     tile i is row i [1, 128], stretched along rows
 //	[8, 64] along 0, 1      tile i is column i [64, 1], stretched along the lanes
 func (t *tiler) broadcast(in *ir.Instr) error {
 	v, r := t.arg(in, 0), in.Result().Type
 	n := r.Rank()
 	lead, rows, lanes := tiles.RowsLanes(r.Shape)
 	if column := slices.Index(in.Attrs.Dims, n-2); v.src.ref != nil && column == len(v.dims)-1 {
-		// The operand's lanes become rows: turn the whole tile, not each row.
+		// The operand's lanes become rows: transpose the whole tile, not each row.
 		xs, err := t.tiles(v)
 		if err != nil {
 			return err
 		}
 		v = normal(v.dtype, v.shape(), xs)
 	}
-	// The operand with its dimensions in the order leading, rows, lanes of the result; nil where
-	// the result has a dimension that the operand does not. Its tiles are [rows or 1, lanes or 1].
+	// u is the operand with its dimensions in the order of the result: leading, rows, lanes. A dimension that the operand lacks is nil,
+	// so its tiles are [rows or 1, lanes or 1].
 	u := *v
 	u.dims, u.mat = nil, nil
 	var rowD, laneD []factor
@@ -96,10 +93,9 @@ func (t *tiler) broadcast(in *ir.Instr) error {
 	out := make([]*ir.Value, len(all))
 	for j, p := range all {
 		t.ofHead(in, j, len(all))
-		// Which of the operand's tiles is at this point: dimensions of size 1 are stretched
-		// too.
+		// k is the operand tile at this point; dimensions of size 1 are stretched too.
 		k := 0
-		// Leading sizes [1, 4] of the operand, [3, 4] of the result: point (2, 1) has tile 1.
+		// Example: with leading sizes [1, 4] of the operand and [3, 4] of the result, point (2, 1) takes tile 1.
 		for i, s := range leadSizes {
 			k *= s
 			if s > 1 {
@@ -107,7 +103,7 @@ func (t *tiler) broadcast(in *ir.Instr) error {
 			}
 		}
 		x := xs[k]
-		// Scalars come from tables and program ids, and have no tile before this.
+		// Scalars come from tables and program ids, and have had no tile so far.
 		if x.Type.Rank() == 0 {
 			x = t.emitT(ir.OpBroadcast, ir.T(r.DType, rows, lanes), ir.Attrs{Dims: []int{}}, x)
 		} else if x.Type.Shape[0] != rows || x.Type.Shape[1] != lanes {
@@ -118,11 +114,10 @@ func (t *tiler) broadcast(in *ir.Instr) error {
 	return t.bind(in, out)
 }
 
-// keep makes tiles of its operand, so that what takes parts of it takes parts of those, and does
-// not load and widen its rows anew.
+// keep makes tiles of its operand now, so that consumers that take parts of it share them, and do not each load and widen rows.
 //
-// The case is K times the decays of several levels: each level takes halves of the rows of K, and
-// without keep each would read its rows from the window, in bf16 by words.
+// Example: K times the decays of several levels. Each level takes halves of the rows of K; without keep each would read its rows from
+// the window, in bf16 by words.
 func (t *tiler) keep(in *ir.Instr) error {
 	xs, err := t.tiles(t.arg(in, 0))
 	if err != nil {
@@ -131,8 +126,8 @@ func (t *tiler) keep(in *ir.Instr) error {
 	return t.bind(in, xs)
 }
 
-// reshape is a matter of factors, unless a boundary falls into lanes or across a stride. Then tiles
-// are made first, in which rows are whole, and regrouped; lanes are never split.
+// reshape only rewrites factors, unless a boundary falls into lanes or across a stride. Then tiles with whole rows are made first, and
+// regrouped. It errs if lanes would be split.
 //
 //	rows by a stride, [4, 128] of row 4x2, to [2, 2, 128]   row 2x4 | row 2x2 | lane 128x1
 //	[2, 4, 128] with heads in tiles, to [8, 128]            tile 2x1 row 4x1 | lane 128x1
@@ -152,14 +147,14 @@ func (t *tiler) reshape(in *ir.Instr) error {
 	return nil
 }
 
-// transpose is a matter of factors alone.
+// transpose only reorders factors.
 func (t *tiler) transpose(in *ir.Instr) error {
 	t.sc.env[in.Result()] = t.arg(in, 0).transpose(in.Attrs.Dims)
 	return nil
 }
 
-// slice is a matter of factors where only tiles and rows are chosen. A part of the lanes is cut
-// from each tile: the first register of two costs nothing, anything else a rotation.
+// slice only rewrites factors if it chooses tiles and rows. A part of the lanes is cut from each tile: the first register of two is
+// free, anything else takes a rotation.
 //
 //	rows 2 and 4 of [8, 128]        row 2x2 | lane 128x1 from row 2: a view
 //	lanes 0 to 127 of [8, 256]      the first register of each row of registers
@@ -205,14 +200,14 @@ func (t *tiler) slice(in *ir.Instr) error {
 	return t.bind(in, out)
 }
 
-// concat along a leading dimension lists tiles one after another. Along rows or lanes it joins
-// tiles, which is free where both end at a register's border.
+// concat along a leading dimension lists tiles one after another. Along rows or lanes it joins tiles, which is free if both end at a
+// register boundary.
 //
 // x and y [2, 64, 128], of tiles x0 x1 and y0 y1:
 //
 //	along 0   x0 x1 y0 y1                  nothing is emitted
-//	along 1   x0 over y0, x1 over y1       64 rows are whole registers: nothing in the end
-//	along 2   x0 beside y0, x1 beside y1   the same
+//	along 1   x0 above y0, x1 above y1     64 rows are whole registers: free
+//	along 2   x0 left of y0, x1 left of y1   free too
 func (t *tiler) concat(in *ir.Instr) error {
 	r := in.Result().Type
 	parts := make([][]*ir.Value, len(in.Args))
@@ -246,9 +241,9 @@ func (t *tiler) concat(in *ir.Instr) error {
 	return t.bind(in, out)
 }
 
-// dynSlice reads rows from a place known at run time. The other dimensions must be taken whole.
+// dynSlice reads rows from a row number known at run time. The other dimensions must be taken whole, else it errs.
 //
-// The case is a loop over tokens: row i of q, k and v, [N, C, D], one load a head.
+// Example: a loop over tokens reads row i of q, k and v, [N, C, D], with one load per head.
 func (t *tiler) dynSlice(in *ir.Instr) error {
 	v, r := t.arg(in, 0), in.Result().Type
 	shape := v.shape()
@@ -259,8 +254,8 @@ func (t *tiler) dynSlice(in *ir.Instr) error {
 		}
 	}
 	count := r.Shape[n-2]
-	// Only four-byte rows can begin anywhere: a bf16 row is half of a word. So the value is copied
-	// to scratch as f32, once for the loop that reads it row by row.
+	// Only four-byte rows can be loaded from any row: a bf16 row is half of a word. So the value is copied to scratch as f32, once for
+	// all iterations of the loop.
 	if v.src.ref == nil || v.src.part.count > 1 || v.src.ref.Type.DType.Bytes() != 4 {
 		xs, err := t.tiles(v)
 		if err != nil {
@@ -280,7 +275,7 @@ func (t *tiler) dynSlice(in *ir.Instr) error {
 	}
 	b := t.b()
 	zero := t.splat(ir.T(ir.I32), 0)
-	// The meaning of dynslice: a start beyond the end is moved back so that all rows exist.
+	// As dynslice is defined, a start beyond the end is clamped so that all rows exist.
 	i := b.Min(b.Max(idx[0], zero), t.splat(ir.T(ir.I32), float64(rf[0].size-count)))
 	if rf[0].stride != 1 {
 		i = b.Mul(i, t.splat(ir.T(ir.I32), float64(rf[0].stride)))

@@ -8,13 +8,11 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// laneCount is the lanes of a register: rows are read and written by a stride only in references of
-// just so many lanes.
+// laneCount is the number of lanes of a register. Only references of exactly this many lanes can be read and written by a row stride.
 const laneCount = target.Lanes
 
-// columns is four-byte scratch in which rows of any number of lanes can be read and written by a
-// stride: one reference for each 128 lanes. A row of 256 lanes is two registers, and a load by a
-// stride takes one register a row, so the two halves are kept apart, each a reference of its own.
+// columns is four-byte scratch in which rows of any number of lanes can be read and written by a stride: one reference per 128 lanes. A
+// load by a stride takes one register per row; a row of 256 lanes is two registers, so each half has its own reference.
 //
 //	rows of 320 lanes   refs[0] lanes 0-127   refs[1] 128-255   refs[2] 256-319, and 64 unused
 type columns struct {
@@ -22,7 +20,7 @@ type columns struct {
 	lanes int
 }
 
-// newColumns adds the scratch. Two-byte elements are kept as f32, which holds them exactly.
+// newColumns adds the scratch for [rows, lanes] of d. Two-byte elements are held as f32, which is exact.
 func (t *tiler) newColumns(d ir.DType, rows, lanes int) *columns {
 	if d.Bytes() == 2 {
 		d = ir.F32
@@ -34,7 +32,7 @@ func (t *tiler) newColumns(d ir.DType, rows, lanes int) *columns {
 	return c
 }
 
-// cut is the lanes of the i-th reference, of which the last may be partly used.
+// cut returns the lanes [lo, hi) of the i-th reference; the last may be partly used.
 func (c *columns) cut(i int) (lo, hi int) { return i * laneCount, min((i+1)*laneCount, c.lanes) }
 
 // store writes [count, lanes] to rows row, row+stride, ...
@@ -53,8 +51,8 @@ func (c *columns) store(t *tiler, x *ir.Value, row, stride int) {
 	}
 }
 
-// load reads rows row, row+stride, ...
-// A load by a stride takes whole rows of registers: lanes that no store wrote are cut off here.
+// load reads count rows row, row+stride, ... as [count, lanes]. A load by a stride takes whole registers: lanes that no store wrote are
+// cut off.
 func (c *columns) load(t *tiler, row, count, stride int) (*ir.Value, error) {
 	var parts []*ir.Value
 	for i, ref := range c.refs {
@@ -68,10 +66,8 @@ func (c *columns) load(t *tiler, row, count, stride int) (*ir.Value, error) {
 	return t.b().Concat(1, parts...), t.b().Err()
 }
 
-// columns copies a reference to where its rows can be read by a stride. A window that is not written
-// is copied once for the block; one that the body writes is copied at each read.
-//
-// The key has the first lane: heads side by side in one reference have a copy each.
+// columns copies a reference to scratch whose rows can be read by a stride. A pure source is copied once per block, another at each
+// read. The key has the first lane: heads next to each other in one reference each have a copy.
 func (t *tiler) columns(src *source) *columns {
 	key := fmt.Sprintf("columns %p %d", src.ref, src.lane)
 	for s := t.sc; s != nil; s = s.up {
@@ -92,12 +88,11 @@ func (t *tiler) columns(src *source) *columns {
 	return c
 }
 
-// toScratch writes a value's tiles one after another into four-byte scratch and views the value
-// there. What was a stride through tiles is then a stride through rows, so any order of rows is one
-// load.
+// toScratch stores a value's tiles one after another into four-byte scratch and returns the view of the value there. Strides through
+// tiles become strides through rows, so any order of rows is loads by strides. It errs for elements of one byte.
 //
-//	two tiles of 8 rows, asked for row by row of both:   row 8x1 tile 2x1
-//	the same in scratch:                                 row 8x1 row 2x8
+//	two tiles of 8 rows, read as row 0 of both, row 1 of both ...:   row 8x1 tile 2x1
+//	the same in scratch:                                            row 8x1 row 2x8
 func (t *tiler) toScratch(v *tiled) (*tiled, error) {
 	src := v.src
 	d := src.elems[0].Type.DType
@@ -133,10 +128,10 @@ func (t *tiler) toScratch(v *tiled) (*tiled, error) {
 	return u, nil
 }
 
-// upright turns the tiles of a value whose lanes are the rows of its tiles; other values stay as
-// they are. A store takes whole rows, so the turn can not be left to a consumer here.
+// upright transposes the tiles of a value whose lanes are the rows of its tiles, and returns other values as they are. A store takes
+// whole rows, so the transpose can not wait for a consumer.
 //
-//	tiles [128, 64] seen as [64, 128]   lane 64x1 | row 128x1   ->   turned, row 64x1 | lane 128x1
+//	tiles [128, 64] seen as [64, 128]   lane 64x1 | row 128x1   ->   transposed, row 64x1 | lane 128x1
 func (t *tiler) upright(v *tiled) *tiled {
 	rows := []factor{{v.src.rows, byRow, 1}}
 	if v.src.elems == nil || v.row != 0 || v.src.rows == 1 || !slices.Equal(clean(v.dims[len(v.dims)-1]), rows) {
@@ -161,9 +156,8 @@ func (t *tiler) upright(v *tiled) *tiled {
 	return u
 }
 
-// prepareStore brings a value into registers in a form that can be stored to the whole of ref, and
-// returns the stores. Between the two all other results are made ready: a store to a carry's window
-// must come after every read of it.
+// prepareStore brings a value into registers in a form that can be stored to all of ref, and returns a function that emits the stores.
+// All other results are prepared before it is called: a store to a carry's window must follow every read of it.
 //
 //	f32 heads [8, 64, 128] to such a window           8 stores of [64, 128]
 //	f32 heads to [64 tokens, 8 heads, 128]            8 stores by a stride of 8 rows
@@ -192,8 +186,7 @@ func (t *tiler) prepareStore(v *tiled, ref *ir.Value) (func() error, error) {
 			return nil, fmt.Errorf("shape %v can not be stored by rows", v.shape())
 		}
 	}
-	// Three ways, by what a store can do: whole tiles as they are; rows by a stride, one register
-	// wide and four bytes; all else by words or through columns.
+	// Three ways: whole tiles; rows by a stride, if they are four bytes and one register wide; else by words or through columns.
 	puts, _ := storable(u)
 	count := u.src.rows
 	stride := 1
@@ -218,11 +211,11 @@ func (t *tiler) prepareStore(v *tiled, ref *ir.Value) (func() error, error) {
 	}, nil
 }
 
-// put says that a whole tile's rows go to rows row, row+stride, ... of the target, from a lane on.
+// put says that the rows of a whole tile go to rows row, row+stride, ... of the target, from a lane on.
 type put struct{ tile, row, stride, lane int }
 
-// storable lists the puts of a value whose tiles are stored whole; false where rows of tiles are
-// spread otherwise. Tiles that are the heads of token-major rows have puts by a stride:
+// storable lists the puts of a value whose tiles can be stored whole; else false. Tiles that are the heads of token-major rows have puts
+// by a stride:
 //
 //	[4 tokens, 2 heads, 128] of two tiles [4, 128]:   row 4x1 tile 2x1 | lane 128x1
 //	puts: tile 0 to rows 0 2 4 6, tile 1 to rows 1 3 5 7
@@ -243,12 +236,12 @@ func storable(v *tiled) ([]put, bool) {
 	}
 	flat = clean(flat)
 	var tiles []factor
-	var at []int // stride in rows of the target of each tile factor
+	var at []int // stride in rows of the target, per tile factor
 	rowStride := 1
 	seen := v.src.rows == 1
 	inner := 1
-	// From the innermost factor out. inner is how far apart in rows of the target two steps of a
-	// factor are; a tile's own rows must all be one factor, so that its store is one stride.
+	// From the innermost factor out. inner is the distance, in rows of the target, between two steps of a factor. A tile's rows must be
+	// one factor, so that its store has one stride.
 	for i := len(flat) - 1; i >= 0; i-- {
 		f := flat[i]
 		switch f.kind {
@@ -267,7 +260,7 @@ func storable(v *tiled) ([]put, bool) {
 	if !seen {
 		return nil, false
 	}
-	// All combinations of the tile factors, outer first: each is a tile and its first row.
+	// All combinations of the tile factors, outer first: each gives a tile and its first row.
 	puts := []put{{v.tile, 0, rowStride, 0}}
 	for i := len(tiles) - 1; i >= 0; i-- {
 		var next []put
@@ -281,7 +274,7 @@ func storable(v *tiled) ([]put, bool) {
 	return puts, true
 }
 
-// sideBySide lists the puts of a value whose tiles lie side by side along the lanes.
+// sideBySide lists the puts of a value whose tiles are next to each other along the lanes.
 //
 //	[64 tokens, 4 heads x 128] of four tiles [64, 128]:   row 64x1 | tile 4x1 lane 128x1
 //	puts: tile i to rows 0 1 2 ..., from lane 128 i
@@ -303,11 +296,9 @@ func sideBySide(v *tiled, heads factor) ([]put, bool) {
 	return all, true
 }
 
-// storeWords stores rows by a stride where they can not be stored directly: two bf16 tiles whose
-// rows alternate go together as u32 words; anything else passes through scratch. Outputs in bf16,
-// tokens before heads, are the first case: head 0 is the low half of each word and head 1 the high
-// one, so two heads are stored at the price of one in f32, and nothing is transposed outside of the
-// kernel.
+// storeWords stores rows by a stride that can not be stored directly. Two bf16 tiles with alternating rows are stored together as u32
+// words; any other value goes through scratch. bf16 outputs with tokens before heads are the first case: head 0 is the low half of each
+// word, head 1 the high half. So two heads cost as much as one in f32, and no transpose is needed outside the kernel.
 //
 // Four heads, a row of the output for each token t and head h:
 //
@@ -319,15 +310,15 @@ func (t *tiler) storeWords(u *tiled, ref *ir.Value, puts []put, count, stride in
 	for _, p := range puts {
 		byRowNo[p.row] = p.tile
 	}
-	// Rows r and r^1 share a word. They can go together where each row of an even number has a
-	// partner tile, whose rows are the odd ones beside it.
+	// Rows r and r^1 share a word. Tiles can be paired if every tile that starts at an even row has a partner that starts at the next
+	// row.
 	paired := stride%2 == 0 && u.src.lanes == laneCount && ref.Type.DType == ir.BF16 && ref.Type.Shape[ref.Type.Rank()-2]%2 == 0
 	for _, p := range puts {
 		if _, ok := byRowNo[p.row^1]; !ok || !joins(ref, t.into.of(), p.row, count, p.stride) {
 			paired = false
 		}
 	}
-	// A tile that was just rounded to bf16 is taken as f32 from before: packing rounds.
+	// A tile that was just rounded to bf16 is replaced by the f32 value before, since packing rounds.
 	wide := func(tile int) *ir.Value {
 		x := u.src.elems[tile]
 		if x.Type.DType.Bytes() == 4 {
@@ -340,7 +331,7 @@ func (t *tiler) storeWords(u *tiled, ref *ir.Value, puts []put, count, stride in
 	}
 	if paired {
 		return func() error {
-			// Only the reference is asked for here, so rows need not be its own.
+			// Only the reference is needed here, so rows need not be right.
 			words := t.words(&source{ref: ref, rows: 2, lanes: u.src.lanes}).ref
 			for _, p := range puts {
 				if p.row%2 != 0 {
@@ -358,8 +349,8 @@ func (t *tiler) storeWords(u *tiled, ref *ir.Value, puts []put, count, stride in
 		}, nil
 	}
 	return func() error {
-		// Else rows are put in order in columns, and stored from there in runs.
-		rows := len(puts) * count // of the whole reference, or of the half that is written
+		// Otherwise rows are put in order in columns, and stored in runs.
+		rows := len(puts) * count // of the whole reference, or of the part that is written
 		cols := t.newColumns(ref.Type.DType, rows, u.src.lanes)
 		for _, p := range puts {
 			cols.store(t, wide(p.tile), p.row, stride)

@@ -8,14 +8,12 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// tiled is a batched value held as 2-D tiles: a view. Its logical dimensions are lists of factors,
-// outer first, each a stride through the tiles of the source, through the rows of a tile or through
-// its lanes. Element (i, j, k) is found by writing i in the sizes of the first dimension's factors,
-// as digits of a number, and adding each digit times its stride; then j and k. Reshapes, transposes
-// and slices only rewrite the factors; rows and lanes move when a consumer needs tiles in another
-// form (see tiler.tiles).
+// tiled is a view of a batched value held as 2-D tiles. Its logical dimensions are lists of factors, outer first. Each factor is a
+// stride through the tiles of the source, the rows of a tile, or its lanes. To find element (i, j, k), write i as digits whose bases are
+// the sizes of the first dimension's factors, and add each digit times its stride; then j and k. Reshapes, transposes and slices only
+// rewrite factors. Rows and lanes move when a consumer needs tiles of another form (tiler.tiles).
 //
-//	[2, 4, 128] of four tokens x two heads, token by token in memory:
+//	[2, 4, 128]: two heads of four tokens, token by token in memory:
 //	dims  row 2x1 | row 4x2 | lane 128x1
 //	element (1, 3, k) is lane k of row 1*1 + 3*2 = 7
 type tiled struct {
@@ -24,7 +22,7 @@ type tiled struct {
 	src   *source
 	tile  int // first tile
 	row   int // first row
-	// the plain tiles, where the value is known to be in them; a view that was rewritten has none
+	// the plain tiles, if known; a rewritten view has none
 	mat []*ir.Value
 }
 
@@ -43,26 +41,24 @@ type factor struct {
 	stride int
 }
 
-// source is where elements are: tiles in registers, one reference whose leading dimensions are
-// taken together as rows, or scratch in columns of registers. Exactly one of elems, ref and cols is
-// set.
+// source holds elements: tiles in registers, one reference whose leading dimensions are joined with the rows, or scratch in columns of
+// registers. Exactly one of elems, ref and cols is set.
 //
-//	elems   two dots of [64, 64]           rows 64, lanes 64: of a tile
-//	ref     a window [4, 8, 128]           rows 32, lanes 128: of all
-//	cols    those two dots, in scratch     rows 128, lanes 64: one tile below the other
+//	elems   two dots of [64, 64]           rows 64, lanes 64: of one tile
+//	ref     a window [4, 8, 128]           rows 32, lanes 128: of the whole reference
+//	cols    those dots, in scratch         rows 128, lanes 64: the tiles concatenated along rows
 type source struct {
 	elems       []*ir.Value
 	ref         *ir.Value
 	cols        *columns
-	rows, lanes int  // of one tile; for a reference the whole of it
-	lane        int  // of a reference: the first of its lanes
-	part        part // of its reference
-	// nothing writes to it before the results are stored, so what was loaded need not be loaded
-	// again
+	rows, lanes int  // of one tile; of a reference, its whole size
+	lane        int  // of a reference: the first lane
+	part        part // of the reference
+	// nothing stores to it before the results are stored, so loads can be reused
 	pure bool
 }
 
-// shape is the logical shape: a dimension has as many elements as its factors multiply to.
+// shape returns the logical shape: the size of a dimension is the product of its factors' sizes.
 func (t *tiled) shape() []int {
 	s := make([]int, len(t.dims))
 	for i, d := range t.dims {
@@ -87,8 +83,8 @@ func product(s []int) int {
 	return n
 }
 
-// normal wraps tiles that hold a value of the given logical shape in its plain form: the leading
-// dimensions walk the tiles in row-major order, and the last two are whole rows and whole lanes.
+// normal returns the plain view of tiles that hold a value of a logical shape. The leading dimensions count tiles in row-major order,
+// and the last two are whole rows and whole lanes.
 //
 //	[2, 3, 8, 128] of six tiles:   tile 2x3 | tile 3x1 | row 8x1 | lane 128x1
 func normal(d ir.DType, shape []int, elems []*ir.Value) *tiled {
@@ -109,8 +105,8 @@ func normal(d ir.DType, shape []int, elems []*ir.Value) *tiled {
 	return t
 }
 
-// window wraps a reference. All dimensions but the last are taken together as rows, since memory
-// has them one below the other: heads and tokens of a block then differ by strides of rows alone.
+// window returns the view of a whole reference. All dimensions but the last are joined as rows, as in memory. So heads and tokens of a
+// block differ by strides of rows only.
 //
 //	[4 tokens, 2 heads, 128]:   row 4x2 | row 2x1 | lane 128x1
 func window(ref *ir.Value, pure bool) *tiled {
@@ -127,9 +123,8 @@ func window(ref *ir.Value, pure bool) *tiled {
 	return t
 }
 
-// clean drops factors of one element and joins neighbours that continue each other: "row 4x2, row
-// 2x1" is eight rows in a run, "row 8x1". Questions about a form are asked of the clean list, so
-// that they do not depend on the reshapes that led there.
+// clean drops factors of one element and joins neighbours that continue each other: "row 4x2, row 2x1" is eight rows in a run, "row
+// 8x1". Forms are tested on the clean list, so that they do not depend on the reshapes before.
 func clean(d []factor) []factor {
 	var out []factor
 	for _, f := range d {
@@ -145,15 +140,14 @@ func clean(d []factor) []factor {
 	return out
 }
 
-// reshape regroups the factors into a new shape. All factors in a row are the digits of an
-// element's number; a reshape puts the boundaries of dimensions elsewhere between these digits, and
-// may split a digit in two. It fails where a boundary falls inside a factor that can not be split
-// there: 6 rows are 2 x 3, but never 4 and something.
+// reshape regroups the factors into a new shape. The factors are the digits of an element's number. A reshape moves the boundaries of
+// dimensions between these digits, and may split a digit in two. It returns false if a boundary falls inside a factor that can not be
+// split there: 6 rows are 2 x 3, but not 4 and something.
 //
 //	row 8x1 | lane 128x1 to [2, 4, 128]        row 2x4 | row 4x1 | lane 128x1
 //	tile 2x1 | row 4x1 | ... to [8, 128]       tile 2x1 row 4x1 | lane 128x1
 //	tile 2x1 | row 6x1 | ... to [4, 3, 128]    tile 2x1 row 2x3 | row 3x1 | lane 128x1
-//	tile 3x1 | row 4x1 | ... to [2, 6, 128]    none: half of three tiles
+//	tile 3x1 | row 4x1 | ... to [2, 6, 128]    false: half of three tiles
 func (t *tiled) reshape(shape []int) (*tiled, bool) {
 	var flat []factor
 	for _, d := range t.dims {
@@ -192,8 +186,7 @@ func (t *tiled) reshape(shape []int) (*tiled, bool) {
 	return &out, true
 }
 
-// transpose reorders the dimensions. It never fails, and never costs anything by itself: what it
-// asks for shows when tiles are gathered.
+// transpose reorders the dimensions. It never fails and emits nothing; a cost arises only when tiles are gathered.
 //
 //	[4, 2, 128] row 4x2 | row 2x1 | lane 128x1 by 1 0 2:   row 2x1 | row 4x2 | lane 128x1
 func (t *tiled) transpose(perm []int) *tiled {
@@ -205,12 +198,11 @@ func (t *tiled) transpose(perm []int) *tiled {
 	return &out
 }
 
-// slice takes part of each dimension, by a first tile or row and longer strides. It fails on a part
-// of the lanes, which no view has an offset for, and on a dimension of several factors, whose part
-// need not be a grid of strides.
+// slice takes part of each dimension, by an offset in tiles or rows and longer strides. It returns false for a part of the lanes, since
+// a view has no offset in lanes, and for a dimension of several factors, whose part need not have one stride.
 //
 //	rows 2, 4 and 6 of row 8x1           row 3x2, from row 2
-//	elements 2 to 5 of row 2x8 row 4x1   none: rows 2 3 8 9 are no stride apart
+//	elements 2 to 5 of row 2x8 row 4x1   false: rows 2 3 8 9 have no common stride
 func (t *tiled) slice(starts, limits []int, step func(int) int) (*tiled, bool) {
 	out := *t
 	out.dims, out.mat = slices.Clone(t.dims), nil
@@ -236,11 +228,11 @@ func (t *tiled) slice(starts, limits []int, step func(int) int) (*tiled, bool) {
 	return &out, true
 }
 
-// step is one point of a walk over factors: how far it lies through tiles and rows.
+// step is one point of a walk over factors: its offset in tiles and in rows.
 type step struct{ tile, row int }
 
-// walk lists the points of a dimension list in row-major order. Lane factors of size 1 contribute
-// nothing; a longer one has no place here, since lanes are not reached by choosing a tile or a row.
+// walk lists the points of some dimensions in row-major order, as offsets in tiles and rows. A lane factor of size 1 adds nothing; a
+// longer one is an error, since an offset in tiles and rows can not reach lanes.
 //
 //	tile 2x1 | row 2x4:   (0, 0) (0, 4) (1, 0) (1, 4)
 func walk(dims [][]factor) ([]step, error) {

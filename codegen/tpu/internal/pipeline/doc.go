@@ -1,15 +1,13 @@
-// Package pipeline orders the body of a kernel and overlaps successive chunks, as a schedule says
-// (ir.Sched). The compiler of a TPU keeps the order of its source to a large degree, so the order
-// in which instructions are written is most of what they cost.
+// Package pipeline orders the body of a kernel and overlaps successive chunks, as a schedule says (ir.Sched). A TPU compiler largely
+// keeps the order of its source, so the order of instructions decides most of their cost.
 //
 // # Phases, lags and time slots
 //
-// A chunk passes through phases. The state forces an order: chunk n reads the state that chunk n-1
-// left, and its products with it are a chain of dots, each waiting for the one before. Everything
-// else, such as K K^T, the decay and the inverse, needs no state. So a body is cut into phases:
-// phase 0 has what comes before the state, the phase of the state has the chain, and a schedule
-// may have one between them for the inverse, and one behind for gradients. In time slot t, phase p
-// works on chunk t - Lags[p]. Three chunks in three phases, lags 0, 1 and 2:
+// A chunk passes through phases. The state forces an order: chunk n reads the state of chunk n-1, and its products with the state are a
+// chain of dots, each waiting for the one before. All other work, such as K K^T, the decay and the inverse, needs no state. So a body is
+// cut into phases: phase 0 has the work before the state, and the state's phase has the chain. A schedule may add a phase between them
+// for the inverse, and one after for gradients. In time slot t, phase p works on chunk t - Lags[p]. Three chunks in three phases, lags
+// 0, 1 and 2:
 //
 //	slot   phase 0        phase 1        phase 2
 //	       products       solve          state
@@ -19,14 +17,12 @@
 //	3                     chunk 2        chunk 1
 //	4                                    chunk 2
 //
-// In slot 2 three chunks are under way, and nothing of one waits for another in that slot: the
-// matrix units always have a product of some chunk that is ready. ExamplePlaces of codegen/tpu prints
-// this table from a scheduled kernel.
+// In slot 2 three chunks are in flight, and none waits for another within the slot: the MXUs always have a product ready. ExamplePlaces
+// of codegen/tpu prints this table from a scheduled kernel.
 //
-// A step of the kernel has Steps time slots, one after another in one straight line of code. With
-// two slots a step, and lags 0, 1 and 2, a step takes chunks 2n and 2n+1 into phase 0; phase 1 has
-// 2n-1 of the step before in its first slot and 2n in its second. A slot so has a delay, of how
-// many steps ago its chunk was new, and the number of the chunk in that step (cutSlots):
+// A step of the kernel has Steps time slots, in one straight line of code. With two slots a step and lags 0, 1 and 2, step n takes
+// chunks 2n and 2n+1 into phase 0. Its phase 1 has chunk 2n-1 of the step before in the first slot and 2n in the second. So a slot has a
+// delay, the number of steps since its chunk was new, and the chunk's number in that step (cutSlots):
 //
 //	          phase 0         phase 1         phase 2
 //	slot 0    delay 0, #0     delay 1, #1     delay 1, #0
@@ -34,31 +30,25 @@
 //
 // # Rings
 //
-// A value that a phase makes and a later one reads is in scratch for some slots. It has a ring of
-// as many places as the lags are apart, and one, rounded up to a power of two in steps. Between
-// phase 0 and 2 above, a value of chunk 2 is stored in slot 2 while those of chunk 0 are read: the
-// ring has four places, the next power of two beyond three. A place is chosen by the step's number
-// modulo the ring's, its turn; steps of different turns get bodies of their own, in which all
-// places are constants (runs). What a load costs less than a place in a ring is loaded or computed
-// again instead (phase.go).
+// A value that one phase makes and a later one reads is in scratch for some slots. Its ring has one buffer slot more than the lags
+// differ, rounded up so that the number of steps is a power of two. Between phases 0 and 2 above, a value of chunk 2 is stored in slot 2
+// while the value of chunk 0 is read: three buffer slots, rounded up to four. The step number modulo the ring's steps, the turn, selects
+// the buffer slot. Steps of different turns get their own bodies, in which all positions are constants (runs). A value that costs less
+// to load or compute again has no ring (phase.go).
 //
 // # Bodies
 //
-// The first and the last steps have phases without a chunk: they are bodies of their own, under
-// conditions on the step. So five slots of three chunks are five bodies, and those of a thousand
-// chunks are five as well: all steps in the middle share one, or one a turn. Kernels of few steps that
-// copy their blocks have a body for each step, in which blocks have constant numbers (few).
+// In the first and last steps some phases have no chunk: these steps have their own bodies, under conditions on the step. Five slots of
+// three chunks are five bodies, and a thousand chunks are five too: all middle steps share one, or one per turn. A kernel of few steps
+// that copies its blocks has a body per step, in which block numbers are constants (few).
 //
 // # Order in a step
 //
-// First, order.go arranges the instructions of the kernel as built: by stage, by the number of dots
-// before, and by groups of heads. Then time.go spreads the instructions of each phase evenly over
-// a time slot, from 0 to 1 by their weights, and merges the phases by time. A phase that starts
-// late (Sched.Late) or ends early (Sched.Ends) is squeezed into its part of the slot.
+// First, order.go arranges the instructions of the kernel as built: by stage, by the number of dots before, and by groups of heads. Then
+// time.go spreads the instructions of each phase over a time slot, from 0 to 1 in proportion to their weights, and merges the phases by
+// time. A phase that starts late (Sched.Late) or ends early (Sched.Ends) is squeezed into its part of the slot.
 //
-// One file has one subject: phase.go finds the phase of each instruction; window.go gives phases
-// windows of their delays; copy.go writes the instructions of a slot; fetch.go and
-// writeback.go have the copies that a kernel makes by itself, ahead.go when they start, drain.go when
-// those of a last step do, and parts.go those at the two ends;
-// pieces.go cuts those of a kernel that has one point alone.
+// Files: phase.go assigns instructions to phases; window.go gives phases windows with delays; copy.go writes the instructions of a slot.
+// fetch.go and writeback.go have the copies that a kernel makes itself; ahead.go says when they start, drain.go when they start in the
+// last step, and parts.go cuts the first and last blocks. pieces.go cuts the copies of a kernel of a single point.
 package pipeline

@@ -7,28 +7,24 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// order rearranges the body of a kernel: stage by stage, within a stage by the number of dots
-// before, and within such a level in groups of width heads, a group's instructions together. Dots
-// of all heads then follow one another, which hides their latency, while what is between two dots
-// keeps the tiles of few heads live. Only the order changes: values are defined before their use
-// and accesses to the same memory keep their sequence.
+// order rearranges the body of a kernel: by stage, within a stage by level (the number of dots before), and within a level by groups of
+// width heads. Dots of all heads then follow one another and hide their latency, while the work between two dots keeps only the tiles of
+// few heads live. Only the order changes: values are defined before use, and accesses to the same memory keep their order.
 //
-// Two dots d1 and d2 with vector work v between, of four heads, width 2:
+// Two dots d1 and d2 with vector work v between them, four heads, width 2:
 //
 //	built     d1.h0 d1.h1 d1.h2 d1.h3  v.h0 v.h1 v.h2 v.h3  d2.h0 d2.h1 d2.h2 d2.h3
 //	level 0   d1.h0 d1.h1 d1.h2 d1.h3
 //	level 1   v.h0 v.h1 d2.h0 d2.h1  v.h2 v.h3 d2.h2 d2.h3
 //
-// Work and its dot are of one level, since both have one dot before; so a group's tiles are made,
-// used and gone before the next group's are made.
+// v and d2 have the same level, since one dot precedes both. So the tiles of a group are made, used and dead before the next group's are
+// made.
 //
-// The schedule's waves are one stage, in whose levels a group comes stagger groups later than in
-// the level before:
+// The schedule's Waves form one stage, in which a group comes Stagger groups later in each level than in the level before:
 //
-//	stagger 1   level 0 of group 0, then level 0 of group 1 beside level 1 of group 0, ...
+//	stagger 1   level 0 of group 0; level 0 of group 1 and level 1 of group 0; ...
 //
-// A key is (stage, level, group, number as built), and instructions are listed by the least key of
-// those whose operands are ready.
+// A key is (stage, level, group, number as built). Of the instructions whose operands are ready, the least key comes next.
 func order(b *ir.Block, sched *ir.Sched) {
 	n, width := len(b.Instrs), max(sched.Lock, 1)
 	ranks := map[string]int{}
@@ -42,10 +38,9 @@ func order(b *ir.Block, sched *ir.Sched) {
 	}
 	keys := make([][4]int, n)
 	index := map[*ir.Value]int{}
-	after := make([]int, n)   // dots before the results
-	within := make([]bool, n) // some of them in this stage
-	// Stages rank by their first instruction as built: a builder's order of stages is that of the
-	// algorithm.
+	after := make([]int, n)   // dots on the path to the results
+	within := make([]bool, n) // some of these dots are in this stage
+	// Stages rank by their first instruction as built, the builder's order of the algorithm.
 	for i, in := range b.Instrs {
 		s := stage(in)
 		if _, ok := ranks[s]; !ok {
@@ -84,19 +79,17 @@ func order(b *ir.Block, sched *ir.Sched) {
 	b.Instrs = topological(b, func(i, j int) bool { return slices.Compare(keys[i][:], keys[j][:]) < 0 })
 }
 
-// wait moves what a stage makes of its inputs alone to the level at which the stage needs it, so
-// that it does not stay live until then; lane moves, whose latency is that of a dot, one level
-// before. Without it, all conversions and masks of a stage are at level 0, since no dot comes
-// before them.
+// wait moves work on a stage's inputs to the level at which the stage needs it, so that it is not live until then. Lane moves (OpTake),
+// whose latency is that of a dot, go one level earlier. Without it, all conversions and masks of a stage are at level 0, since no dot
+// precedes them.
 //
-// A stage has dots d1, d2 and d3, each of the one before. m is a mask that only d3 takes, and t
-// moves lanes of an input for it:
+// A stage has dots d1, d2 and d3, each reading the one before. d3 also reads a mask m, and t, which moves lanes of an input:
 //
 //	level      0         1         2
 //	built      d1 m t    d2        d3
 //	waiting    d1        d2 t      d3 m
 //
-// Need of another stage is 0: what leaves a stage is made in it as soon as it can be.
+// A use in another stage needs level 0: results of a stage are made as early as possible.
 func wait(b *ir.Block, index map[*ir.Value]int, keys [][4]int, within []bool, stage func(*ir.Instr) string) {
 	const never = 1 << 30
 	need := make([]int, len(b.Instrs))
@@ -124,12 +117,11 @@ func wait(b *ir.Block, index map[*ir.Value]int, keys [][4]int, within []bool, st
 	}
 }
 
-// affinity is the head that each instruction works for, -1 for several: its task's, or that of all
-// its operands, or that of all its users. Tile writes heads into tasks only where an op has several
-// tiles; a cast of one head's tile to words has no head of its own, and would otherwise stand far
-// from it.
+// affinity returns the head that each instruction works for, -1 for several: its task's head, else the common head of its operands, else
+// of its users. Tile sets heads in tasks only for ops of several tiles. Without affinity, a cast of one head's tile to words would have
+// no head, and be placed far from the tile.
 //
-//	k0 = load of head 0's rows   no head of its own, nor operands: 0, since d0 alone uses it
+//	k0 = load of head 0's rows   no head in its task or operands: 0, since only d0 uses it
 //	m  = a mask                  used by heads 0 and 1: -1
 //	d0 = dot k0, m @head 0       0
 //	d1 = dot k1, m @head 1       1
@@ -163,7 +155,7 @@ func affinity(b *ir.Block) []int {
 		}
 		heads[i] = h
 	}
-	// What has no operands with a head, as a load, belongs to those that use it.
+	// Instructions without operands that have a head, such as loads, get the head of their users.
 	users := make([]int, len(b.Instrs))
 	for i := range users {
 		users[i] = -2
@@ -184,7 +176,7 @@ func affinity(b *ir.Block) []int {
 	return heads
 }
 
-// topological lists a block's instructions so that dependences hold, the least ready one first.
+// topological lists a block's instructions in an order that keeps dependences; of the ready ones, the least by less comes first.
 func topological(b *ir.Block, less func(i, j int) bool) []*ir.Instr {
 	deps := dependences(b)
 	n := len(b.Instrs)
@@ -215,7 +207,7 @@ func topological(b *ir.Block, less func(i, j int) bool) []*ir.Instr {
 	return out
 }
 
-// ready is a heap of the instructions that wait for nothing any more.
+// ready is a heap of the instructions whose dependences are all listed.
 type ready struct {
 	items []int
 	less  func(i, j int) bool
@@ -231,15 +223,14 @@ func (r *ready) Pop() any {
 	return x
 }
 
-// dependences lists, for each instruction of a block, the earlier ones that must stay before it:
-// what defines its operands, and accesses to memory that overlap its own where one of the two is a
-// store. A store stays after what reads the loads that it overwrites, too: then a load can be made
-// again at each of its uses (findLazy), and still reads what it did.
+// dependences returns, for each instruction of a block, the earlier ones that must precede it: definitions of its operands, and
+// overlapping accesses to memory of which one is a store. A store also follows the users of the loads that it overwrites: so a load can
+// be repeated at each use (findLazy) and still reads the same value.
 //
 //	s = load S           u needs s
 //	u = dot s, k
-//	store n to S         needs s by memory, and u since u reads s: were it before u, a load of S
-//	                     that is made again at u would read n
+//	store n to S         needs s by memory, and u because u uses s: before u, a load of S
+//	                     repeated at u would read n
 func dependences(b *ir.Block) [][]int {
 	def := map[*ir.Value]int{}
 	root := map[*ir.Value]*ir.Value{} // the memory behind a reference
@@ -247,7 +238,7 @@ func dependences(b *ir.Block) [][]int {
 		at    int
 		store bool
 		box   *box
-		as    string // type that it is seen as, through a cast
+		as    string // type of the reference, after a cast
 	}
 	seen := map[*ir.Value][]access{}
 	users := map[int][]int{} // of a load
@@ -265,14 +256,13 @@ func dependences(b *ir.Block) [][]int {
 		if in.Op == ir.OpRefCast {
 			root[in.Result()] = memory(root, in.Args[0])
 		}
-		// Boxes of different casts count in different units, as rows of bf16 and words of two rows,
-		// so they are taken to overlap (as).
+		// Boxes of different casts have different units, such as bf16 rows and words of two rows, so they are assumed to overlap.
 		accesses(in, func(ref *ir.Value, store bool, bx *box) {
 			r, as := memory(root, ref), ref.Type.String()
 			for _, a := range seen[r] {
 				if (a.store || store) && (a.as != as || a.box.overlaps(bx)) && a.at != i {
 					ds[a.at] = true
-					for _, u := range users[a.at] { // so that what was loaded could as well be loaded where it is used
+					for _, u := range users[a.at] { // so that a load can be repeated at its uses
 						if u != i {
 							ds[u] = true
 						}
@@ -292,7 +282,7 @@ func dependences(b *ir.Block) [][]int {
 	return deps
 }
 
-// memory is the reference behind a cast of it, or the reference itself.
+// memory returns the reference behind a cast, or ref itself.
 func memory(root map[*ir.Value]*ir.Value, ref *ir.Value) *ir.Value {
 	if r := root[ref]; r != nil {
 		return r
@@ -300,7 +290,7 @@ func memory(root map[*ir.Value]*ir.Value, ref *ir.Value) *ir.Value {
 	return ref
 }
 
-// uses visits the operands of an instruction and of its body.
+// uses calls f for the operands of an instruction and of its body.
 func uses(in *ir.Instr, f func(*ir.Value)) {
 	for _, a := range in.Args {
 		f(a)
@@ -317,8 +307,8 @@ func uses(in *ir.Instr, f func(*ir.Value)) {
 	}
 }
 
-// accesses visits the memory that an instruction touches. Inside bodies any part may be touched. A
-// copy is a store to its semaphore as well, so that copies and waits keep their order.
+// accesses calls f for each reference that an instruction touches, with b nil inside bodies, where any part may be touched. A copy also
+// stores to its semaphore, so that copies and waits keep their order.
 func accesses(in *ir.Instr, f func(ref *ir.Value, store bool, b *box)) {
 	switch in.Op {
 	case ir.OpLoad:
@@ -337,12 +327,12 @@ func accesses(in *ir.Instr, f func(ref *ir.Value, store bool, b *box)) {
 	}
 }
 
-// box is the part of a reference that a load or store touches; nil is any part.
+// box is the part of a reference that a load or store touches; nil means any part.
 //
 //	load of [8, 128] from [4, 64, 128] at (1, 16, 0):   lo 1 16 0, count 1 8 128, step 1 1 1
 type box struct{ lo, count, step []int }
 
-// newBox is what a load or store of a type touches. A place known at run time may be anywhere.
+// newBox returns the box of a load or store of type val; nil if its position is known only at run time.
 func newBox(in *ir.Instr, ref *ir.Value, val ir.Type, dynamic bool) *box {
 	if dynamic {
 		return nil
@@ -358,12 +348,10 @@ func newBox(in *ir.Instr, ref *ir.Value, val ir.Type, dynamic bool) *box {
 	return b
 }
 
-// overlaps says whether two boxes have an element in common: along every dimension their ranges
-// meet, and where both go by one stride, they meet at the same remainder. Rows 0, 2, 4 and rows 1,
-// 3, 5 do not.
+// overlaps reports whether two boxes may share an element: their ranges meet along every dimension, and if both have the same stride, at
+// the same remainder. Rows 0, 2, 4 and rows 1, 3, 5 do not overlap.
 //
-// Boxes of different strides that interleave are taken to overlap: that costs freedom of order, no
-// bits.
+// Interleaved boxes of different strides count as overlapping: that restricts the order, and changes no result.
 func (a *box) overlaps(b *box) bool {
 	if a == nil || b == nil {
 		return true

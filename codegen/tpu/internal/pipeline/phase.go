@@ -8,14 +8,13 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// analyse finds the phase of each instruction, and which are not placed at all but made where they
-// are needed. Five answers, for instruction i:
+// analyse finds the phase of each instruction, or how it is made again where it is used. For instruction i:
 //
-//	phase[i]   the phase that it is in
-//	light[i]   loads from input windows, and cheap work on them: it can wait for whoever needs it
-//	free[i]    needs no memory at all: constants, casts, the number of the step
-//	lazy[i]    made at each use and not placed: a load is cheaper than a place in a ring
-//	first[i]   sets a carry before the first chunk, and is done in the first step alone
+//	phase[i]   its phase
+//	light[i]   loads from input windows, and cheap work on them: may move to a later phase that needs it
+//	free[i]    needs no memory: constants, casts, the number of the step; made again at each use
+//	lazy[i]    not placed, made again for each task that uses it: a load is cheaper than a ring
+//	first[i]   sets a carry before the first chunk, in the first step only
 func (l *pipeline) analyse() {
 	ins := l.body.Instrs
 	l.index, l.root, l.param = map[*ir.Value]int{}, map[*ir.Value]*ir.Value{}, map[*ir.Value]int{}
@@ -42,11 +41,10 @@ func (l *pipeline) analyse() {
 	l.deps = dependences(l.body)
 	deps := l.deps
 	l.free, l.first = make([]bool, len(ins)), make([]bool, len(ins))
-	// What moves rows through scratch (codegen/tpu, toScratch) stores and loads in one chunk's work.
-	// If phases shared the scratch, those of two chunks would meet in it. A store that is held back
-	// to a later phase pulls what feeds it along, so the phases are found anew until nothing moves.
-	// Scratch belongs to one phase, the latest that uses it; the rings are the only memory between
-	// phases.
+	// Code that moves rows through scratch (codegen/tpu, toScratch) stores and loads within one chunk's work. If two phases shared the
+	// scratch, two chunks would overwrite each other. So scratch belongs to one phase, the latest that uses it; only rings pass values
+	// between phases. Moving a store to a later phase also moves the instructions before it, so phases are assigned again until nothing
+	// changes.
 	floor := make([]int, len(ins))
 	for again := true; again; {
 		l.assign(deps, stages, recurring, floor)
@@ -71,10 +69,10 @@ func (l *pipeline) analyse() {
 	l.findLazy()
 }
 
-// recurs says whether what is stored to a carry is made of what is loaded from it. A carry that does not recur holds nothing up: rows of a
-// chunk that the next one needs pass in phase 0.
+// recurs reports whether the value stored to a carry depends on a load from it. A carry that does not recur delays nothing: rows that
+// the next chunk needs pass in phase 0.
 //
-// Values are followed through memory by references: what is in scratch beside such a value is taken to be made of it.
+// Values are followed through memory per reference: everything in a scratch buffer counts as dependent once one value in it is.
 func (l *pipeline) recurs(carry *ir.Value) bool {
 	made, held := map[*ir.Value]bool{}, map[*ir.Value]bool{carry: true} // values, and references that hold such
 	for again := true; again; {
@@ -104,18 +102,17 @@ func (l *pipeline) recurs(carry *ir.Value) bool {
 	return false
 }
 
-// assign finds the phase of each instruction, at least floor, in two passes over the body. Forward:
-// the earliest phase that it can be in, which is the latest of what it needs. Backward: what is
-// better late moves to the first phase that needs it. Early is the rule since early work is what
-// fills the time of the state's chain; late are loads, which would fill rings instead.
+// assign finds the phase of each instruction, at least floor, in two passes over the body. Forward: the earliest possible phase, which
+// is the latest of its operands. Backward: instructions that are better late (waits) move to the first phase that needs them. Early is
+// the rule, since early work fills the time of the state's chain; a load made early would only fill rings.
 //
-// Two phases, of which 1 is that of the state S:
+// Two phases; phase 1 is the phase of the state S:
 //
 //	                    earliest   is in
 //	k = load K          0          0           phase 0 is the first that needs it
 //	a = dot k, k        0          0           not light: it fills time, and passes in a ring
 //	v = load V          0          1           light, and first needed in phase 1
-//	s = load S          1          1           S is stored to as well: it carries state
+//	s = load S          1          1           S is also stored: it carries state
 //	u = dot a, s        1          1
 //	w = add u, v        1          1
 func (l *pipeline) assign(deps [][]int, stages map[string]int, recurring map[*ir.Value]bool, floor []int) {
@@ -129,8 +126,8 @@ func (l *pipeline) assign(deps [][]int, stages map[string]int, recurring map[*ir
 	for i := range first {
 		first[i] = lastPhase + 1
 	}
-	// Users are behind what they use, so their phases are settled when it is asked. What is free
-	// has no phase and puts none on its operands: each of its users makes it anew.
+	// Users come after their operands, so in this order their phases are final. A free instruction has no phase and gives its operands
+	// none: each user makes it again.
 	for i := n - 1; i >= 0; i-- {
 		if l.free[i] {
 			continue
@@ -144,8 +141,7 @@ func (l *pipeline) assign(deps [][]int, stages map[string]int, recurring map[*ir
 	}
 }
 
-// earliest finds the first phase that instruction i can be in, after what it needs, and whether
-// it is light, free or first.
+// earliest sets the first phase that instruction i can be in, and whether it is light, free or first.
 func (l *pipeline) earliest(i int, deps []int, stages map[string]int, recurring map[*ir.Value]bool, floor int) {
 	in := l.body.Instrs[i]
 	lastPhase, state, firstOut := len(l.opt.Lags)-1, l.opt.State(), l.g.Tables+len(l.g.In)
@@ -165,54 +161,49 @@ func (l *pipeline) earliest(i int, deps []int, stages map[string]int, recurring 
 		l.free[i] = l.free[i] && l.free[d]
 		l.light[i] = l.light[i] && (l.light[d] || l.free[d])
 	}
-	// What takes a unit other than the vector ALU, or has a latency of many cycles, is not cheap.
+	// Work on a unit other than the vector ALU, or with a latency of many cycles, is not cheap.
 	switch in.Op {
-	// If they were light they would go to the phase that needs them, often that of the state, when
-	// it is phase 0 that has time for them.
+	// If light, these would move to the phase that needs them, often the state's, though phase 0 has time for them.
 	case ir.OpDot, ir.OpTranspose, ir.OpTake, ir.OpReduceSum, ir.OpReduceMax, ir.OpExp, ir.OpExp2:
 		l.light[i] = false
 	}
-	// A load of a window that is also stored to is a read of the state: it belongs to the state's
-	// phase. So does what enters (Sched.Enter), whatever is made of it.
+	// A load of a window that is also stored reads the state, so it is in the state's phase. So are loads of Sched.Enter and their
+	// users.
 	if carried || enters || slices.Contains(l.opt.With, in.Task.Stage) {
 		l.phase[i] = max(l.phase[i], state)
 	}
-	// The schedule's word on stages is for dots, which are what a phase is balanced by, and for
-	// what follows the state. Vector work of a stage stays where its operands are.
+	// A schedule assigns stages to phases only for dots, which balance the phases, and for work after the state. Other vector work of a
+	// stage is in the phase of its operands.
 	if hasDot(in) || l.phase[i] >= state && !carried {
 		l.phase[i] = max(l.phase[i], stages[in.Task.Stage])
 	}
-	// A block of outputs is written out when its step ends. Chunks of a step that come from two
-	// steps would be in two blocks: so a store waits for a phase whose lag is a whole number of
-	// steps.
-	// With Steps 2 and lags 0, 1, 2 a store of phase 1 goes to phase 2: in phase 1 a step has the
-	// last chunk of the step before and the first of its own.
+	// A block of outputs is written out at the end of its step. Chunks of one step that come from two steps would be in two blocks. So a
+	// store waits for a phase whose lag is a whole number of steps. With Steps 2 and lags 0, 1, 2, a store of phase 1 goes to phase 2:
+	// in phase 1 a step has the last chunk of the step before and the first of its own.
 	if in.Op == ir.OpStore && l.stores(in.Args[1]) {
 		for l.phase[i] < lastPhase && l.opt.Lags[l.phase[i]]%l.opt.Steps != 0 {
 			l.phase[i]++
 		}
 	}
-	// Left in the body its condition would cut the straight line of every step in two (2.21 for
-	// 2.12 cycles on v6e). So it is in front of the first body alone (start). What copies blocks sets no state: in a kernel whose
-	// buffers have two halves its condition is that of rows of two chunks: an even number.
+	// In the body, the condition would split the straight line of every step (2.21 instead of 2.12 cycles on v6e). So it is only before
+	// the first body (start). An instruction that copies blocks sets no state, though its condition may look like rows of two chunks:
+	// with two buffer halves it asks for an even number.
 	l.first[i] = in.Op == ir.OpWhen && !copies(in) && (l.atFirst(in.Args[0]) && l.still(in) || l.rows.begin(in.Args[0], l.seq))
 }
 
-// waits says whether an instruction is better done where it is needed: loads and cheap work on
-// them; masks, which can not pass between phases; rows that are spread over tiles, so that the row
-// alone passes; joined operands, whose parts pass and may pass anyway. In each case what it makes
-// is larger than what it is made of, or costs less than a store and a load.
+// waits reports whether an instruction is better done in the phase that needs it, because its result is larger than its operands or
+// cheaper than a store and a load. These are loads and cheap work on them; masks, which can not pass between phases; rows spread over
+// tiles, so that only the row passes; and concatenations, whose parts pass instead.
 //
-// Of joined operands the case is a part that is in several of them, or beside them: as parts it
-// passes once. To take all joins so gained .3 to .7 % in the training step of KDA.
+// A part may be in several concatenations, or be used alone: then it passes once. Moving all concatenations gained .3 to .7 % in the
+// training step of KDA.
 func (l *pipeline) waits(i int) bool {
 	in := l.body.Instrs[i]
 	mask := len(in.Results) == 1 && in.Result().Type.DType == ir.Bool
 	return l.light[i] || mask || spreadsRow(in) || widens(in) || l.grows(i) || in.Op == ir.OpConcat
 }
 
-// spreadsRow says whether an instruction repeats one row in all rows of a tile, which a load does
-// at no cost: it reads a row with a stride of zero.
+// spreadsRow reports whether an instruction repeats one row in all rows of a tile. A load does that for free, with a stride of zero.
 func spreadsRow(in *ir.Instr) bool {
 	if in.Op != ir.OpBroadcast || in.Result().Type.Rank() != 2 || in.Result().Type.Shape[0] < target.Sublanes {
 		return false
@@ -221,11 +212,10 @@ func spreadsRow(in *ir.Instr) bool {
 	return len(row) == 1 || len(row) == 2 && row[0] == 1
 }
 
-// widens says whether an instruction takes a half of the words of a tile, which pass in half the
-// space.
+// widens reports whether an instruction takes a half of the words of a tile: the words pass in half the space.
 //
-// The case is rows of bf16, tokens before heads: a word has two heads of a token, and its halves
-// as float32 would be two tiles in rings for one.
+// Example: bf16 rows with tokens before heads. A word has two heads of a token; its halves as float32 would be two tiles in rings
+// instead of one.
 func widens(in *ir.Instr) bool {
 	if len(in.Results) != 1 {
 		return false
@@ -237,9 +227,8 @@ func widens(in *ir.Instr) bool {
 	return ok
 }
 
-// grows says whether an instruction makes a tile of one from a window and of spread rows alone,
-// which take less to pass. The case is K times its decay: K is in its window anyway, the decay is a
-// row for all tokens, and their product would be a tile of each head in a ring.
+// grows reports whether an instruction makes a tile from a window and spread rows only; these take less space to pass. Example: K times
+// its decay. K is in its window anyway, the decay is one row for all tokens, and the product would be one tile per head in a ring.
 func (l *pipeline) grows(i int) bool {
 	in := l.body.Instrs[i]
 	if in.Op != ir.OpMul && in.Op != ir.OpAdd && in.Op != ir.OpSub {
@@ -255,17 +244,15 @@ func (l *pipeline) grows(i int) bool {
 	return window
 }
 
-// findLazy finds what is best computed where it is needed: loads, which are cheap to repeat, and
-// light work for one task only. A value that is placed once and used far behind occupies registers
-// all the way between, and there are 64; the compiler would spill it to memory and load it again,
-// which is what a load at the use costs in the first place. A load of what is stored to later must
-// be read before that store; order sees to that for what is before it as built.
+// findLazy finds work that is best repeated where it is used: loads, and light work of one task only. A value placed once and used much
+// later occupies registers in between, and there are 64. The compiler would spill and reload it, which costs as much as a load at the
+// use. If the memory is stored to later, the load must precede that store; order keeps loads built before a store before it.
 //
-//	window   a load of an input's block: at each task, as often as there are tasks
-//	carry    a load of the state: as well, if its users all are before the last store to it
-//	single   light work of one task alone: it is done there and nowhere else
+//	window   a load of an input's block: repeated for each task
+//	carry    a load of the state: likewise, if all users precede the last store to it
+//	single   light work for one task: done there only
 //
-// In all three its users are in its own phase: for another, the value is in a ring.
+// In all three, the users are in the same phase; other phases read a ring.
 func (l *pipeline) findLazy() {
 	ins := l.body.Instrs
 	l.lazy = make([]bool, len(ins))
@@ -304,14 +291,13 @@ func (l *pipeline) findLazy() {
 		carry := in.Op == ir.OpLoad && len(in.Args) == 1 && before && l.isOut(in.Args[0])
 		if samePhase && (window && l.light[i] || carry || l.light[i] && single) {
 			l.lazy[i] = true
-			// So a load that only it reads is of one task as well, and chains are lazy as a whole.
+			// So a load that only it reads has one task too, and whole chains are lazy.
 			tasks[i] = tasks[users[i][0]]
 		}
 	}
 }
 
-// atFirst says whether a condition holds at the first chunk alone: the form in which Tile writes
-// that a carry is set.
+// atFirst reports whether a condition is `point == 0` on the sequential axis, as Tile writes it to set a carry.
 func (l *pipeline) atFirst(cond *ir.Value) bool {
 	in := cond.Def
 	if in == nil || in.Op != ir.OpCompare || in.Attrs.Cmp != ir.EQ {
@@ -321,8 +307,9 @@ func (l *pipeline) atFirst(cond *ir.Value) bool {
 	return id != nil && zero != nil && id.Op == ir.OpProgramID && id.Attrs.Axis == l.seq && zero.Op == ir.OpConst && zero.Attrs.Value == 0
 }
 
-// setLate says whether carries are set in the second step. In a file the first step waits for all that it could read; where no phase that
-// has a chunk in it meets a carry, states come behind the blocks of that step, beside its work. A kernel that copies awaits what it reads alone.
+// setLate reports whether carries are set in the second step. A JAX file's first step waits for all blocks it could read. If no phase
+// with a chunk in that step uses a carry, the states can come after the step's blocks, during its work. A kernel that copies awaits only
+// what it reads.
 func (l *pipeline) setLate() bool {
 	if l.places == nil || l.last == 0 || l.g.Live > 0 || l.rows.every > 0 {
 		return false
@@ -346,8 +333,8 @@ func (l *pipeline) setLate() bool {
 	return len(set) > 0 && !met
 }
 
-// still says whether an instruction touches only windows that do not move along the sequential
-// axis: those are there before the first chunk, in the form in which all phases see them.
+// still reports whether an instruction touches only windows that do not move along the sequential axis: they are valid before the first
+// chunk, in the same form for all phases.
 func (l *pipeline) still(in *ir.Instr) bool {
 	ok := true
 	accesses(in, func(ref *ir.Value, _ bool, _ *box) {
@@ -366,29 +353,28 @@ func (l *pipeline) still(in *ir.Instr) bool {
 	return ok
 }
 
-// stores says whether a reference is an output window that moves along the sequential axis: what is
-// stored to it must come from whole steps.
+// stores reports whether a reference is an output window that moves along the sequential axis: its stores must come from whole steps.
 func (l *pipeline) stores(ref *ir.Value) bool {
 	p := l.param[memory(l.root, ref)] - l.g.Tables - len(l.g.In)
 	return l.isOut(ref) && l.moves(l.g.Out[p])
 }
 
-// down says whether an index walks all chunks from the last to the first, as a backward pass does.
+// down reports whether an index walks all chunks from the last to the first, as in a backward pass.
 func (l *pipeline) down(x ir.Index) bool { return x.Down && x.Max == l.g.Dims[l.seq].Size-1 }
 
-// moves says whether a window shows another block at another step.
+// moves reports whether a window shows different blocks at different steps.
 func (l *pipeline) moves(w ir.Window) bool {
 	return slices.ContainsFunc(w.Index, func(x ir.Index) bool { return x.Axis == l.seq })
 }
 
-// isOut says whether a reference is an output window.
+// isOut reports whether a reference is an output window.
 func (l *pipeline) isOut(ref *ir.Value) bool {
 	i, ok := l.param[memory(l.root, ref)]
 	first := l.g.Tables + len(l.g.In)
 	return ok && i >= first && i < first+len(l.g.Out)
 }
 
-// hasDot says whether an instruction, or its body, multiplies.
+// hasDot reports whether an instruction, or its body, has a dot.
 func hasDot(in *ir.Instr) bool {
 	found := in.Op == ir.OpDot
 	if in.Body != nil {

@@ -9,16 +9,15 @@ import (
 	"github.com/gdngen/gdngen/ir/passes"
 )
 
-// Apply orders the body of every kernel that has a schedule (ir.Sched) and overlaps the phases of
-// successive chunks. What carries state is in the phase of the state; dots of the stages that
-// the schedule names, and what of them depends on the state, are in the phase it gives or later;
-// everything else in the earliest phase that it can, except loads and cheap work on them, which
-// wait until they are needed. Values pass from phase to phase through rings in scratch. The first
-// and last steps, in which some phases have no chunk, get bodies of their own.
+// Apply returns a module in which every kernel that has a schedule (ir.Sched) is ordered and pipelined. Instructions that carry state
+// are in the state's phase. Dots of the stages that the schedule names, and state-dependent work of these stages, are in the named phase
+// or later. All other work is in the earliest possible phase, except loads and cheap work on them, which wait until they are needed.
+// Values pass between phases through rings in scratch. The first and last steps, in which some phases have no chunk, get their own
+// bodies.
 func Apply(m *ir.Module) (*ir.Module, error) { return pipelined(m, own, nil) }
 
-// ApplyBy is Apply by schedules of the caller's, by the names of kernels, so that kernels that are
-// tiled once can have one schedule after another. Kernels without one keep their order.
+// ApplyBy is Apply with schedules by kernel name instead of the kernels' own. A kernel without an entry keeps its order. It errs if a
+// schedule does not fit its kernel.
 func ApplyBy(m *ir.Module, scheds map[string]*ir.Sched) (*ir.Module, error) {
 	for _, in := range m.Body.Instrs {
 		if in.Op != ir.OpKernel {
@@ -31,26 +30,26 @@ func ApplyBy(m *ir.Module, scheds map[string]*ir.Sched) (*ir.Module, error) {
 	return pipelined(m, func(g *ir.Grid) *ir.Sched { return scheds[g.Name] }, nil)
 }
 
-// own is the schedule that is in a kernel.
+// own returns the kernel's own schedule.
 func own(g *ir.Grid) *ir.Sched { return g.Sched }
 
-// Place is where an instruction of a pipelined kernel's step stands: in a phase of the step's chunk
-// number Chunk, in a time slot.
+// Place is the position of an instruction in a step of a pipelined kernel: a phase, a time slot, and the number of the chunk in its
+// step.
 type Place struct {
 	Phase, Time, Chunk int
-	Task               ir.Task // of the instruction as built, for which operands may have been computed anew or loaded
-	At                 float64 // where it is in the time slot, from 0 to 1
+	Task               ir.Task // of the instruction as built; its operands may have been computed or loaded again under it
+	At                 float64 // position in the time slot, from 0 to 1
 }
 
-// Places is Apply, and tells where each instruction in the steps' bodies stands.
+// Places is Apply, and also returns the place of each instruction in the steps' bodies.
 func Places(m *ir.Module) (*ir.Module, map[*ir.Instr]Place, error) {
 	places := map[*ir.Instr]Place{}
 	out, err := pipelined(m, own, places)
 	return out, places, err
 }
 
-// pipelined copies a module, with the kernels that have a schedule lowered. Order comes first, on
-// the body of one chunk: what the phases then take apart keeps that order within each phase.
+// pipelined copies a module and lowers the kernels that have a schedule. The body of one chunk is ordered first; each phase keeps that
+// order.
 func pipelined(m *ir.Module, schedOf func(*ir.Grid) *ir.Sched, places map[*ir.Instr]Place) (*ir.Module, error) {
 	between, wanted := passes.Handed(m), read(m)
 	return passes.Transform(m, func(r *passes.Rewriter, in *ir.Instr, args []*ir.Value) ([]*ir.Value, bool) {
@@ -67,7 +66,7 @@ func pipelined(m *ir.Module, schedOf func(*ir.Grid) *ir.Sched, places map[*ir.In
 	})
 }
 
-// read are the values of a module that anything reads outside of bodies, its caller too.
+// read returns the values that the module's instructions or its caller read.
 func read(m *ir.Module) map[*ir.Value]bool {
 	out := map[*ir.Value]bool{}
 	for _, in := range m.Body.Instrs {
@@ -79,14 +78,14 @@ func read(m *ir.Module) map[*ir.Value]bool {
 	return out
 }
 
-// pipeline lowers one kernel. Slices are by the number of an instruction in the ordered body.
+// pipeline lowers one kernel. Its slices are indexed by instruction number in the ordered body.
 type pipeline struct {
-	kernel *ir.Instr // as it was
-	// What kernels hand to each other. The compiler may leave it in vector memory, where a window reads it as it lies; a copy of the
-	// kernel's own would be loads and stores of all of it, 33 bundles for 64 registers on v6e.
+	kernel *ir.Instr // the kernel before the pass
+	// Values that one kernel passes to another. The compiler may leave them in VMEM, where a window reads them in place. A copy by the
+	// kernel would load and store all of it: 33 bundles for 64 registers on v6e.
 	passed map[*ir.Value]bool
-	read   map[*ir.Value]bool // what anything reads
-	kept   []int              // outputs of the new kernel, by their number in the old one
+	read   map[*ir.Value]bool // values that the module or its caller reads
+	kept   []int              // outputs of the new kernel, by their number in the old kernel
 	opt    *ir.Sched
 	g      *ir.Grid
 	body   *ir.Block
@@ -94,40 +93,39 @@ type pipeline struct {
 	seq       int    // the sequential axis
 	steps     int    // steps in which a phase has chunks
 	slots     []slot // of a step
-	last      int    // greatest delay of a slot: steps that the last phase needs longer than the first
+	last      int    // greatest delay of a slot: steps from the first phase to the last
 	index     map[*ir.Value]int
 	root      map[*ir.Value]*ir.Value
 	param     map[*ir.Value]int // number of a parameter
-	deps      [][]int           // earlier instructions that each needs
+	deps      [][]int           // earlier instructions that each must follow
 	phase     []int
 	light     []bool // loads from windows and cheap work on them
-	free      []bool // computed anew wherever it is needed
-	lazy      []bool // computed where a task needs it, and again for another task
-	first     []bool // sets a carry before the first chunk: done at the first step, so that no later body has to test for it
-	late      bool   // they are set at the second step (setLate)
+	free      []bool // made again at each use
+	lazy      []bool // made again for each task that uses it
+	first     []bool // sets a carry before the first chunk: done in the first step, so later bodies need no test
+	late      bool   // carries are set in the second step (setLate)
 	rows      rows   // how batch rows follow one another
 	rings     map[*ir.Value]*ring
 	fetched   []*fetch
-	awaited   []firstPart // what the first step has not yet waited for
+	awaited   []firstPart // parts that the first step has not yet waited for
 	outputs   []*delivery
-	ahead     *ahead              // where the kernel copies, or a table says how many steps run; not in a file, which has one function for the copies of all steps
-	waitTimes map[int][]float64   // when the waits of an instruction stand that awaits several copies, in the last step
+	ahead     *ahead              // for kernels that copy, or with Grid.Live; nil in a JAX file: it has one function for all copies
+	waitTimes map[int][]float64   // in the last step, the times of the waits of an instruction that awaits several copies
 	unrolled  bool                // each step has a body of its own
-	places    map[*ir.Instr]Place // where the instructions of steps stand, where a caller asks
+	places    map[*ir.Instr]Place // the places of the steps' instructions, if a caller wants them
 
 	ng     *ir.Grid
 	blk    *ir.Block
 	params map[seen]*ir.Value // new parameters
 }
 
-// seen is an old parameter as a phase sees it: a window delayed by some steps. A phase that works
-// on the chunk of two steps ago reads the block of two steps ago, so the new kernel has that
-// operand once more, with a window whose index is shifted by two.
+// seen is an old parameter as one phase sees it: a window delayed by some steps. A phase that works on the chunk of two steps ago reads
+// the block of two steps ago. So the new kernel has a second window of that operand, whose index is shifted by two.
 type seen struct {
 	param, delay int
 }
 
-// ring holds a value of the last few chunks between two phases.
+// ring holds a value of the last chunks between two phases.
 //
 // Made in phase 0 and read in phase 2, lags 0 and 2, one chunk a step:
 //
@@ -135,21 +133,21 @@ type seen struct {
 //	stored     [0]  [1]  [2]  [3]  [0]
 //	read                 [0]  [1]  [2]
 //
-// Three places are in use at a time; a fourth makes their number a power of two (runs).
+// Three buffer slots are in use at a time; a fourth makes the number a power of two (runs).
 type ring struct {
 	ref   *ir.Value
-	mod   int  // steps after which a place is used again; a power of two
-	words bool // bf16 rows as u32 words
+	mod   int  // steps after which a buffer slot is reused; a power of two
+	words bool // bf16 rows are stored as u32 words
 }
 
 // slot is one phase's work in one time slot of a step.
 type slot struct {
 	phase, time  int
-	delay, chunk int // the chunk is number chunk of the step that was delay steps ago
+	delay, chunk int // the chunk is number chunk of the step delay steps earlier
 }
 
-// lower makes the new kernel: phases of instructions, slots of a step, windows, rings, then the
-// bodies. The sequential axis gets as many more steps as the last phase lags behind the first.
+// lower makes the new kernel: phases of instructions, slots of a step, windows, rings, then the bodies. The sequential axis gets l.last
+// more steps, the lag of the last phase.
 func (l *pipeline) lower(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
 	l.seq = len(l.g.Dims) - 1
 	l.analyse()
@@ -170,13 +168,13 @@ func (l *pipeline) lower(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
 	l.makeRings(kb)
 	l.makeBuffers(kb)
 	l.makeDeliveries(kb)
-	if l.g.Live > 0 { // steps behind the last chunk that must run do nothing
+	if l.g.Live > 0 { // steps after the last chunk that must run do nothing
 		b.Stage("glue")
 		live := b.Reshape(b.SliceAxis(args[l.g.Live-1], 0, 0, 1))
 		kargs = append(kargs, b.Add(live, b.Const(ir.T(ir.I32), float64(l.last))))
 		l.ng.Dims[l.seq].Bound = true
 	}
-	if l.g.Bounded() { // already, by the last operand
+	if l.g.Bounded() { // the last operand already is the bound
 		kargs = append(kargs, args[len(args)-1])
 	}
 	if err := l.bodies(kb); err != nil {
@@ -190,9 +188,8 @@ func (l *pipeline) lower(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
 	return all, nil
 }
 
-// cutSlots finds the chunk that each phase works on in each time slot of a step: chunk t - lag,
-// counted from the step's first. Where that is below zero it is a chunk of an earlier step: delay
-// steps earlier, in which it has a number from 0 to Steps-1 again.
+// cutSlots computes the chunk of each phase in each time slot of a step: chunk t - lag, counted from the first chunk of the step. A
+// negative number is a chunk of an earlier step, delay steps before, where its number is again 0 to Steps-1.
 //
 //	Steps 2, lag 1, slot 0:  chunk -1  ->  delay 1, chunk 1 of that step
 func (l *pipeline) cutSlots() {
@@ -210,8 +207,8 @@ func (l *pipeline) cutSlots() {
 	}
 }
 
-// active are the slots that have a chunk at a step: a slot of delay d begins d steps after the
-// first, and has its last chunk d steps after the last.
+// active returns the slots that have a chunk at a step: a slot of delay d begins d steps after the first, and has its last chunk d steps
+// after the last.
 //
 //	3 steps of chunks, delays 0, 1 and 2:   0    0 1    0 1 2    1 2    2     for steps 0 to 4
 func (l *pipeline) active(step int) []slot {
@@ -222,7 +219,7 @@ func (l *pipeline) active(step int) []slot {
 func (l *pipeline) bodies(b *ir.Builder) error {
 	b.Stage("step")
 	c := b.ProgramID(l.seq)
-	var live *ir.Value // the chunks that must run
+	var live *ir.Value // the number of chunks that must run
 	if l.g.Live > 0 {
 		live = b.Load(l.params[seen{l.g.Live - 1, 0}], nil, []int{0}, nil)
 	}
@@ -238,7 +235,7 @@ func (l *pipeline) bodies(b *ir.Builder) error {
 		l.writeBack(b, c)
 	}
 	var err error
-	if l.rows.every > 0 { // in front of all bodies, whose straight lines no condition cuts so
+	if l.rows.every > 0 { // before all bodies, so that no condition splits their straight lines
 		err = l.start(b, c, l.steps)
 	}
 	var all []run
@@ -258,7 +255,8 @@ func (l *pipeline) bodies(b *ir.Builder) error {
 		b.When(b.Compare(ir.EQ, c, number(b, 1)), func(b *ir.Builder) { err = l.start(b, c, 0) })
 	}
 	for _, r := range all {
-		// A condition is control, which costs bundles in every step. Where nothing lags there are no first and last steps, and no turns of rings or of halves.
+		// A condition costs control bundles in every step. If nothing lags, there are no first and last steps, and one turn: no
+		// condition.
 		if r.lo == 0 && r.hi == l.steps+l.last-1 && r.turns == 1 {
 			return errors.Join(err, l.step(b, c, r, l.active(r.lo)))
 		}
@@ -272,13 +270,14 @@ func (l *pipeline) bodies(b *ir.Builder) error {
 	return errors.Join(err, b.Err())
 }
 
-// alone says whether a step shares its body with no other: the first, which awaits what it reads,
-// and the last, which delivers what it writes.
+// alone reports whether a step has its own body: the first, which awaits the blocks it reads, and the last, which writes its blocks
+// back.
 func (l *pipeline) alone(step int) bool {
 	return step == 0 && len(l.awaited) > 0 || step == l.steps+l.last-1 && len(l.outputs) > 0
 }
 
-// bodiesUntil emits the bodies of a file where live tells how many chunks must run: each has its whole condition. Elsewhere ahead writes them.
+// bodiesUntil emits the bodies of a JAX file in which live is the number of chunks to run: each has its whole condition. Other kernels
+// use ahead.
 func (l *pipeline) bodiesUntil(b *ir.Builder, all []run, c, live *ir.Value) (err error) {
 	for _, r := range all {
 		for behind := range l.last + 1 {
@@ -293,7 +292,8 @@ func (l *pipeline) bodiesUntil(b *ir.Builder, all []run, c, live *ir.Value) (err
 	return err
 }
 
-// activeBehind are the slots that have a chunk at a step which is behind the last chunk by as many, none where a run has no such step.
+// activeBehind returns the slots that have a chunk at a step that is behind steps after the last chunk; none if the run has no such
+// step.
 func (l *pipeline) activeBehind(r run, behind int) []slot {
 	if behind == 0 && r.lo >= l.steps || behind > 0 && r.hi == 0 {
 		return nil
@@ -301,7 +301,7 @@ func (l *pipeline) activeBehind(r run, behind int) []slot {
 	return slices.DeleteFunc(l.active(r.lo), func(s slot) bool { return s.delay < behind })
 }
 
-// runsBehind is the condition that a step is behind the last chunk by as many.
+// runsBehind emits the condition that step c is behind steps after the last chunk; behind 0 means a step with a new chunk.
 func runsBehind(b *ir.Builder, c, live *ir.Value, behind int) *ir.Value {
 	if behind == 0 {
 		return b.Compare(ir.LT, c, live)
@@ -309,15 +309,14 @@ func runsBehind(b *ir.Builder, c, live *ir.Value, behind int) *ir.Value {
 	return b.Compare(ir.EQ, c, b.Add(live, number(b, behind-1)))
 }
 
-// run is the steps from lo to hi that share a body: those whose remainder by turns is turn.
+// run is a set of steps that share a body: the steps s from lo to hi with s % turns == turn.
 type run struct {
 	lo, hi, turn, turns int
 }
 
-// runs divides the steps from lo to hi so that each body knows which places of the rings it uses:
-// where a place depends on the number of the step, a compiler can not tell a load of one chunk from
-// a store of another, and keeps their order. Bodies of other turns are copies of the code, so rings
-// are powers of two: the turns of all rings then repeat with those of the largest.
+// runs splits the steps lo to hi so that each body has constant ring positions. If a position depended on the step number, the compiler
+// could not tell a load of one chunk from a store of another, and would keep their order. Other turns are copies of the code. Ring sizes
+// are powers of two, so that all rings repeat with the largest.
 //
 //	steps 2 to 7, 4 turns:   2 and 6 share a body, 3 and 7 too; 4 and 5 have one each
 func (l *pipeline) runs(lo, hi int) []run {
@@ -325,7 +324,7 @@ func (l *pipeline) runs(lo, hi int) []run {
 	var out []run
 	for at := lo; at <= hi && at < lo+turns; at++ {
 		r := run{lo: lo, hi: hi, turn: at % turns, turns: turns}
-		// The only step of its turn: holds asks for it by number, in one comparison for three.
+		// The only step of its turn: one comparison by number instead of three.
 		if at+turns > hi {
 			r.lo, r.hi = at, at
 		}
@@ -334,7 +333,7 @@ func (l *pipeline) runs(lo, hi int) []run {
 	return out
 }
 
-// turns are how many steps pass until the places of all rings repeat.
+// turns returns the number of steps after which the positions of all rings repeat.
 func (l *pipeline) turns() int {
 	turns := 1
 	if len(l.fetched)+len(l.outputs) > 0 {
@@ -346,8 +345,7 @@ func (l *pipeline) turns() int {
 	return turns
 }
 
-// holds is the condition that step c belongs to the run.
-// Turns are a power of two: c modulo turns is a mask, and no division by the scalar unit.
+// holds emits the condition that step c belongs to the run. turns is a power of two, so c modulo turns is a mask, without a division.
 func (r run) holds(b *ir.Builder, c *ir.Value) *ir.Value {
 	i32 := func(x int) *ir.Value { return b.Const(ir.T(ir.I32), float64(x)) }
 	if r.lo == r.hi {
@@ -363,9 +361,8 @@ func (r run) holds(b *ir.Builder, c *ir.Value) *ir.Value {
 	return cond
 }
 
-// makeRings finds the values that pass between phases and gives each a ring that holds it from its
-// phase to the last that reads it. bf16 tiles are kept as u32 words of
-// two rows, of which a reader takes the half that it wants.
+// makeRings gives each value that passes between phases a ring, long enough for the last phase that reads it. bf16 tiles are stored as
+// u32 words of two rows; a reader takes the half it needs.
 func (l *pipeline) makeRings(b *ir.Builder) {
 	l.rings = map[*ir.Value]*ring{}
 	reach := map[*ir.Value]int{}
@@ -388,15 +385,13 @@ func (l *pipeline) makeRings(b *ir.Builder) {
 	slices.SortFunc(order, func(x, y *ir.Value) int { return l.index[x] - l.index[y] })
 	for _, v := range order {
 		mod := 1
-		// Places of a value that is read reach chunks later: its own, and those of the chunks
-		// since.
-		// Two chunks a step, reach 2: three places are needed, which are two steps of two.
+		// Chunks between the store and the last load, and one more. With two chunks a step and reach 2, three positions are needed: two
+		// steps of two.
 		for mod*l.opt.Steps < reach[v]+1 {
 			mod *= 2
 		}
 		shape := slices.Clone(v.Type.Shape)
-		// Masks have no form in memory, so phase.go keeps what makes them in the phase that uses
-		// them.
+		// Masks have no form in memory; phase.go keeps them in the phase that uses them.
 		if len(shape) != 2 || v.Type.DType == ir.Bool {
 			b.Failf("a %s value made at %q passes between phases; only tiles of numbers can", v.Type, l.body.Instrs[l.index[v]].Where())
 			return

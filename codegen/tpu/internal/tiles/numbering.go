@@ -7,16 +7,17 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Numbering is the number of the block that a window of a grid shows of an array: its index along one dimension, and what the program adds.
+// Numbering computes the number of the block that a window of a grid shows, from an index along one dimension and the program.
 type Numbering struct {
 	ir.Index
-	blocks  int // between those of an index and the next
-	axis    int // of the programs
-	between int // blocks between those of a program and the next; 0: all programs have the same
+	blocks  int // blocks per step of the index
+	axis    int // the axis of the programs
+	between int // blocks from one program to the next; 0: all programs show the same
 }
 
-// BlockOf is the number of the block that a window of a grid shows of an array in main memory. One number is all that a copy has: blocks must follow one
-// another along one dimension, by the sequential axis. Of a grid that says how many steps run (Grid.Live) one other may move by programs.
+// BlockOf returns the numbering of the blocks that a window of a grid shows of an array in HBM. A copy takes one number, so blocks must
+// follow one another along one dimension, by the sequential axis; else BlockOf errs. If the grid says how many steps run (Grid.Live),
+// one other dimension may follow the programs.
 //
 //	blocks of [256, 16, 128, 128]
 //	[1, 16, 128, 128]    along dimension 0: 256 blocks, numbered by its index
@@ -29,7 +30,7 @@ func BlockOf(g *ir.Grid, w ir.Window, array ir.Type) (Numbering, error) {
 	if err != nil || last < 0 || !g.Dims[last].Seq || g.Live == 0 && slices.ContainsFunc(counts[axis+1:], several) {
 		return Numbering{}, fmt.Errorf("blocks %v of %s can not be copied by a kernel: they must follow one another along one dimension, by a sequential axis", w.Block, array)
 	}
-	if g.Live > 0 || axis < 0 { // of one block its number is wherever the index is
+	if g.Live > 0 || axis < 0 { // if there is one block, take the dimension of the index
 		axis = slices.IndexFunc(w.Index, func(x ir.Index) bool { return x.Axis == last })
 	}
 	n := Numbering{}
@@ -52,9 +53,9 @@ func BlockOf(g *ir.Grid, w ir.Window, array ir.Type) (Numbering, error) {
 	return n, nil
 }
 
-// At is the number at a point, some points on. One below zero stays so: what programs add is less than the blocks of an index.
+// At emits the block number at the point c+shift. A negative table entry stays negative, since a program adds less than n.blocks.
 //
-//	two programs of [256, 16, 128, 128], block [1, 8, 128, 128]:   3, of program 1: 7;   -1: -1
+//	two programs of [256, 16, 128, 128], block [1, 8, 128, 128], program 1:   index 3 gives 7,  index -1 gives -1
 func (n Numbering) At(b *ir.Builder, c *ir.Value, shift int, tables []*ir.Value) *ir.Value {
 	i32 := func(x int) *ir.Value { return b.Const(ir.T(ir.I32), float64(x)) }
 	i := LookUp(b, n.Index, c, shift, tables)

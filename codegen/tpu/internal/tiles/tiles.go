@@ -1,10 +1,11 @@
-// Package tiles is what both passes to kernels of a TPU know: the shape of a tile, the words of two
-// bf16 rows, and where a window is at a point of a grid.
+// Package tiles is shared by both passes to TPU kernels: the shape of a tile, the u32 words of two bf16 rows, and the block that a
+// window shows at a point of a grid.
 package tiles
 
 import "github.com/gdngen/gdngen/ir"
 
-// RowsLanes gives the tile shape of a logical shape: its last two dimensions; a vector is one row.
+// RowsLanes splits a logical shape into leading dimensions and a tile shape: its last two dimensions. A vector is one row, a scalar [1,
+// 1].
 func RowsLanes(shape []int) (lead []int, rows, lanes int) {
 	switch n := len(shape); n {
 	case 0:
@@ -16,7 +17,8 @@ func RowsLanes(shape []int) (lead []int, rows, lanes int) {
 	}
 }
 
-// Explicit are the types that a copy of an instruction must name: those of its results, where the op's do not follow from its operands.
+// Explicit returns ts, the result types of an instruction, if a copy of it must name them because they do not follow from its operands;
+// else nil.
 func Explicit(op ir.Op, ts []ir.Type) []ir.Type {
 	if ir.Ops[op].Explicit {
 		return ts
@@ -24,14 +26,14 @@ func Explicit(op ir.Op, ts []ir.Type) []ir.Type {
 	return nil
 }
 
-// HalfOf is the inverse of half: the words that a float32 tile has one of two bf16 rows of, and which. A word w is two rows of bf16, one below the other;
-// bf16 is the upper half of a float32, so
+// HalfOf returns w and which if x is float32 [rows, lanes] and one bf16 row of each word of w: the inverse of half. A word holds two
+// rows of bf16, and a bf16 is the high half of a float32, so
 //
-//	which = 0   the lower half, an even row:   bitcast(w << 16)
-//	which = 1   the upper half, an odd row:    bitcast(w & 0xffff0000)
+//	which = 0   the low half, an even row:    bitcast(w << 16)
+//	which = 1   the high half, an odd row:    bitcast(w & 0xffff0000)
 //
-// are both rows as float32, exactly. That a tile was made so is known by its instructions alone, so what joins two halves again, or takes
-// them to bf16, looks for this form and uses the words.
+// are both rows as exact float32. Only the instructions show that a tile was made like this. Code that joins two halves, or converts
+// them to bf16, looks for this form and uses the words instead.
 func HalfOf(x *ir.Value) (w *ir.Value, which int, ok bool) {
 	if x.Def == nil || x.Def.Op != ir.OpBitcast || x.Type.DType != ir.F32 || x.Def.Args[0].Def == nil {
 		return nil, 0, false
@@ -39,7 +41,7 @@ func HalfOf(x *ir.Value) (w *ir.Value, which int, ok bool) {
 	return HalfBits(x.Def.Args[0].Def)
 }
 
-// HalfBits says of which words an instruction takes a half, still as words.
+// HalfBits returns the words that an instruction takes a half of, before the bitcast to float32, and which half.
 func HalfBits(in *ir.Instr) (w *ir.Value, which int, ok bool) {
 	if in.Op != ir.OpShl && in.Op != ir.OpAnd || in.Result().Type.DType != ir.U32 {
 		return nil, 0, false
@@ -55,9 +57,9 @@ func HalfBits(in *ir.Instr) (w *ir.Value, which int, ok bool) {
 	return nil, 0, false
 }
 
-// LookUp is an index that follows the sequential axis, at a point some points on. It does in a kernel's code what the compiler does for a window:
-// shift, hold between 0 and Max, turn round, divide, add, look up. Points before the first or behind the last are held too, so a fetch for
-// a step that does not come reads a block that is there.
+// LookUp emits an index along the sequential axis at the point c+shift, as the compiler computes it for a window: add x.Shift, clamp to
+// 0..Max, reverse if Down, divide by Every, add Const, look up in the table. Points out of range are clamped, so a fetch for a step that
+// never comes reads a valid block.
 func LookUp(b *ir.Builder, x ir.Index, c *ir.Value, shift int, tables []*ir.Value) *ir.Value {
 	zero := b.Const(ir.T(ir.I32), 0)
 	i := b.Max(b.Add(c, b.Const(ir.T(ir.I32), float64(shift+x.Shift))), zero)
@@ -82,7 +84,7 @@ func LookUp(b *ir.Builder, x ir.Index, c *ir.Value, shift int, tables []*ir.Valu
 	return b.Load(tables[x.Table], nil, []int{0}, nil, i)
 }
 
-// Begins says that a point of an axis is the first of n: those of number 0, n, 2 n and on. BeginsOf reads it.
+// Begins emits the condition that a point c of an axis is a multiple of n. BeginsOf recognizes it.
 //
 //	n = 4, a power of two    c and 3 = 0
 //	n = 3                    c / 3 * 3 = c
@@ -94,14 +96,14 @@ func Begins(b *ir.Builder, c *ir.Value, n int) *ir.Value {
 	return b.Compare(ir.EQ, b.Mul(b.Div(c, number(n)), number(n)), c)
 }
 
-// BeginsOf is n of a condition that Begins made of the points of an axis, 0 of another one.
+// BeginsOf returns n if cond was made by Begins for the points of axis; 0 otherwise.
 func BeginsOf(cond *ir.Value, axis int) int {
 	in := cond.Def
 	if in == nil || in.Op != ir.OpCompare || in.Attrs.Cmp != ir.EQ {
 		return 0
 	}
 	isPoint := func(v *ir.Value) bool { return v.Def != nil && v.Def.Op == ir.OpProgramID && v.Def.Attrs.Axis == axis }
-	number := func(v *ir.Value) int { // -1 where it is none
+	number := func(v *ir.Value) int { // -1 if not a constant
 		if v.Def == nil || v.Def.Op != ir.OpConst {
 			return -1
 		}

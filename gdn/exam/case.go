@@ -1,13 +1,13 @@
-// Package exam judges kernels of the gated delta rule by what they give on classes of inputs, against float64.
+// Package exam judges kernels of the gated delta rule by their errors on classes of inputs, against a float64 reference.
 //
-// A sheet is one run of a spec in which each value head has a class of inputs of its own, so that one run of the interpreter examines
-// many classes. Every value head is judged by marks of these kinds, for each output:
+// A Case is one run of a spec in which each value head has its own class of inputs, so that one run of the interpreter tests
+// many classes. Every value head gets marks of these kinds, for each output:
 //
-//   - rms: the root mean square of the error over that of the reference, as flash-linear-attention judges;
+//   - rms: rms of the error over rms of the reference, as flash-linear-attention judges;
 //   - max: the largest error over the largest value;
-//   - bias: the error projected on the reference, on the share of it that the state of earlier chunks brings, and on its derivative by the
-//     decay. Rounding is independent from element to element and all but vanishes there; a state that leaks, a scale that is off, a
-//     decay that is clamped does not.
+//   - bias: the systematic part of the error, its projection on the reference, on the part of the reference from the carried state, and on its
+//     derivative by the decay. Rounding is independent between elements and averages out there. A leaking state, a wrong scale or a
+//     clamped decay does not.
 //
 // Limits follow the arithmetic of the class, not the kernel: see limits.txt.
 package exam
@@ -22,17 +22,17 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// Case is the inputs of one run and the expected outputs.
+// Case is the inputs of one run and its expected outputs.
 type Case struct {
 	Spec    gdn.Spec
 	Seed    uint64
-	Classes []truth.Class // of each value head, rows first; of a training step the one class of all
+	Classes []truth.Class // one per value head and batch row, rows first; a training step has one class
 	Inputs  map[string]*array.Array
 	Want    map[string]*array.Array
-	shares  truth.Shares // of a forward spec
+	shares  truth.Shares // only for a forward spec
 }
 
-// Supported lists the classes of inputs that a spec can have.
+// Supported returns the classes of inputs that can be drawn for s.
 func Supported(s gdn.Spec) []truth.Class {
 	var l []truth.Class
 	for _, c := range truth.Classes {
@@ -43,15 +43,16 @@ func Supported(s gdn.Spec) []truth.Class {
 	return l
 }
 
-// LongClasses are those of a long run: states that last, in which a fault of each chunk adds up.
+// LongClasses are the classes for long runs: their states last, so that an error in each chunk adds up.
 var LongClasses = []string{"slow", "u01nodecay", "drift", "faint", "hold", "zeros"}
 
-// Long lists those of them that a spec can have.
+// Long returns the classes of LongClasses that can be drawn for s.
 func Long(s gdn.Spec) []truth.Class {
 	return slices.DeleteFunc(Supported(s), func(c truth.Class) bool { return !slices.Contains(LongClasses, c.Name) })
 }
 
-// Deal says which classes the value heads of each sheet have, so that all classes are seen.
+// Deal returns the classes of each Case, so that together they cover all classes. Forward: one class per value head and batch row (truth.Deal).
+// Training: one class per Case.
 func Deal(s gdn.Spec, classes []truth.Class) [][]truth.Class {
 	if s.Direction == gdn.Forward {
 		return truth.Deal(s, classes)
@@ -63,8 +64,8 @@ func Deal(s gdn.Spec, classes []truth.Class) [][]truth.Class {
 	return deals
 }
 
-// boundary is the number of tokens after which a state counts as carried: most chunks are a multiple of it. Short runs, of one such chunk
-// and a part, have a quarter of it.
+// boundary returns the number of tokens after which a state counts as carried: 64, of which most chunks are a multiple, or 16 in runs below 256
+// tokens.
 func boundary(tokens int) int {
 	if tokens < 256 {
 		return 16
@@ -72,7 +73,7 @@ func boundary(tokens int) int {
 	return 64
 }
 
-// Draw makes a sheet: classes as Deal lists them.
+// Draw returns a Case with inputs and float64 reference; classes is an entry of Deal. It fails if a class cannot be drawn or the reference overflows.
 func Draw(s gdn.Spec, classes []truth.Class, seed uint64) (*Case, error) {
 	x, err := blank(s, classes, seed)
 	if err == nil {
@@ -84,7 +85,7 @@ func Draw(s gdn.Spec, classes []truth.Class, seed uint64) (*Case, error) {
 	return x, nil
 }
 
-// blank is a sheet with its inputs alone.
+// blank returns a Case without expected outputs.
 func blank(s gdn.Spec, classes []truth.Class, seed uint64) (*Case, error) {
 	x := &Case{Spec: s, Seed: seed, Classes: classes}
 	var err error
@@ -96,7 +97,7 @@ func blank(s gdn.Spec, classes []truth.Class, seed uint64) (*Case, error) {
 	return x, err
 }
 
-// solve computes what the inputs must give.
+// solve computes the expected outputs.
 func (x *Case) solve() (err error) {
 	if x.Spec.Direction != gdn.Forward {
 		x.Want, err = truth.Reference(x.Spec, x.Inputs)
@@ -106,7 +107,7 @@ func (x *Case) solve() (err error) {
 	return err
 }
 
-// names lists each class once.
+// names joins the class names, each once.
 func names(classes []truth.Class) string {
 	seen, text := map[string]bool{}, ""
 	for _, c := range classes {
@@ -118,10 +119,10 @@ func names(classes []truth.Class) string {
 	return text[min(2, len(text)):]
 }
 
-// Cache draws sheets once: kernels of one spec share them. With a folder, so do processes.
+// Cache holds drawn Cases, so that kernels of one spec share them. With Dir, processes share the references too.
 type Cache struct {
-	Dir   string // where references are kept; empty: nowhere
-	Build string // the program that makes them: another one makes its own
+	Dir   string // folder of stored references; empty: none
+	Build string // the program that computes references; each build has its own files
 
 	mu   sync.Mutex
 	kept map[key]func() (*Case, error)
@@ -133,10 +134,10 @@ type key struct {
 	seed    uint64
 }
 
-// maxCases bounds the memory that sheets take.
+// maxCases bounds the number of Cases in memory.
 const maxCases = 40
 
-// Draw is as the function.
+// Draw is the function Draw with the cache. It may be called concurrently.
 func (c *Cache) Draw(s gdn.Spec, classes []truth.Class, seed uint64) (*Case, error) {
 	k := key{s, "", seed}
 	for _, class := range classes {

@@ -10,7 +10,7 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// The kinds of marks. Bias has three: on the whole reference, and on its shares.
+// The kinds of marks. There are three biases: along the reference, its carried part, and its derivative by the decay.
 const (
 	RMS     = "rms"
 	Max     = "max"
@@ -19,18 +19,18 @@ const (
 	Decay   = "bias of the decay"
 )
 
-// Kinds lists them.
+// Kinds lists the kinds in the order of Limit.of and figures.errors.
 var Kinds = []string{RMS, Max, Bias, Carried, Decay}
 
 // Mark is one error of one output on one class of inputs, and its limit.
 type Mark struct {
 	Class, Output, Kind string
-	Row, Head           int // batch row and value head; -1 where the output is judged as a whole
+	Row, Head           int // batch row and value head; -1 if the output is judged as a whole
 	Seed                uint64
 	Error, Limit        float64
 }
 
-// Family is the kind of a mark; all biases are one family.
+// Family returns the kind of the mark, Bias for all three biases.
 func (m Mark) Family() string {
 	if m.Kind == Carried || m.Kind == Decay {
 		return Bias
@@ -38,10 +38,10 @@ func (m Mark) Family() string {
 	return m.Kind
 }
 
-// Use is the error as a share of its limit: NaN where the output is not finite.
+// Use returns Error / Limit: NaN if the output has NaN or infinities.
 func (m Mark) Use() float64 { return m.Error / m.Limit }
 
-// Pass says whether the limit holds.
+// Pass reports whether the error is within the limit.
 func (m Mark) Pass() bool { return m.Use() <= 1 }
 
 func (m Mark) String() string {
@@ -52,12 +52,12 @@ func (m Mark) String() string {
 	return fmt.Sprintf("%s: %s of %s is %.2g, %.2g is allowed%s", m.Class, m.Kind, m.Output, m.Error, m.Limit, place)
 }
 
-// Worse says whether the mark exceeds its limit by more than another does; infinities and NaN are worst.
+// Worse reports whether the mark has a larger Use than another mark; NaN is the worst.
 func (m Mark) Worse(than Mark) bool {
 	return !math.IsNaN(than.Use()) && (math.IsNaN(m.Use()) || m.Use() > than.Use())
 }
 
-// Worst is the mark that is worst against its limit of each group, in the order of the first of each.
+// Worst returns the mark with the largest Use of each group, in the order in which groups first occur.
 func Worst[K comparable](marks []Mark, group func(Mark) K) []Mark {
 	at := map[K]int{}
 	var l []Mark
@@ -73,7 +73,8 @@ func Worst[K comparable](marks []Mark, group func(Mark) K) []Mark {
 	return l
 }
 
-// Judge marks the outputs of a run that computes at a precision.
+// Judge compares outputs with the reference and returns a mark per output, value head and kind; training steps get one mark per output. precision (f32,
+// bf16x6, bf16x3, bf16x1) selects the limits. A missing output, a wrong shape and an unknown precision are errors.
 func (x *Case) Judge(precision string, got map[string]*array.Array) ([]Mark, error) {
 	for _, p := range x.Spec.Outputs() {
 		a := got[p.Name]
@@ -126,8 +127,8 @@ type output struct {
 	got, want, carried, decay []float64
 }
 
-// judgeOutput marks what of an output belongs to each value head of each batch row. A state in bf16 that a token hardly decays rounds back to
-// what it was: as a result of one token it has all of that bias if it is exact, so its limits have it beside.
+// judgeOutput marks one output per value head and batch row. A bf16 state that a token hardly decays rounds back to its old value, so even the exact result
+// has the full bias of the decay. The bias of the exact result is therefore added to the limits.
 func (x *Case) judgeOutput(precision string, p gdn.Param, got *array.Array) ([]Mark, error) {
 	s := x.Spec
 	o := output{got: got.Float64s(), want: x.Want[p.Name].Float64s(), carried: x.shares.Carried[p.Name].Float64s(), decay: x.shares.Decay[p.Name].Float64s()}
@@ -136,7 +137,7 @@ func (x *Case) judgeOutput(precision string, p gdn.Param, got *array.Array) ([]M
 	longest := x.longestTokens()
 	var marks []Mark
 	for i := range s.Batch * s.HeadsV {
-		var f, best figures // of what was computed, and of the exact result as its type holds it
+		var f, best figures // errors of the computed output, and of the exact result rounded to the output's type
 		for _, span := range x.spans(p, i/s.HeadsV, i%s.HeadsV) {
 			f.add(o, span[0], span[1])
 			best.add(stored, span[0], span[1])
@@ -164,7 +165,7 @@ func (x *Case) judgeOutput(precision string, p gdn.Param, got *array.Array) ([]M
 	return marks, nil
 }
 
-// spans lists the parts of an output, begin and end, that belong to one value head of one batch row.
+// spans returns the ranges [begin, end) of an output that belong to one value head of one batch row.
 func (x *Case) spans(p gdn.Param, row, h int) [][2]int {
 	s := x.Spec
 	var l [][2]int
@@ -189,8 +190,8 @@ func (x *Case) spans(p gdn.Param, row, h int) [][2]int {
 	return l
 }
 
-// statesOf lists the states that are judged with a batch row: its own, or all where sequences are packed. States of a pool that no
-// sequence has go with the first row.
+// statesOf lists the states judged with a batch row: its own, or all if sequences are packed. Pool states without a
+// sequence belong to row 0.
 func (x *Case) statesOf(row int) []int {
 	s := x.Spec
 	var l []int
@@ -212,7 +213,7 @@ func (x *Case) statesOf(row int) []int {
 	return l
 }
 
-// figures are sums over the elements of an output: e is the error, r the reference, c and d its shares.
+// figures are sums over the elements of an output: e is the error, r the reference, c its carried part, d its derivative by the decay.
 type figures struct {
 	n                          int
 	ee, rr, cc, dd, er, ec, ed float64
@@ -237,7 +238,7 @@ func (f *figures) add(o output, begin, end int) {
 	}
 }
 
-// expect makes the reference no smaller than queries of any direction have it, where its few tokens may have vanished by chance.
+// expect raises the size of the reference to its average over query directions, since with few tokens it may nearly vanish by chance.
 func (f *figures) expect(squares []float64, row, h int, s gdn.Spec) {
 	sum, most := 0.0, 0.0
 	for t := range s.Tokens {
@@ -247,8 +248,8 @@ func (f *figures) expect(squares []float64, row, h int, s gdn.Spec) {
 	f.rr, f.maxR = max(f.rr, sum*float64(s.V)), max(f.maxR, math.Sqrt(most))
 }
 
-// errors gives one error for each of Kinds. Projections are on directions of length one, over the length of the reference: a share
-// that is small makes its bias no larger.
+// errors returns one error for each of Kinds. Projections use unit vectors and are divided by the norm of the reference, so a small
+// share does not enlarge its bias.
 func (f *figures) errors() [5]float64 {
 	over := func(x, y float64) float64 {
 		switch {

@@ -23,32 +23,32 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// A reference in float64 of many tokens takes seconds. The workers of a search need the same ones, so they are kept in a folder: by the
-// program that made them and by the bytes of the inputs, of which they are a function.
+// A float64 reference of many tokens takes seconds, and all workers of a search need the same ones. They are stored in a folder under a hash of the
+// program and of the input bytes.
 
-// keepAfter is how long a reference takes that is worth keeping.
+// keepAfter is the least computing time of a reference that gets stored.
 var keepAfter = 100 * time.Millisecond
 
 const (
-	keepMost  = 1 << 30     // bytes of the folder; the longest unused goes first
-	waitMost  = time.Minute // for another process that computes the same
+	keepMost  = 1 << 30     // bytes of the folder; the least recently used file is removed first
+	waitMost  = time.Minute // for another process that computes the same reference
 	waitEvery = 20 * time.Millisecond
 )
 
-// answers are what is kept of a sheet.
+// answers are the stored results of a Case.
 type answers struct {
 	Want   map[string]*array.Array
 	Shares truth.Shares
 }
 
-// draw is Draw with the answers of the folder. What goes wrong with the folder costs time alone.
+// draw is Draw with the folder. Errors of the folder only cost time.
 func (c *Cache) draw(s gdn.Spec, classes []truth.Class, seed uint64) (*Case, error) {
 	if c.Dir == "" {
 		return Draw(s, classes, seed)
 	}
 	x, err := blank(s, classes, seed)
 	if err != nil {
-		return Draw(s, classes, seed) // which words the error
+		return Draw(s, classes, seed) // Draw words the error
 	}
 	path := filepath.Join(c.Dir, c.name(x))
 	if x.recall(path) {
@@ -56,7 +56,7 @@ func (c *Cache) draw(s gdn.Spec, classes []truth.Class, seed uint64) (*Case, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), waitMost)
 	defer cancel()
-	lock := flock.New(path[:len(c.Dir)+2] + ".lock") // one of sixteen
+	lock := flock.New(path[:len(c.Dir)+2] + ".lock") // one of sixteen lock files
 	if os.MkdirAll(c.Dir, 0o755) == nil {
 		if ok, _ := lock.TryLockContext(ctx, waitEvery); ok {
 			defer lock.Unlock()
@@ -75,7 +75,7 @@ func (c *Cache) draw(s gdn.Spec, classes []truth.Class, seed uint64) (*Case, err
 	return x, nil
 }
 
-// name is the file of a sheet's answers.
+// name returns the file name for the results of a Case.
 func (c *Cache) name(x *Case) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\n%s\n%d\n", c.Build, x.Spec, boundary(x.Spec.Tokens))
@@ -87,7 +87,7 @@ func (c *Cache) name(x *Case) string {
 	return fmt.Sprintf("%x.sheet", h.Sum(nil)[:16])
 }
 
-// recall reads the answers, if they are there and whole.
+// recall reads stored results; false if they are absent or incomplete.
 func (x *Case) recall(path string) bool {
 	text, err := os.ReadFile(path)
 	if err != nil || len(text) < crc32.Size {
@@ -100,11 +100,11 @@ func (x *Case) recall(path string) bool {
 	}
 	x.Want, x.shares = a.Want, a.Shares
 	now := time.Now()
-	os.Chtimes(path, now, now) // it was used
+	os.Chtimes(path, now, now) // marks it as used
 	return true
 }
 
-// keep writes the answers; the file gets its name once it is whole.
+// keep writes the results to a temporary file and renames it, so that no reader sees a part.
 func (x *Case) keep(path string) error {
 	var body bytes.Buffer
 	if err := gob.NewEncoder(&body).Encode(answers{x.Want, x.shares}); err != nil {
@@ -130,7 +130,7 @@ func checksum(body []byte) []byte {
 	return h.Sum(nil)
 }
 
-// shrink removes what was not used for longest until a folder has no more than so many bytes.
+// shrink removes the least recently used files until a folder has at most this many bytes.
 func shrink(dir string, most int64) {
 	names, _ := filepath.Glob(filepath.Join(dir, "*"))
 	var files []fs.FileInfo

@@ -13,16 +13,16 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Limit bounds the errors of one output of one value head.
+// Limit bounds the errors of one output of one value head, each relative to the reference.
 type Limit struct {
 	RMS, Max, Bias float64
-	rows, width    float64 // of the derivation
-	tokens         float64 // of the derivation, over those of the spec
-	rounding       float64 // of the output's element type: the largest error relative to the element
+	rows, width    float64 // in the derivation
+	tokens         float64 // tokens of the derivation / tokens of the spec
+	rounding       float64 // largest relative error of the output's element type
 }
 
-// What the largest errors that were found in the arithmetic of a class are multiplied by. A kernel rounds elsewhere than the derivation
-// does, in other orders. What computes in more than one pass has no use for tight limits: faults are far beyond.
+// margins are factors on the largest errors found for a class. A kernel rounds at other places and in other orders than the derivation. Limits
+// for more than one bf16 pass can be loose, since faults exceed them by far.
 var margins = map[string]Limit{
 	"f32":    {RMS: 4, Max: 4, Bias: 6},
 	"bf16x3": {RMS: 4, Max: 4, Bias: 6},
@@ -32,7 +32,7 @@ var margins = map[string]Limit{
 //go:embed limits.txt
 var limitsText string
 
-// Version names the table of limits, for those who keep what was judged by it.
+// Version returns 16 hexadecimal digits of a hash of limits.txt, to invalidate stored verdicts.
 func Version() string { return fmt.Sprintf("%x", sha256.Sum256([]byte(limitsText)))[:16] }
 
 type limitKey struct {
@@ -40,20 +40,20 @@ type limitKey struct {
 	tokens                   int
 }
 
-// found are the largest errors of the derivation.
+// found has the largest errors of the derivation.
 var found = mustRead(limitsText)
 
-// lengths are the numbers of tokens that limits are derived for, at most: the shortest that holds a spec's counts, or the longest of
+// lengths are the token counts with derived limits. A spec uses the shortest one that is at least its own length, or the longest of
 // its class.
 var lengths = []int{300, 1056, 4096}
 
-// atBound marks a class of channels whose log decays are cut at Kimi's bound, for specs that have one.
+// atBound is the suffix of channel classes with log decays cut at Kimi's bound, for specs with a bound.
 const (
 	atBound      = "@-5"
 	derivedBound = -5
 )
 
-// derivedWidth is K and V of the derivation.
+// derivedWidth is K and V in the derivation.
 const derivedWidth = 128
 
 func mustRead(text string) map[limitKey]Limit {
@@ -75,8 +75,8 @@ func mustRead(text string) map[limitKey]Limit {
 	return m
 }
 
-// LimitOf is the limit of an output on a class of inputs at a precision (f32, bf16x6, bf16x3 or bf16x1). The longest sequence has a number
-// of tokens: what errors grow with. How far they scatter follows from all tokens.
+// LimitOf returns the limit of output p on a class of inputs at a precision (f32, bf16x6, bf16x3 or bf16x1). longest is the token count of the longest
+// sequence, with which errors grow; their scatter depends on s.Tokens. It fails for an unknown combination.
 func LimitOf(c truth.Class, s gdn.Spec, longest int, precision string, p gdn.Param) (Limit, error) {
 	if precision == "bf16x6" {
 		precision = "f32"
@@ -93,7 +93,7 @@ func LimitOf(c truth.Class, s gdn.Spec, longest int, precision string, p gdn.Par
 		name += atBound
 	}
 	output := p.Name
-	if output == "states" { // each is the last of a shorter call
+	if output == "states" { // each is the final state of a shorter call
 		output = "final_state"
 	}
 	l, tokens := Limit{}, 0
@@ -106,7 +106,7 @@ func LimitOf(c truth.Class, s gdn.Spec, longest int, precision string, p gdn.Par
 		return l, fmt.Errorf("no limit of %s on %s at %s is derived: run go test ./gdn/exam -run Derive -update=all", p.Name, name, precision)
 	}
 	l.RMS, l.Max, l.Bias = l.RMS*margin.RMS, l.Max*margin.Max, l.Bias*margin.Bias
-	// A kernel may take the tokens one by one, and round each decay to float32.
+	// A kernel may take tokens one by one and round each decay to float32.
 	steps := float64(longest) * 0x1p-25
 	l.RMS, l.Max, l.Bias = l.RMS+steps, l.Max+steps, l.Bias+steps
 	l.rows, l.width, l.tokens = derivedWidth, derivedWidth, float64(tokens)/float64(s.Tokens)
@@ -117,9 +117,9 @@ func LimitOf(c truth.Class, s gdn.Spec, longest int, precision string, p gdn.Par
 	return l, nil
 }
 
-// of gives the limit of each of Kinds, for n elements. Fewer elements or tokens than in the derivation scatter more: the errors of the
-// elements of a row have one source, and those of all that a token writes. Rounding the output once is even over half a unit in the last place, at worst of 1: its rms
-// adds by squares, and of its projection, in which large elements weigh most, the root of the number of elements is left.
+// of returns the limit of each of Kinds for n elements. Fewer elements or tokens than in the derivation scatter more: errors within a row share one source,
+// and so do all elements that a token writes. Rounding the output once is uniform over half a unit in the last place. Its rms adds in squares; its
+// projection, where large elements weigh most, falls with the root of the number of elements.
 func (l Limit) of(n int) [5]float64 {
 	scatter := math.Sqrt(max(1, l.rows*l.width/float64(n), l.tokens))
 	wider := 1 + (scatter-1)/8

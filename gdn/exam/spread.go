@@ -11,18 +11,18 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// longer is what poisoned keys are multiplied by: enough for chunks of a few keys of norm 1 to overflow.
+// longer is the factor on poisoned keys: chunks of a few keys of norm 1 then overflow.
 const longer = 11
 
-// The ways in which Spread poisons inputs.
+// The ways to poison inputs.
 const (
 	withNaN      = "NaN"
 	withLongKeys = "long keys"
 )
 
-// Spread says what the longest of the packed sequences of a sheet changes of the others where it is poisoned: NaN in some elements of each of
-// its inputs, or keys eleven times as long. It is empty where every other output is equal to the bit. Gradients of parameters, which are sums
-// over all sequences, and states within them are left out, and so are specs whose states are in a pool.
+// Spread poisons the longest packed sequence and returns the first change in another sequence's outputs, or "" if all are bit-identical. Poison is NaN
+// in some elements of each input, or keys eleven times as long. Gradients of parameters (sums over all sequences) and states within sequences are not
+// compared. For specs with a pool, Spread returns "" without a run. Errors are from the program.
 func (x *Case) Spread(program Program) (string, error) {
 	if x.Spec.Seqs < 2 || x.Spec.Pool > 0 {
 		return "", nil
@@ -44,7 +44,7 @@ func (x *Case) Spread(program Program) (string, error) {
 	return "", nil
 }
 
-// poisoned are the inputs, those of one sequence poisoned.
+// poisoned returns the inputs with one sequence poisoned.
 func (x *Case) poisoned(kind string, victim int) map[string]*array.Array {
 	inputs := map[string]*array.Array{}
 	for _, p := range x.Spec.Inputs() {
@@ -78,7 +78,7 @@ func (x *Case) poisoned(kind string, victim int) map[string]*array.Array {
 	return inputs
 }
 
-// differs says where outputs of other sequences than one first differ in a bit; empty where they do not.
+// differs describes the first bit difference in outputs of sequences other than victim; "" if there is none.
 func (x *Case) differs(want, got map[string]*array.Array, victim int) string {
 	for _, p := range x.Spec.Outputs() {
 		of := x.sequence(p)
@@ -95,10 +95,10 @@ func (x *Case) differs(want, got map[string]*array.Array, victim int) string {
 	return ""
 }
 
-// sequence says which packed sequence an element of a tensor belongs to; it is nil for one that belongs to all.
+// sequence returns a function from elements of a tensor to packed sequences; nil if the tensor belongs to all sequences.
 func (x *Case) sequence(p gdn.Param) func(i int) int {
 	name := p.Name
-	if name != "dt_bias" { // whose d is no gradient's
+	if name != "dt_bias" { // its d is part of the name, not a gradient
 		name = strings.TrimPrefix(name, "d")
 	}
 	switch name {

@@ -7,26 +7,25 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// silent is a gate's pre-activation at which softplus and sigmoid are zero in float32: no decay, and beta of zero.
+// silent is a raw gate for which softplus and sigmoid are zero in float32: no decay, and beta 0.
 const silent = -200
 
-// Program computes outputs by name of inputs by name.
+// Program computes outputs by name from inputs by name.
 type Program func(inputs map[string]*array.Array) (map[string]*array.Array, error)
 
-// Within runs a program of a spec that has more tokens, and is else that of the sheet, so that one compiled program serves short sheets and
-// long ones. Tokens that change nothing, with keys and values of zero, beta of zero and no decay, are behind those of the sheet: of packed
-// sequences behind those of the longest, so that none that is empty gets a token. What the program gives for them is left out. Example: two
-// tokens a, b in a program of four are a, b, 0, 0.
+// Within runs the inputs of x in a program for spec s, which has more tokens and is otherwise equal, so that one compiled program serves short and
+// long Cases. It appends padding tokens with zero k, v and beta and no decay; with packed sequences after the longest one, so that no empty sequence gets
+// a token. Their outputs are removed. Example: tokens a, b run as a, b, 0, 0 in a program of four.
 func (x *Case) Within(s gdn.Spec, program Program) (map[string]*array.Array, error) {
 	if s == x.Spec {
 		return program(x.Inputs)
 	}
 	more := s.Tokens - x.Spec.Tokens
-	at := x.Spec.Tokens // where they are put in
+	at := x.Spec.Tokens // where padding is inserted
 	inputs := map[string]*array.Array{}
 	if x.Spec.Seqs > 0 {
 		cu := slices.Clone(x.Inputs["cu_seqlens"].Int64s())
-		if s.Mixed == 0 { // whose tokens behind the sequences are padding
+		if s.Mixed == 0 { // in a mixed batch, tokens after the sequences are padding already
 			longest := x.longest()
 			at = int(cu[longest+1])
 			for i := longest + 1; i < len(cu); i++ {
@@ -57,17 +56,17 @@ func (x *Case) Within(s gdn.Spec, program Program) (map[string]*array.Array, err
 		switch p.Name {
 		case "o":
 			got["o"] = array.FromFloat64s(p.Type.DType, p.Type.Shape, cut(got["o"].Float64s(), s.Batch, s.Tokens, at, more))
-		case "states", "convs": // the first ones are of the tokens of the sheet
+		case "states", "convs": // the first ones belong to the tokens of the Case
 			ends, own := s.Tokens/s.Every, x.Spec.Tokens/s.Every
 			got[p.Name] = array.FromFloat64s(p.Type.DType, p.Type.Shape, cut(got[p.Name].Float64s(), s.Batch, ends, own, ends-own))
-		case "final_conv": // it has tokens that are behind those of the sheet, so it is judged by programs of the sheet's own size alone
+		case "final_conv": // it holds padding tokens; only programs of the Case's own size can test it
 			got[p.Name] = x.Want[p.Name]
 		}
 	}
 	return got, nil
 }
 
-// longestTokens is the tokens of the longest sequence.
+// longestTokens returns the token count of the longest sequence.
 func (x *Case) longestTokens() int {
 	if x.Spec.Seqs == 0 {
 		return x.Spec.Tokens
@@ -76,7 +75,7 @@ func (x *Case) longestTokens() int {
 	return int(cu[n+1] - cu[n])
 }
 
-// longest is the packed sequence with the most tokens.
+// longest returns the index of the packed sequence with the most tokens.
 func (x *Case) longest() (n int) {
 	cu := x.Inputs["cu_seqlens"].Int64s()
 	for i := range len(cu) - 1 {
@@ -87,7 +86,7 @@ func (x *Case) longest() (n int) {
 	return n
 }
 
-// insert puts more tokens of one value into each row of v [rows, tokens, any], before the token at.
+// insert inserts more tokens of one value into each row of v [rows, tokens, any], before token at.
 func insert(v []float64, rows, tokens, at, more int, value float64) []float64 {
 	width := len(v) / (rows * tokens)
 	var l []float64
@@ -99,7 +98,7 @@ func insert(v []float64, rows, tokens, at, more int, value float64) []float64 {
 	return l
 }
 
-// cut takes more tokens out of each row of v [rows, tokens, any], from the token at on.
+// cut removes more tokens from each row of v [rows, tokens, any], starting at token at.
 func cut(v []float64, rows, tokens, at, more int) []float64 {
 	width := len(v) / (rows * tokens)
 	var l []float64

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// MustParse reads a spec.
+// MustParse parses a spec; an error fails the test.
 func MustParse(t testing.TB, text string) gdn.Spec {
 	t.Helper()
 	s, err := gdn.Parse(text)
@@ -19,7 +19,7 @@ func MustParse(t testing.TB, text string) gdn.Spec {
 	return s
 }
 
-// MustVariant reads a variant.
+// MustVariant parses a variant; an error fails the test.
 func MustVariant(t testing.TB, text string) gdn.Variant {
 	t.Helper()
 	v, err := gdn.ParseVariant(text)
@@ -27,7 +27,7 @@ func MustVariant(t testing.TB, text string) gdn.Variant {
 	return v
 }
 
-// RandomSpec draws a small spec.
+// RandomSpec draws a small valid spec.
 func RandomSpec(r *rand.Rand) gdn.Spec {
 	pick := func(l ...int) int { return l[r.IntN(len(l))] }
 	s := gdn.NewSpec(pick(1, 1, 2, 3), 1+r.IntN(70), pick(1, 2, 3), 0, pick(4, 8, 12), pick(4, 8, 20))
@@ -62,16 +62,16 @@ func RandomSpec(r *rand.Rand) gdn.Spec {
 		s.InPlace = coin()
 		if coin() {
 			s.Pool = pick(1, 4, 11)
-			s.Read = s.Tokens%2 == 0 // without a draw of its own
+			s.Read = s.Tokens%2 == 0 // takes no random number
 		}
 	}
 	return s
 }
 
-// undrawn are axes without a draw of their own, so that the programs of others stay as they are.
+// undrawn are axes that take no random number, so that variants drawn for other tests stay the same.
 var undrawn = []string{"span", "row_chain"}
 
-// RandomVariant draws every axis.
+// RandomVariant draws a value for every axis except undrawn ones.
 func RandomVariant(r *rand.Rand) gdn.Variant {
 	v := gdn.DefaultVariant()
 	for _, a := range gdn.Axes {
@@ -79,7 +79,7 @@ func RandomVariant(r *rand.Rand) gdn.Variant {
 			continue
 		}
 		values := a.Values
-		switch a.Name { // without moving the draws of others, as undrawn: visits are drawn where sequences are packed, the others below
+		switch a.Name { // these take no random number either: pack=segments is drawn where sequences are packed, the others below
 		case "pack":
 			values = values[:gdn.PackSegments]
 		case "form":
@@ -98,7 +98,7 @@ func RandomVariant(r *rand.Rand) gdn.Variant {
 		}
 	}
 	switch len(v.String()) % 8 {
-	case 3: // with what maps need
+	case 3: // the axes that form=map requires
 		v.Algo, v.Form, v.Flow, v.Fold, v.Out, v.TransposeK, v.TailDecay = gdn.AlgoChunk, gdn.FormMap, gdn.FlowFused, true, gdn.OutSeparate, gdn.TransposeKey, gdn.TailDecayK
 	case 5:
 		v.Mapping.Chunks = 8

@@ -10,32 +10,32 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 )
 
-// Config is the part of a config.json about the layers that mix tokens by a rule.
+// Config is the part of a config.json that describes the layers with a rule of this project.
 type Config struct {
-	Type   string // model_type, that of the text where a model has more
+	Type   string // model_type; if a model has several, the text part's
 	Hidden int
-	Heads  int      // of queries in attention; 0: the document does not say
-	Eps    *float64 // of the norms of the model; nil: the document does not say
+	Heads  int      // query heads of attention; 0: not stated
+	Eps    *float64 // epsilon of the model's norms; nil: not stated
 	Mixer  Mixer
-	// Text is the document that has the fields of the text: the whole one, or one inside it.
+	// Text is the document with the fields of the text part: the whole one, or an inner one.
 	Text json.RawMessage
 }
 
-// Mixer is the layer around a rule.
+// Mixer describes the layer around a rule.
 type Mixer struct {
 	Rule           gdn.Rule // the gated delta rule, or kda
 	HeadsK, HeadsV int
 	K, V           int // widths of a head
-	Conv           int // taps of the short convolution; 0: there is none
+	Conv           int // taps of the short convolution; 0: none
 	NegEigval      bool
-	Bound          float64 // kda: the lowest log decay of a token; 0: none
-	DecayRank      int     // kda: the width through which the decay is projected; 0: at once
-	GateRank       int     // the same for the output gate
-	OutputGate     string  // what the output gate passes through: SiLU or Sigmoid
-	NormEps        float64 // of the norm of the output
+	Bound          float64 // kda: lower bound of a token's log decay; 0: none
+	DecayRank      int     // kda: rank of the decay projection; 0: full
+	GateRank       int     // rank of the output gate projection; 0: full
+	OutputGate     string  // activation of the output gate: SiLU or Sigmoid
+	NormEps        float64 // epsilon of the output norm
 }
 
-// What an output gate passes through.
+// Activations of an output gate.
 const (
 	SiLU    = "silu"
 	Sigmoid = "sigmoid"
@@ -44,10 +44,10 @@ const (
 // KDA is the rule of Kimi Delta Attention.
 var KDA = gdn.Rule{Decay: gdn.DecayChannel}
 
-// inside are the fields that hold a document of a part of a model, the text last.
+// inside are fields that hold the document of a part of a model, the text part last.
 var inside = []string{"thinker_config", "llm_config", "language_config", "text_config"}
 
-// Is says whether a document is a config.json of a published model.
+// Is reports whether a document looks like the config.json of a published model.
 func Is(data []byte) bool {
 	var f map[string]json.RawMessage
 	if json.Unmarshal(data, &f) != nil {
@@ -61,7 +61,8 @@ func Is(data []byte) bool {
 	return false
 }
 
-// Read reads a config.json. A model of several parts has its text in one of them, such as text_config.
+// Read parses a config.json. In a model of several parts it reads the text part, such as text_config. Unknown model types and unsupported values
+// are errors that list the supported ones.
 func Read(data []byte) (Config, error) {
 	var c Config
 	for c.Text = data; ; {
@@ -104,17 +105,17 @@ func Read(data []byte) (Config, error) {
 	return c, err
 }
 
-// has says whether a field is there and not null.
+// has reports whether a field is present and not null.
 func has(field json.RawMessage) bool { return field != nil && !bytes.Equal(field, []byte("null")) }
 
-// A family is the models that say the same in the same words.
+// family is a group of models whose configurations use the same fields.
 type family struct {
 	name  string
-	types string // of its models, separated by spaces
+	types string // model types, separated by spaces
 	words func(f fields) (Mixer, error)
 }
 
-// families are all whose layers are computed here.
+// families are the supported families.
 var families = []family{
 	{"Qwen3-Next", "qwen3_next", qwen},
 	{"Qwen3.5", "qwen3_5 qwen3_5_text qwen3_5_moe qwen3_5_moe_text", qwen},
@@ -126,7 +127,7 @@ var families = []family{
 	{"kda of flash-linear-attention", "kda", flaKDA},
 }
 
-// Names lists the families of models that are read.
+// Names returns the model types that can be read.
 func Names() []string {
 	var names []string
 	for _, m := range families {
@@ -135,7 +136,7 @@ func Names() []string {
 	return names
 }
 
-// wordsOf finds how a type of model says what its layers are. A document without a type is read by the fields that it has.
+// wordsOf returns the reader for a model type. Without a type, the present fields decide.
 func wordsOf(kind string, f fields) (func(f fields) (Mixer, error), error) {
 	if kind == "" {
 		switch {

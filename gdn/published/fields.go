@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// fields are what a mixer follows from. A pointer tells a field that is absent, or null, from a zero.
+// fields are the fields that determine a Mixer. A pointer distinguishes an absent or null field from a zero.
 type fields struct {
 	Hidden   *int     `json:"hidden_size"`
 	Heads    *int     `json:"num_attention_heads"`
@@ -46,11 +46,11 @@ type kimiFields struct {
 	FullRank bool     `json:"use_full_rank_gate"` // of the output gate
 }
 
-// limited are the fields that change the numbers of a layer and may have the given values alone, as JSON has them; the first is the default of
+// limited lists fields that affect a layer's numbers and support only the given values, in JSON. The first value is the default in
 // all models.
 var limited = []struct {
 	name   string
-	values string // apart by spaces
+	values string // separated by spaces
 	why    string
 }{
 	{"hidden_act", `"silu" "swish"`, "the short convolution is followed by SiLU"},
@@ -66,7 +66,7 @@ var limited = []struct {
 	{"short_conv_bias", "false", "the short convolution has no bias"},
 }
 
-// accepted looks for values that no layer here computes.
+// accepted returns an error for a value of limited that no layer here supports.
 func accepted(text json.RawMessage) error {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(text, &all); err != nil {
@@ -74,7 +74,7 @@ func accepted(text json.RawMessage) error {
 	}
 	for _, prefix := range []string{"", "linear_attn_config."} {
 		values := all
-		if prefix != "" && json.Unmarshal(all["linear_attn_config"], &values) != nil { // it is absent, or no object
+		if prefix != "" && json.Unmarshal(all["linear_attn_config"], &values) != nil { // absent, or no object
 			continue
 		}
 		for _, f := range limited {

@@ -7,10 +7,10 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 )
 
-// usualConv is the number of taps where a configuration does not say.
+// usualConv is the default number of taps.
 const usualConv = 4
 
-// or is the value of a field, or a default.
+// or returns the value of a field, or a default if it is absent.
 func or[T any](field *T, otherwise T) T {
 	if field == nil {
 		return otherwise
@@ -18,7 +18,7 @@ func or[T any](field *T, otherwise T) T {
 	return *field
 }
 
-// outputGate is what output_gate_type says.
+// outputGate returns the activation in output_gate_type, or usual.
 func (f fields) outputGate(usual string) string {
 	if gate := cmp.Or(f.GateType, usual); gate != "swish" {
 		return gate
@@ -26,7 +26,7 @@ func (f fields) outputGate(usual string) string {
 	return SiLU
 }
 
-// transformers are the words of Qwen, with defaults; 0 is none.
+// transformers reads Qwen's fields, with the given defaults; a default of 0 makes the field required.
 func (f fields) transformers(headsK, headsV, k, v int, neg bool) (Mixer, error) {
 	m := Mixer{Conv: or(f.Conv, usualConv), NegEigval: or(f.Neg, neg), OutputGate: f.outputGate(SiLU), NormEps: or(f.Eps, 1e-6)}
 	for _, size := range []struct {
@@ -45,13 +45,13 @@ func (f fields) transformers(headsK, headsV, k, v int, neg bool) (Mixer, error) 
 	return m, nil
 }
 
-// qwen fills what a file leaves out as transformers does: a saved file has no fields that are as usual.
+// qwen uses the defaults of transformers, since saved files omit fields with default values.
 func qwen(f fields) (Mixer, error) { return f.transformers(16, 32, 128, 128, false) }
 
 // untyped has no defaults.
 func untyped(f fields) (Mixer, error) { return f.transformers(0, 0, 0, 0, false) }
 
-// olmo has heads as attention has them, keys of three quarters of theirs and values of twice that, and beta up to 2 unless it says otherwise.
+// olmo has attention's number of heads, keys 3/4 as wide as attention's, values twice as wide as keys, and beta up to 2 unless stated otherwise.
 func olmo(f fields) (Mixer, error) {
 	heads := or(f.Heads, 0)
 	if heads == 0 && (f.HeadsK == nil || f.HeadsV == nil) {
@@ -59,14 +59,14 @@ func olmo(f fields) (Mixer, error) {
 	}
 	k := or(f.K, or(f.Hidden, 0)*3/(4*max(1, or(f.HeadsK, heads))))
 	m, err := f.transformers(heads, heads, k, 2*k, true)
-	m.NormEps = 1e-5 // whatever the norms of the model have
+	m.NormEps = 1e-5 // independent of the model's norms
 	return m, err
 }
 
-// kimi has Kimi Delta Attention in an object of its own.
+// kimi reads Kimi Delta Attention from linear_attn_config.
 func kimi(f fields) (Mixer, error) {
 	k := f.Kimi
-	if k == nil && f.LinearHeads != nil && f.LinearDim != nil { // as transformers saves it
+	if k == nil && f.LinearHeads != nil && f.LinearDim != nil { // the form that transformers saves
 		k = &kimiFields{Heads: f.LinearHeads, Dim: f.LinearDim, Conv: f.Conv}
 	}
 	if k == nil {
@@ -89,7 +89,7 @@ func kimi(f fields) (Mixer, error) {
 	return m, nil
 }
 
-// fla has the words of flash-linear-attention.
+// fla reads the fields of flash-linear-attention.
 func (f fields) fla(rule gdn.Rule, expandV float64) (Mixer, error) {
 	m := Mixer{Rule: rule, HeadsK: or(f.FLAHeads, 0), K: or(f.FLADim, 0), Conv: or(f.FLAConv, usualConv), NegEigval: f.FLANeg, NormEps: or(f.FLAEps, 1e-6)}
 	m.HeadsV = or(f.FLAHeadsV, m.HeadsK)

@@ -1,10 +1,9 @@
-// Package schedule says how the steps of kernels overlap, by the axes of a variant that order instructions. It changes no program: what is
-// built and tiled once can have one schedule after another.
+// Package schedule turns the schedule axes of a variant into the order of a kernel's steps. It changes no program: one built and
+// tiled program can take different schedules.
 //
-// Chunks of a sequence must pass through the state one after the other, and that is a chain of three products whose latency nothing in the same
-// chunk can hide. What a chunk does without the state can be done for the next one meanwhile, in phases of which codegen/tpu/internal/pipeline
-// draws an example. Here is what the axes say of them: phases_before=1 parts what needs no state from the state's chain, 2 gives the inverse a
-// phase between the two; bwd.phases_after=1 is what reads the gradient of the state and hands nothing on.
+// Chunks of a sequence update the state one after the other, by a chain of three products. Nothing in the same chunk can hide their latency, but
+// work of the next chunks that needs no state can (codegen/tpu/internal/pipeline draws an example). With phases_before=1 this work is one phase;
+// with 2 the inverse has its own phase after it. bwd.phases_after=1 is a phase for work that only reads the gradient of the state.
 package schedule
 
 import (
@@ -15,18 +14,18 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Carrier is a grid that carries a state, so that its steps can overlap.
+// Carrier is a grid whose steps can be scheduled, usually because it carries a state.
 type Carrier struct {
-	Grid      string // its name
-	Heads     int    // interleaved, those of all batch rows and chunks of a step
-	Reverse   bool   // it takes the chunks from the last to the first
-	With      string // a stage that is in the phase of the state, though it needs none
-	Enter     []int  // windows of the states that sequences start from
-	Stateless bool   // it carries no state: its steps follow one another, as many as run
-	Decodes   bool   // it takes the first sequences of a mixed batch, by a variant of their own
+	Grid      string // name of the grid
+	Heads     int    // interleaved heads, over all batch rows and chunks of a step
+	Reverse   bool   // the grid takes chunks from last to first
+	With      string // a stage placed in the state's phase, though it needs no state
+	Enter     []int  // windows of the initial states of sequences
+	Stateless bool   // no state is carried; the steps run one after another, all heads interleaved
+	Decodes   bool   // the grid takes the first sequences of a mixed batch, with the variant v.Decoding()
 }
 
-// Of gives the schedules of grids by their names; those that keep their order have none.
+// Of returns the schedules by grid name. Grids that keep their built order are absent.
 func Of(carriers []Carrier, v gdn.Variant) map[string]*ir.Sched {
 	scheds := map[string]*ir.Sched{}
 	for _, c := range carriers {
@@ -51,17 +50,17 @@ func Of(carriers []Carrier, v gdn.Variant) map[string]*ir.Sched {
 	return scheds
 }
 
-// Ordered says whether a variant has a schedule for the grids that take chunks forward.
+// Ordered reports whether a variant has a schedule for forward grids.
 //
-// Builders ask before there is a grid, and heads only say how many are interleaved where the variant does not. So any number will do.
+// Builders ask before a grid exists. The number of heads does not affect the result, so forward gets 1.
 func Ordered(v gdn.Variant) bool { return forward(v, 1) != nil }
 
-// Reversed is Ordered for those that take them from the last to the first.
+// Reversed reports whether a variant has a schedule for grids that take chunks from last to first.
 func Reversed(v gdn.Variant) bool { return reverse(v, 1) != nil }
 
-// Attach writes schedules into the grids of a module.
+// Attach sets Sched in the grids of a module by name, and fails if a schedule does not fit its grid.
 //
-// It looks at the module's own instructions, where builders put their grids; one without a row in scheds keeps the order in which it was built.
+// It covers the instructions of the module's body, where builders put grids. A grid without an entry keeps its built order.
 func Attach(m *ir.Module, scheds map[string]*ir.Sched) error {
 	for _, in := range m.Body.Instrs {
 		g := in.Attrs.Grid
@@ -76,15 +75,15 @@ func Attach(m *ir.Module, scheds map[string]*ir.Sched) error {
 	return nil
 }
 
-// forward is how the steps of a grid that carries the state overlap as a kernel; nil: they follow one another as built. Stages that it
-// does not name are of phase 0 or of the state's, as they need the state or not: it need only say that the solve has a phase of its own.
+// forward returns the schedule of a forward grid, or nil to keep the built order. Stages that it does not name are in phase 0 or in the state's phase,
+// depending on whether they need the state. So only the solve may need an entry.
 func forward(v gdn.Variant, heads int) *ir.Sched {
 	s := newSched(v.Forward.Steps, v.Forward.HeadGroup, heads, v.Forward.PhasesBefore, 0)
 	if s == nil {
 		return nil
 	}
 	s.Late, s.Grain, s.Fetch = v.Forward.StateDelay, v.Forward.Grain, v.Forward.Fetch == gdn.FetchCopies
-	// On v6e a first phase done at .8 of its slot was 2 % faster than one at .7, and half a percent than one at .9.
+	// On v6e, PrologueEnd at .8 of the slot was 2 % faster than at .7, and half a percent faster than at .9.
 	if v.Forward.PrologueEnd != 100 {
 		s.Ends = slices.Repeat([]int{100}, len(s.Lags))
 		s.Ends[0] = v.Forward.PrologueEnd
@@ -92,7 +91,7 @@ func forward(v gdn.Variant, heads int) *ir.Sched {
 	if v.Forward.StateWhole {
 		s.With = []string{"state"}
 	}
-	// In the first 400 of 3500 cycles of a step the vector unit was at 27 %, since products come first; operands wait for nothing but the gates.
+	// In the first 400 of 3500 cycles of a step the vector unit was 27 % busy, since products come first. Operands only wait for the gates.
 	if v.Forward.Interleave {
 		s.Side = []string{"operands"}
 	}
@@ -102,14 +101,13 @@ func forward(v gdn.Variant, heads int) *ir.Sched {
 	return s
 }
 
-// gradients are the stages of a reverse grid that need dS and make none of it. They are behind the state: the gradient of the state passes
-// from chunk to chunk as the state does forward, from the last to the first, but most of the work reads it and hands nothing on. That may
-// come a step later, beside the next chunk's chain.
+// gradients are the stages of a reverse grid that need dS but do not produce it. dS passes from chunk to chunk, last to first, as the state does forward.
+// These stages only read it, so they can run a step later, next to the chain of the next chunk.
 //
-// With this phase a backward kernel took 3 % less, and its spills went from 81 to 39 thousand.
+// This phase made a backward kernel 3 % faster and cut its spills from 81 to 39 thousand.
 var gradients = []string{"dq", "dk", "dg", "output"}
 
-// reverse is the schedule of a reverse grid.
+// reverse returns the schedule of a reverse grid, or nil to keep the built order.
 func reverse(v gdn.Variant, heads int) *ir.Sched {
 	s := newSched(v.Backward.Steps, v.Backward.HeadGroup, heads, v.Backward.PhasesBefore, v.Backward.PhasesAfter)
 	if s == nil {
@@ -127,9 +125,9 @@ func reverse(v gdn.Variant, heads int) *ir.Sched {
 	return s
 }
 
-// newSched is a schedule with phases ahead of the state and behind it.
+// newSched returns a schedule with phases ahead of the state and behind it; nil if nothing is to be scheduled.
 //
-// lags[p] = p last / n for n = ahead + behind, last being n rounded up to whole steps. heads is the lockstep where lock is 0: all of them.
+// lags[p] = p last / n, with n = ahead + behind and last = n rounded up to whole steps. lock is the number of interleaved heads; 0 means heads.
 func newSched(steps, lock, heads, ahead, behind int) *ir.Sched {
 	if ahead+behind == 0 && steps == 1 && lock == 0 {
 		return nil
@@ -138,8 +136,8 @@ func newSched(steps, lock, heads, ahead, behind int) *ir.Sched {
 	if lock == 0 {
 		s.Lock = heads
 	}
-	// Results must come from whole steps: the last lag is a multiple of the steps. For two phases ahead in steps of two chunks lags
-	// are 0, 1, 2; of four chunks 0, 2, 4; for one phase ahead in steps of two they are 0, 2.
+	// Results must come from whole steps, so the last lag is a multiple of steps. Two phases ahead: lags 0, 1, 2 in steps of two chunks,
+	// 0, 2, 4 in steps of four. One phase ahead in steps of two: 0, 2.
 	n := ahead + behind
 	last := (n + steps - 1) / steps * steps
 	for p := range n + 1 {

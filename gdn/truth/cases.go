@@ -16,19 +16,19 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// Case is one stored case: a row of a folder's manifest.json, and the tensors of the safetensors file that it names.
+// Case is one stored case: an entry of a folder's manifest.json, and the safetensors file that it names.
 type Case struct {
 	Name, Class, Op, Note string
 	Supported             bool
 	Reason                string     // why the case is not supported
-	Spec                  gdn.Spec   // of a supported case
-	Layer                 *LayerCase // of a case of a whole layer, which has no Spec and is not Supported
+	Spec                  gdn.Spec   // only if Supported
+	Layer                 *LayerCase // set for a case of a whole layer, which has no Spec and is not Supported
 	File                  string     // path of the tensors
 	Tolerance             Tolerance
-	Outputs               []Output // what to write, in the order of Spec.Outputs
-	bytes                 *int64   // size and checksum of the file, where the manifest states them
+	Outputs               []Output // tensors to write, in the order of Spec.Outputs
+	bytes                 *int64   // size and checksum of the file, if the manifest states them
 	crc32                 *uint32
-	inputs, expected      map[string]gdn.Param // by name in the file; inputs are named as Spec names them
+	inputs, expected      map[string]gdn.Param // by name in the file, with names of Spec.Inputs for inputs
 }
 
 // Output is an output of a case: its name and type in the file, and its name in Spec.Outputs.
@@ -39,7 +39,7 @@ type Output struct {
 	Stored bool // the manifest describes an expected value
 }
 
-// Tolerance is what the manifest allows: limits on rms(error) / rms(expected) by tensor and key, and the contest's rule.
+// Tolerance has the limits of the manifest: on rms(error) / rms(expected) by tensor and key, and the contest's rule.
 type Tolerance struct {
 	Ratio   map[string]map[string]float64 // tensor -> key (f32_ratio, bf16x3_ratio, ...) -> limit
 	Contest *ContestRule
@@ -51,18 +51,18 @@ type ContestRule struct {
 	RTol float64 `json:"rtol"`
 }
 
-// caseOp is a kind of case: how the tensors in its file are named and laid out.
+// caseOp describes a kind of case: the names and layouts of the tensors in its file.
 type caseOp struct {
 	name    string
 	o       string // name of the output
 	init    string // name of the initial state
 	final   string // name of the final state
-	extra   string // an expected tensor that is not written: the output before rounding
+	extra   string // an expected tensor that is never written: the output before rounding
 	contest bool   // fused gates, state V x K, zeros for an empty sequence, its own rule of judgement
 	out     ir.DType
 	layer   bool     // a whole layer, see LayerCase
 	rule    gdn.Rule // of the layer
-	stated  bool     // the manifest states the spec, and tensors have the names of its inputs and outputs
+	stated  bool     // the manifest states the spec, and tensors use the names of its inputs and outputs
 }
 
 var caseOps = []caseOp{
@@ -99,10 +99,10 @@ type manifestCase struct {
 	CRC32       *uint32                               `json:"crc32"`
 }
 
-// ManifestName is the file that describes a folder of cases.
+// ManifestName is the name of the file that describes a folder of cases.
 const ManifestName = "manifest.json"
 
-// NoCaseError says that a manifest has no case of a name.
+// NoCaseError reports a name that a manifest does not list.
 type NoCaseError struct {
 	Manifest, Name string
 	Known          []string
@@ -112,7 +112,7 @@ func (e *NoCaseError) Error() string {
 	return fmt.Sprintf("%s has no case %q (it has %s)", e.Manifest, e.Name, strings.Join(e.Known, " "))
 }
 
-// FindCase finds a stored case by the path of its tensors, with or without the extension. An unknown one is a *NoCaseError.
+// FindCase returns the stored case with this tensor path, with or without extension. An unknown case is a *NoCaseError.
 func FindCase(path string) (*Case, error) {
 	dir, base := filepath.Split(path)
 	cases, err := ReadCases(filepath.Clean(dir))
@@ -129,8 +129,8 @@ func FindCase(path string) (*Case, error) {
 	return nil, &NoCaseError{filepath.Join(filepath.Clean(dir), ManifestName), base, names}
 }
 
-// ReadCases reads a folder's manifest. Tensors are read by Case.Load, when wanted. Cases that can not be computed are
-// listed with the reason. The error joins everything that is wrong with the manifest, naming case and field.
+// ReadCases reads the manifest of a folder; Case.Load reads the tensors later. Unsupported cases are listed with their Reason.
+// The error joins all faults of the manifest, each with case and field.
 func ReadCases(dir string) ([]Case, error) {
 	path := filepath.Join(dir, ManifestName)
 	data, err := os.ReadFile(path)
@@ -176,7 +176,7 @@ func ReadCases(dir string) ([]Case, error) {
 	return cases, nil
 }
 
-// read turns a row of the manifest into a case.
+// read converts an entry of the manifest to a case.
 func (m *manifestCase) read(dir string) (Case, error) {
 	c := Case{Name: m.Name, Class: m.Class, Op: m.Op, Note: m.Note, bytes: m.Bytes, crc32: m.CRC32}
 	switch {
@@ -241,10 +241,9 @@ func (m *manifestCase) tolerance() (Tolerance, error) {
 	return t, nil
 }
 
-// Load reads the tensors of a supported case, or a layer's, and checks them: size and checksum of the file, every tensor that the
-// manifest lists, finite values, bounds of sequences. Inputs have the names and types of Spec.Inputs; stored element types
-// are widened where the spec needs it, which loses nothing. Expected values have the names and types of the file; a file
-// with inputs alone has none.
+// Load reads and checks the tensors of a supported case or a layer case: size and checksum of the file, every tensor of the manifest, finite values,
+// bounds of sequences. Inputs have the names and types of Spec.Inputs; narrower stored types are widened exactly. Expected values have the names and
+// types of the file, and are empty for a file of inputs only.
 func (c *Case) Load() (inputs, expected map[string]*array.Array, err error) {
 	if !c.Supported && c.Layer == nil {
 		return nil, nil, fmt.Errorf("case %s is not supported: %s", c.Name, c.Reason)
@@ -286,7 +285,7 @@ func (c *Case) Load() (inputs, expected map[string]*array.Array, err error) {
 				inputs[p.Name] = a.Convert(p.Type.DType)
 			}
 		}
-		if err := CheckInputs(c.Spec, inputs); err != nil && c.Spec.Batch*c.Spec.Tokens > 0 { // no program is made of nothing
+		if err := CheckInputs(c.Spec, inputs); err != nil && c.Spec.Batch*c.Spec.Tokens > 0 { // no program exists for zero tokens
 			return fail(err)
 		}
 	}
@@ -306,8 +305,7 @@ func (c *Case) Load() (inputs, expected map[string]*array.Array, err error) {
 	return inputs, expected, nil
 }
 
-// FileOutputs turns outputs named as Spec.Outputs names them into tensors to write: the names, shapes and element types
-// of the case's file, rounded once.
+// FileOutputs converts outputs with names of Spec.Outputs to the tensors of the case's file: its names, shapes and element types, each value rounded once.
 func (c *Case) FileOutputs(outputs map[string]*array.Array) (*array.File, error) {
 	f := &array.File{Tensors: map[string]*array.Array{}}
 	for _, o := range c.Outputs {

@@ -11,7 +11,7 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// toleranceKeys maps a precision to the manifest's key.
+// toleranceKeys maps a precision to its key in the manifest.
 var toleranceKeys = map[string]string{
 	"f32":        "f32_ratio",
 	"f32-strict": "f32_ratio_strict",
@@ -21,20 +21,19 @@ var toleranceKeys = map[string]string{
 	"lowp":       "lowp_ratio",
 }
 
-// TensorVerdict is the judgement of one tensor by one rule. Ratio and MaxAbs are NaN where the tensor can not be compared;
-// JSON has null there.
+// TensorVerdict is the result of one rule on one tensor. Ratio and MaxAbs are NaN (JSON: null) if the tensor cannot be compared.
 type TensorVerdict struct {
 	Name   string  `json:"name"`
 	Rule   string  `json:"rule"`
 	Ratio  float64 `json:"ratio"`  // rms(error) / rms(expected)
-	Limit  float64 `json:"limit"`  // on Ratio, or on Failed under the contest's rule
+	Limit  float64 `json:"limit"`  // limit of Ratio, or of Failed for the contest's rule
 	MaxAbs float64 `json:"maxabs"` // largest error
 	Failed int     `json:"failed"` // elements that break the contest's rule
 	Pass   bool    `json:"pass"`
 	Note   string  `json:"note,omitempty"` // why the tensor can not be compared, or where it is worst
 }
 
-// MarshalJSON writes figures that are not finite as null.
+// MarshalJSON writes NaN and infinities as null.
 func (v TensorVerdict) MarshalJSON() ([]byte, error) {
 	type plain TensorVerdict
 	number := func(x float64) *float64 {
@@ -50,11 +49,9 @@ func (v TensorVerdict) MarshalJSON() ([]byte, error) {
 	}{plain(v), number(v.Ratio), number(v.MaxAbs)})
 }
 
-// Judge compares outputs, named as in the case's file, with the expected values of Load. Each output is judged by the
-// manifest's limit for the precision (f32, f32-strict, bf16x6, bf16x3, bf16x1, lowp) on its ratio. A contest case is judged
-// by the contest's rule instead, and at float32 also by the ratios that its manifest states, where the tensor is stored
-// unrounded. NaN, infinities, a missing output and a wrong shape fail. An error means that there is nothing to judge by: no
-// expected value, or no limit.
+// Judge compares outputs with the expected values of Load; both use the names of the case's file. The manifest has a limit on the ratio for each precision
+// (f32, f32-strict, bf16x6, bf16x3, bf16x1, lowp). A contest case uses the contest's rule instead; at float32 it also uses the manifest's ratios for tensors
+// stored unrounded. NaN, infinities, a missing output and a wrong shape fail. It returns an error if there are no expected values or no limit.
 func (c *Case) Judge(expected, outputs map[string]*array.Array, precision string) ([]TensorVerdict, error) {
 	key, ok := toleranceKeys[precision]
 	if !ok {
@@ -67,7 +64,7 @@ func (c *Case) Judge(expected, outputs map[string]*array.Array, precision string
 			return nil, fmt.Errorf("case %s: there is no expected %s to judge by: the file holds inputs alone", c.Name, o.Name)
 		}
 		limit, limited := c.Tolerance.Ratio[o.Name][key]
-		if !limited && strings.HasPrefix(key, "bf16") { // of gradients the manifest knows one for all low precisions
+		if !limited && strings.HasPrefix(key, "bf16") { // for gradients the manifest has one key for all low precisions
 			limit, limited = c.Tolerance.Ratio[o.Name]["lowp_ratio"]
 		}
 		if c.Tolerance.Contest != nil {
@@ -82,7 +79,7 @@ func (c *Case) Judge(expected, outputs map[string]*array.Array, precision string
 	return verdicts, nil
 }
 
-// compare starts a verdict; where done is true the tensor can not be compared and the verdict is a failure.
+// compare starts a verdict. If done is true, the tensor cannot be compared and the verdict is a failure.
 func compare(name, rule string, got, want *array.Array) (v TensorVerdict, worst int, done bool) {
 	v = TensorVerdict{Name: name, Rule: rule, Ratio: math.NaN(), MaxAbs: math.NaN()}
 	if got == nil {

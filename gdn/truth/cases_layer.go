@@ -10,11 +10,10 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// LayerCase is a stored case of a whole layer: its sizes, and how many of its tokens are computed at once before the others
-// follow one by one. Inputs are x [B, Prefill+Steps, Hidden], attention_mask [B, Prefill] where the case has one, and the
-// weights, named w.in_proj_qkvz.weight and so on. Outputs are y_prefill, y_decode and y_full (all tokens at once), and the
-// caches conv_state_prefill, recurrent_state_prefill, conv_state_end and recurrent_state_end. A case with the input dy, of the
-// shape of x, has the gradients of sum(y_full dy) too: dx, and dw.NAME of each weight.
+// LayerCase is a stored case of a whole layer. Prefill tokens are computed at once, then Steps tokens one by one. Inputs are x [B, Prefill+Steps, Hidden],
+// attention_mask [B, Prefill] if the case has one, and weights named w.in_proj_qkvz.weight and so on. Outputs are y_prefill, y_decode, y_full (all tokens
+// at once), and the caches conv_state_prefill, recurrent_state_prefill, conv_state_end and recurrent_state_end. A case with the input dy (shape of x)
+// also has the gradients of sum(y_full dy): dx, and dw.NAME for each weight.
 type LayerCase struct {
 	Hidden    int     `json:"hidden"`
 	HeadsK    int     `json:"hk"`
@@ -23,9 +22,9 @@ type LayerCase struct {
 	ValueDim  int     `json:"dv"`
 	ConvWidth int     `json:"conv"`
 	NormEps   float64 `json:"rms_norm_eps"`
-	Bound     float64 `json:"bound"`      // of rule kda: the lowest log decay, 0 for none
-	DecayRank int     `json:"decay_rank"` // of rule kda: of the projection of the decay, 0 for none
-	GateRank  int     `json:"gate_rank"`  // and of that of the output gate
+	Bound     float64 `json:"bound"`      // rule kda: lower bound of the log decay, 0: none
+	DecayRank int     `json:"decay_rank"` // rule kda: rank of the decay projection, 0: full
+	GateRank  int     `json:"gate_rank"`  // rule kda: rank of the output gate projection
 	Act       string  `json:"act"`
 	L2Eps     float64 `json:"l2norm_eps"`
 	Prefill   int     `json:"-"`
@@ -34,13 +33,13 @@ type LayerCase struct {
 	Rule gdn.Rule `json:"-"`
 }
 
-// LayerWeights is the prefix of the weights among the inputs of a LayerCase.
+// LayerWeights is the name prefix of weights in a LayerCase.
 const LayerWeights = "w."
 
-// layerOnly is why a layer case is not Supported: it has no Spec.
+// layerOnly is the Reason of layer cases: they have no Spec.
 const layerOnly = "a whole layer: only engines that have layers compute it (gomlx)"
 
-// describeLayer reads a layer case; it sets Reason where the case is sound but not supported.
+// describeLayer reads a layer case. It sets Reason if the case is valid but not supported.
 func (c *Case) describeLayer(m *manifestCase, rule gdn.Rule) error {
 	types, err := m.types(c.File)
 	if err != nil {
@@ -114,7 +113,7 @@ func (c *Case) describeLayer(m *manifestCase, rule gdn.Rule) error {
 			return nil
 		}
 	}
-	if len(c.expected) == 0 { // a file of inputs alone
+	if len(c.expected) == 0 { // a file of inputs only
 		for _, p := range results {
 			c.Outputs = append(c.Outputs, Output{Name: p.Name, Type: p.Type, Param: p.Name})
 		}

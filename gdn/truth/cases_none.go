@@ -6,7 +6,7 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 )
 
-// parse reads the spec of a stored case, which may have none of either.
+// parse reads the spec of a stored case, which may have no tokens or no batch rows.
 func parse(text string) (gdn.Spec, error) {
 	fields := strings.Split(text, ",")
 	none := map[string]bool{}

@@ -12,12 +12,12 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// storedTypes maps the manifest's names of element types.
+// storedTypes maps element types of the manifest.
 var storedTypes = map[string]ir.DType{"float64": ir.F64, "float32": ir.F32, "float16": ir.F16, "bfloat16": ir.BF16, "int64": ir.I64, "int32": ir.I32}
 
-// describe derives the spec of a supported kind of case, and its inputs and outputs, from the tensors that the manifest
-// lists (or, where it lists none, from the header of the file). It sets Reason where the case is sound but not supported,
-// and gives an error where fields contradict each other.
+// describe derives the spec, inputs and outputs of a supported kind of case from the tensors in the manifest, or without a list from the
+// file's header. It sets Reason if the case is valid but not supported,
+// and returns an error if fields contradict each other.
 func (c *Case) describe(m *manifestCase, op caseOp) error {
 	types, err := m.types(c.File)
 	if err != nil {
@@ -73,7 +73,7 @@ func (c *Case) describe(m *manifestCase, op caseOp) error {
 	return c.match(types, op)
 }
 
-// describeSpec reads a case of any rule, whose manifest states the spec.
+// describeSpec reads a case of any rule, with the spec in the manifest.
 func (c *Case) describeSpec(m *manifestCase, op caseOp) (err error) {
 	types, err := m.types(c.File)
 	if err != nil {
@@ -100,7 +100,7 @@ func (c *Case) describeSpec(m *manifestCase, op caseOp) (err error) {
 	return c.match(types, op)
 }
 
-// types reads the element types and shapes of the tensors.
+// types returns element types and shapes by tensor.
 func (m *manifestCase) types(file string) (map[string]ir.Type, error) {
 	types := map[string]ir.Type{}
 	if m.Tensors == nil {
@@ -128,8 +128,8 @@ func (m *manifestCase) types(file string) (map[string]ir.Type, error) {
 	return types, nil
 }
 
-// sort tells inputs from expected tensors and refuses, as not supported, element types that can not be widened and
-// tensors of unknown meaning.
+// sort separates inputs from expected tensors. It sets Reason for element types that cannot be widened and for
+// unknown tensors.
 func (c *Case) sort(types map[string]ir.Type, op caseOp, backward bool) error {
 	c.inputs, c.expected = map[string]gdn.Param{}, map[string]gdn.Param{}
 	for _, name := range slices.Sorted(maps.Keys(types)) {
@@ -175,7 +175,7 @@ func (c *Case) sort(types map[string]ir.Type, op caseOp, backward bool) error {
 	return nil
 }
 
-// readSizes reads the sizes off q and v; the other tensors are matched against them afterwards.
+// readSizes sets the sizes from q and v; match checks the other tensors later.
 func readSizes(s *gdn.Spec, types map[string]ir.Type) error {
 	q, okQ := types["q"]
 	v, okV := types["v"]
@@ -195,7 +195,7 @@ func readSizes(s *gdn.Spec, types map[string]ir.Type) error {
 	return nil
 }
 
-// readFlags applies the manifest's flags; the result is the reason not to support the case.
+// readFlags applies the manifest's flags. It returns the reason why the case is not supported, or "".
 func readFlags(s *gdn.Spec, flags map[string]any) string {
 	for _, name := range slices.Sorted(maps.Keys(flags)) {
 		on, isBool := flags[name].(bool)
@@ -234,7 +234,7 @@ func readLayout(s *gdn.Spec, text string, op caseOp) error {
 	return nil
 }
 
-// common is the element type that the named tensors share, or the wide one that holds them all.
+// common returns the element type that all named tensors share, or else wide.
 func common(types map[string]ir.Type, wide ir.DType, names ...string) ir.DType {
 	d := types[names[0]].DType
 	for _, name := range names[1:] {
@@ -245,7 +245,7 @@ func common(types map[string]ir.Type, wide ir.DType, names ...string) ir.DType {
 	return d
 }
 
-// match compares the tensors with those of the spec and lists the outputs.
+// match checks the tensors against the types of the spec and lists the outputs.
 func (c *Case) match(types map[string]ir.Type, op caseOp) error {
 	fileName := map[string]string{"initial_state": op.init, "o": op.o, "final_state": op.final}
 	stored := func(p gdn.Param) (string, ir.Type, bool) {

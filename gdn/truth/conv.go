@@ -8,24 +8,23 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// channels are the convolved inputs of a run, in the order of the channels of a cache.
+// channels is one convolved input of a run: q, k or v, in this order in a cache.
 type channels struct {
-	values      []float64 // [tokens, n], raw before the convolution, and convolved after it
-	taps, bias  []float64 // [heads, W, width] and [heads, width]; nil where there is no bias
+	values      []float64 // [tokens, n], before the convolution, later after it
+	taps, bias  []float64 // [heads, W, width] and [heads, width]; bias may be nil
 	n, width, w int
 }
 
-// weighed is a tap of a channel; the last is of the token itself.
+// weighed returns a tap's weight for channel c. The last tap belongs to the current token.
 func (x *channels) weighed(c, tap int) float64 {
 	return x.taps[(c/x.width*x.w+tap)*x.width+c%x.width]
 }
 
-// convolve takes q, k and v of each sequence, token by token, through the convolution of the spec and SiLU, each channel by taps of its own:
+// convolve applies the convolution and SiLU to q, k and v of each sequence, token by token:
 //
 //	x[t] <- silu(bias + sum over j of w[j] x[t - (W-1) + j])
-//
-// Before its first token a sequence has what the cache that it starts from holds, the oldest first, or zeros. It leaves its last inputs as they came.
-// What the rule takes is of the type of the inputs, as a layer hands it over.
+// Inputs before a sequence's first token come from its cache, the oldest first, or are zeros. The sequence's last inputs are written back unchanged.
+// The results are rounded to the type of the inputs, as a layer passes them on.
 func (r *recurrence) convolve(inputs map[string]*array.Array) {
 	s := r.s
 	if s.Conv == 0 {
@@ -62,7 +61,7 @@ func (r *recurrence) convolve(inputs map[string]*array.Array) {
 	}
 }
 
-// convolveSequence is convolve for one sequence. Its window has the last inputs of all channels, [rows, channels], as a cache has them.
+// convolveSequence is convolve for one sequence. Its window holds the last inputs of all channels, [rows, channels], in the layout of a cache.
 func (r *recurrence) convolveSequence(n int, parts []*channels, initial []float64) {
 	s, begin, end := r.s, r.bounds[n], r.bounds[n+1]
 	all := s.ConvChannels()
@@ -106,14 +105,14 @@ func (r *recurrence) convolveSequence(n int, parts []*channels, initial []float6
 	if !r.windowed(n) {
 		leave(r.convs, r.slots[n])
 	}
-	for i := end - begin; s.Mixed > 0 && r.windowed(n) && i < s.Mixed; i++ { // filled up with tokens that are zeros
+	for i := end - begin; s.Mixed > 0 && r.windowed(n) && i < s.Mixed; i++ { // a short window is filled up with zero tokens
 		window = append(window[all:], make([]float64, all)...)
 		leave(r.convs, r.slots[n]+i)
 	}
 }
 
-// convolution draws taps around those that leave a token as it is, so that inputs stay what their class says: alike, or growing. Biases are small, and
-// caches as inputs are.
+// convolution draws taps near the identity, so that inputs keep the properties of their class. Biases are small, and
+// caches have the distribution of inputs.
 func (d draw) convolution(values map[string][]float64) {
 	for _, p := range d.s.Inputs() {
 		switch {

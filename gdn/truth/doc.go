@@ -1,3 +1,3 @@
-// Package truth is what kernels are judged by: the rule token by token in float64 (Reference) with its gradients, inputs to test with (Class), and
+// Package truth is the reference for kernels: the rule token by token in float64 with gradients (Reference), classes of test inputs (Class), and
 // stored cases (Case). It shares no code with builders.
 package truth

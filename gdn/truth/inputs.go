@@ -10,8 +10,8 @@ import (
 	"github.com/gdngen/gdngen/internal/suggest"
 )
 
-// Class is a distribution of test inputs. Its limits are on the largest error over the largest magnitude of the
-// reference, per output tensor.
+// Class is a distribution of test inputs. Its limits bound, per output tensor, the largest error divided by the largest magnitude of
+// the reference.
 type Class struct {
 	Name        string
 	Doc         string
@@ -20,16 +20,16 @@ type Class struct {
 	keys    *keyKind
 	decay   gate
 	beta    gate
-	doubles bool                                           // beta and the limits are doubled where the spec has negative eigenvalues
-	Beyond  bool                                           // beta exceeds 1: the spec must have negative eigenvalues
-	writes  bool                                           // the class says nothing where the rule has no beta
-	still   string                                         // the class that it is without its decay
-	channel func(r *rand.Rand, token, channel int) float64 // the log decay of a channel: the class is for rules that have those
-	bounded bool                                           // all channels are at the bound of the spec, which must have one
+	doubles bool                                           // with negative eigenvalues, beta and the limits are doubled
+	Beyond  bool                                           // beta exceeds 1; the spec must have negative eigenvalues
+	writes  bool                                           // only for rules with beta
+	still   string                                         // only for rules with decay; the equivalent class without
+	channel func(r *rand.Rand, token, channel int) float64 // log decay of a channel; only for rules with per-channel decays
+	bounded bool                                           // all channels are at the spec's bound, which must be set
 	limits  limits
 }
 
-// Classes lists the distributions, realistic ones first.
+// Classes lists the input classes, realistic ones first.
 var Classes = []Class{
 	{Name: "random", Doc: "normal q, v, unit keys, log-sigmoid decay, sigmoid beta",
 		keys: normal, decay: logSigmoid(4), beta: sigmoidBeta, doubles: true, limits: realistic},
@@ -84,13 +84,13 @@ var Classes = []Class{
 		keys: normal, channel: clearedChannels, beta: sigmoidBeta, doubles: true, limits: adversarial},
 }
 
-// OfChannels says whether the class is about decays of channels, AtBound whether the spec must bound them.
+// OfChannels reports whether the class needs per-channel decays.
 func (c Class) OfChannels() bool { return c.channel != nil }
 
-// AtBound is described with OfChannels.
+// AtBound reports whether the class needs a spec with a bound of the log decay.
 func (c Class) AtBound() bool { return c.bounded }
 
-// LookupClass finds a class by name.
+// LookupClass returns the class with this name, or an error that lists the names.
 func LookupClass(name string) (Class, error) {
 	names := make([]string, len(Classes))
 	for i, c := range Classes {
@@ -102,35 +102,34 @@ func LookupClass(name string) (Class, error) {
 	return Class{}, fmt.Errorf("unknown input class %q%s (known: %s)", name, suggest.Name(name, names), strings.Join(names, " "))
 }
 
-// Doubles says whether beta is doubled where the spec has negative eigenvalues.
+// Doubles reports whether beta is doubled for specs with negative eigenvalues.
 func (c Class) Doubles() bool { return c.doubles }
 
-// WithKeys is the class with the keys of another, WithCosine with keys at a cosine from 0 to 1, WithDecay with one log decay for all tokens, WithBeta with one beta.
-// They have the name and the limits of the class.
+// WithKeys returns the class with the key distribution of another class. Like the other With methods it keeps name and limits.
 func (c Class) WithKeys(of Class) Class {
 	c.keys = of.keys
 	return c
 }
 
-// WithCosine is described with WithKeys.
+// WithCosine returns the class with unit keys at a mean pairwise cosine, from 0 to 1.
 func (c Class) WithCosine(cosine float64) Class {
 	c.keys = &keyKind{draw: correlatedKeys(cosine)}
 	return c
 }
 
-// WithDecay is described with WithKeys.
+// WithDecay returns the class with log decay g at every token.
 func (c Class) WithDecay(g float64) Class {
 	c.decay = constant(g)
 	return c
 }
 
-// WithBeta is described with WithKeys; beyond 1 the spec must have negative eigenvalues.
+// WithBeta returns the class with one beta at every token; above 1 the spec must have negative eigenvalues.
 func (c Class) WithBeta(beta float64) Class {
 	c.beta, c.doubles, c.Beyond = constant(beta), false, beta > 1
 	return c
 }
 
-// Supports says whether the class can be drawn for a spec.
+// Supports returns nil if the class can be drawn for s, or an error with the missing property.
 func (c Class) Supports(s gdn.Spec) error {
 	if c.Beyond && !s.NegEigval {
 		return fmt.Errorf("input class %s has beta beyond 1: the spec must allow it with negeig", c.Name)

@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// keyKind is a distribution of keys, and of queries where those are not normal. Classes of one kind can share a key head.
+// keyKind is a distribution of keys, and of queries if they are not normal. Only classes of one kind can share a key head.
 type keyKind struct {
 	draw, queries func(r *rand.Rand, heads, width, tokens int) []float64
 }
 
 var (
 	normal    = &keyKind{draw: normalKeys}
-	flat      = &keyKind{draw: flatKeys, queries: flatKeys} // and values from U(0,1)
+	flat      = &keyKind{draw: flatKeys, queries: flatKeys} // values are from U(0,1) too
 	cosine9   = &keyKind{draw: correlatedKeys(.9)}
 	cosine99  = &keyKind{draw: correlatedKeys(.99)}
 	oneKey    = &keyKind{draw: correlatedKeys(1)}
@@ -29,7 +29,7 @@ func flatKeys(r *rand.Rand, heads, width, tokens int) []float64 {
 	return unitRows(fill(tokens*heads*width, r.Float64), width)
 }
 
-// correlatedKeys gives unit keys any two of which, within a head, are at the given cosine in the mean.
+// correlatedKeys draws unit keys; any two of a head have the given cosine on average.
 func correlatedKeys(cosine float64) func(r *rand.Rand, heads, width, tokens int) []float64 {
 	return func(r *rand.Rand, heads, width, tokens int) []float64 {
 		base := normalKeys(r, heads, width, 1)
@@ -52,7 +52,7 @@ func correlatedKeys(cosine float64) func(r *rand.Rand, heads, width, tokens int)
 	}
 }
 
-// driftingKeys gives unit keys whose directions change slowly: normal rows, autoregressive with the given factor.
+// driftingKeys draws unit keys of slowly changing direction: normal rows, autoregressive with the given factor.
 func driftingKeys(factor float64) func(r *rand.Rand, heads, width, tokens int) []float64 {
 	return func(r *rand.Rand, heads, width, tokens int) []float64 {
 		x := fill(tokens*heads*width, r.NormFloat64)
@@ -63,7 +63,7 @@ func driftingKeys(factor float64) func(r *rand.Rand, heads, width, tokens int) [
 	}
 }
 
-// zeroRows gives normal keys of which those of every n-th token are zero.
+// zeroRows draws normal keys, with zeros at every n-th token.
 func zeroRows(n int) func(r *rand.Rand, heads, width, tokens int) []float64 {
 	return func(r *rand.Rand, heads, width, tokens int) []float64 {
 		x := normalKeys(r, heads, width, tokens)
@@ -85,7 +85,7 @@ func sigmoidBeta(r *rand.Rand, _ int) float64 { return sigmoid(r.NormFloat64()) 
 
 func flatBeta(r *rand.Rand, _ int) float64 { return sigmoid(r.Float64()) }
 
-// flatLogSigmoid and logSigmoid are the log of the sigmoid of a number from U(0,1), or a normal one, over the gate normaliser.
+// flatLogSigmoid and logSigmoid draw log(sigmoid(x)) / normaliser, for x from U(0,1) or normal.
 func flatLogSigmoid(normaliser float64) gate {
 	return func(r *rand.Rand, _ int) float64 { return math.Log(sigmoid(r.Float64())) / normaliser }
 }
@@ -98,7 +98,7 @@ func uniformDecay(most float64) gate {
 	return func(r *rand.Rand, _ int) float64 { return -most * r.Float64() }
 }
 
-// cutting is nearly 1, but at one of 64 tokens.
+// cutting is a decay near 1, except at one of 64 tokens.
 func cutting(r *rand.Rand, token int) float64 {
 	if token%64 == 32 {
 		return -4 - 4*r.Float64()
@@ -106,7 +106,7 @@ func cutting(r *rand.Rand, token int) float64 {
 	return -.01 * r.Float64()
 }
 
-// holding is a gate of 128 of 512 tokens, and another for those after them.
+// holding is one gate for the first 128 of 512 tokens, and another for the rest.
 func holding(first, then gate) gate {
 	return func(r *rand.Rand, token int) float64 {
 		if token%512 < 128 {
@@ -116,7 +116,7 @@ func holding(first, then gate) gate {
 	}
 }
 
-// mixedChannels forgets by channel: every fourth one by chance, of the others those that are odd.
+// mixedChannels forgets by channel: every fourth at random, all other odd ones always.
 func mixedChannels(r *rand.Rand, _, channel int) float64 {
 	odd := channel%2 == 1
 	if channel%4 == 3 {
@@ -128,7 +128,7 @@ func mixedChannels(r *rand.Rand, _, channel int) float64 {
 	return 0
 }
 
-// clearedChannels is a decay that clears some channels.
+// clearedChannels draws a log decay that clears some channels.
 func clearedChannels(r *rand.Rand, token, channel int) float64 {
 	g := logSigmoid(4)(r, token)
 	if r.Float64() < .03 || token%64 == 40 && channel%2 == 0 {
@@ -137,7 +137,7 @@ func clearedChannels(r *rand.Rand, token, channel int) float64 {
 	return g
 }
 
-// resets replaces a share of the log decays by one of the given values.
+// resets replaces a random share of the log decays by one of the given values.
 func resets(decay gate, share float64, values ...float64) gate {
 	return func(r *rand.Rand, token int) float64 {
 		g := decay(r, token)

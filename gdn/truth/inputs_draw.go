@@ -10,12 +10,13 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// Generate draws the inputs of a spec. The same class, spec and seed give the same arrays; each tensor has its own random
-// stream, so an option of the spec does not change the tensors it does not concern. Gates that are fused are inverted
-// from the class's decay and beta. Of three or more packed sequences the second is empty. Of four or more sequences with
-// states in a pool the third has none; so have those for which the pool has no state left. Where states that sequences start from are named,
-// every third one is fresh, and every third one starts from a state that none writes. With L2 norm, rows of q and k have
-// random lengths. Gradients of the outputs are normal.
+// Generate draws the inputs of s. Equal class, spec and seed give equal arrays. Each tensor has its own random stream, so a spec option only changes
+// the tensors that it concerns. Raw gates are solved from the class's decay and beta. Gradients of the outputs are normal. With L2 norm, rows of q and k
+// have random lengths.
+//
+// Edge cases are included. Of three or more packed sequences the second is empty. Of four or more sequences with a pool the third has no state, and
+// so have sequences beyond the pool's size. With read_indices, every third sequence starts from zeros, and every third from a state that none writes.
+// It fails if s is invalid or the class does not support it.
 func (c Class) Generate(s gdn.Spec, seed uint64) (map[string]*array.Array, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -57,7 +58,7 @@ type draw struct {
 	seed uint64
 }
 
-// stream is the random stream of one tensor.
+// stream returns the random stream of one tensor.
 func (d draw) stream(tensor string) *rand.Rand {
 	h := fnv.New64a()
 	h.Write([]byte(d.c.Name + "/" + tensor))
@@ -91,7 +92,7 @@ func (d draw) keys() []float64 {
 	return d.stretch(r, d.c.keys.draw(r, d.s.HeadsK, d.s.K, d.tokens()))
 }
 
-// stretch gives unit rows random lengths where the kernel normalises them again.
+// stretch gives unit rows random lengths if the kernel normalizes them again.
 func (d draw) stretch(r *rand.Rand, x []float64) []float64 {
 	if d.s.L2Norm {
 		for row := range slices.Chunk(x, d.s.K) {
@@ -113,7 +114,7 @@ func (d draw) values() []float64 {
 	return fill(n, r.NormFloat64)
 }
 
-// gates draws log decay, for each channel where each has one, and beta: [tokens, Hv], or [tokens, Hv, K]. None is below the bound of the spec.
+// gates draws log decays [tokens, Hv] (per-channel: [tokens, Hv, K]), at least the spec's bound, and beta [tokens, Hv].
 func (d draw) gates() (g, beta []float64) {
 	n, channels := d.tokens()*d.s.HeadsV, d.s.DecayWidth()
 	rg, rb := d.stream("g"), d.stream("beta")
@@ -142,12 +143,12 @@ func (d draw) gates() (g, beta []float64) {
 	return g, beta
 }
 
-// gateReach bounds raw gates: well before it sigmoid is 1 and softplus 0 in float32. What is zero in a class needs ClosedGate, where both are
-// zero in float64 too. Else a head that begins without a state would end with one of 1e-18, and outputs would have a derivative by decays of 1e-17:
-// errors relative to these say nothing of a kernel.
+// gateReach bounds raw gates: at 40 sigmoid is 1 and at -40 softplus is 0 in float32. Exact zeros use ClosedGate, where both are also zero in float64.
+// Otherwise a head without a state would end with values of 1e-18 and derivatives by decays of 1e-17, and errors relative to these would be
+// meaningless.
 const gateReach = 40
 
-// fusedGates draws the gates in the form from which a kernel computes the class's decay and beta.
+// fusedGates draws raw gates that give the class's decay and beta.
 func (d draw) fusedGates(values map[string][]float64) {
 	g, beta := d.gates()
 	d.invertGates(values, g, beta)
@@ -176,7 +177,7 @@ func (d draw) invertGates(values map[string][]float64, g, beta []float64) {
 	values["A_log"], values["dt_bias"], values["a"], values["b"] = aLog, dtBias, a, b
 }
 
-// inverseSigmoid is the raw gate, in reach, whose sigmoid is p.
+// inverseSigmoid returns the raw gate whose sigmoid is p, clamped to gateReach.
 func inverseSigmoid(p float64) float64 {
 	if p == 0 {
 		return gdn.ClosedGate
@@ -206,7 +207,7 @@ func (d draw) bounds() []int64 {
 	return cu
 }
 
-// naming draws an input that names sequences or states, with bounds of packed ones; nil where it names none.
+// naming draws an index input (bounds of sequences, states, distribution); nil for other inputs. bounds draws cu_seqlens.
 func (d draw) naming(input string, bounds func() []int64) []int64 {
 	switch input {
 	case "cu_seqlens":
@@ -239,8 +240,7 @@ func (d draw) indices() []int64 {
 	return list
 }
 
-// reads draws read_indices: of three sequences one goes on from what is its own, one is fresh, and one starts from a state that no
-// sequence writes, the same for all.
+// reads draws read_indices in turn: a sequence's own state, -1 (zeros), and one state that no sequence writes, the same for all of these.
 func (d draw) reads() []int64 {
 	r, group := d.stream("read_indices"), int64(d.s.Checkpoints())
 	written := d.indices()

@@ -8,10 +8,9 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// Deal spreads classes over the value heads of a forward spec's batch rows, so that one run shows several: each list says the class of
-// every value head, rows first. Value heads of one key head share its keys, so they get classes of one kind of keys: with two
-// value heads a key head and four key heads, {random, slow, beta0, cos.9} become {random, slow, beta0, random, cos.9, cos.9, random,
-// slow}. Heads that are left over see the first classes again.
+// Deal distributes classes over the value heads of all batch rows, so that one run tests several. Each list has the class of every value head, rows first.
+// Value heads of one key head share its keys, so they get classes with the same kind of keys. Example with four key heads of two value heads: {random,
+// slow, beta0, cos.9} gives {random, slow, beta0, random, cos.9, cos.9, random, slow}. Remaining heads repeat the first classes.
 func Deal(s gdn.Spec, classes []Class) [][]Class {
 	if len(classes) == 0 {
 		return nil
@@ -24,7 +23,7 @@ func Deal(s gdn.Spec, classes []Class) [][]Class {
 		}
 		byKind[c.keys] = append(byKind[c.keys], c)
 	}
-	var hands [][]Class // of a key head
+	var hands [][]Class // classes of the value heads of one key head
 	for _, kind := range kinds {
 		for l := range slices.Chunk(byKind[kind], s.Groups()) {
 			hand := make([]Class, s.Groups())
@@ -50,9 +49,9 @@ func Deal(s gdn.Spec, classes []Class) [][]Class {
 	return deals
 }
 
-// GenerateMix draws the inputs of a forward spec in which each value head has a class of its own, as Deal lists them. Every second value
-// head begins without a state where the spec has initial states: the others with the next seed. Packed sequences are cut at random, or with
-// empty ones and ones of a single token first, between and last, by turns of the seed.
+// GenerateMix draws the inputs of a forward spec with one class per value head and batch row, as listed by Deal. Every second value head starts from a zero
+// state if the spec has initial states; with the next seed it is the other half. Depending on the seed, packed sequences are cut at random, or with empty
+// and one-token ones at the start, in the middle and at the end. It fails for another direction, a wrong number of classes or an unsupported class.
 func GenerateMix(s gdn.Spec, classes []Class, seed uint64) (map[string]*array.Array, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -98,7 +97,7 @@ type mix struct {
 	values  map[string][]float64
 }
 
-// head draws what belongs to a value head, and to its key head where it is the first there.
+// head draws the tensors of a value head, and the tensors of its key head if it is the first value head there.
 func (m mix) head(row, h int) {
 	s := m.s
 	one := s
@@ -118,7 +117,7 @@ func (m mix) head(row, h int) {
 	}
 }
 
-// put places the tokens of one head among those of all.
+// put writes the tokens of one head into the array of all heads.
 func (m mix) put(name string, row, h, heads int, x []float64) {
 	t := m.s.Tokens
 	width := len(x) / t
@@ -130,7 +129,7 @@ func (m mix) put(name string, row, h, heads int, x []float64) {
 	}
 }
 
-// states draws the initial states, zeros for every second value head.
+// states draws the initial states, zero for every second value head.
 func (m mix) states(common draw) []float64 {
 	x := common.normal("initial_state", common.stateSize(m.s.Init))
 	size := m.s.K * m.s.V
@@ -153,7 +152,7 @@ func (d draw) variedBounds() []int64 {
 	for _, l := range short {
 		fixed += l
 	}
-	// The others share the rest: cuts of it, in order.
+	// The other sequences share the remaining tokens, cut at sorted random points.
 	r := d.stream("cu_seqlens")
 	cuts := []int64{0, tokens - fixed}
 	for range n - len(short) - 1 {

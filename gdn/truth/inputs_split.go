@@ -2,8 +2,8 @@ package truth
 
 import "github.com/gdngen/gdngen/gdn"
 
-// The gates of rules with separate erase and write gates are drawn as the class draws beta: an erase gate for each channel of the key, a write gate for each
-// of the value. Each is a stream of its own. Beta beyond 1 is the erase gate's alone.
+// Erase gates [tokens, Hv, K] and write gates [tokens, Hv, V] are drawn like beta of the class, each from its own stream. Only the erase gate gets beta
+// beyond 1.
 
 // erases draws [tokens, Hv, K].
 func (d draw) erases() []float64 {
@@ -34,7 +34,7 @@ func (d draw) ofBeta(tensor string, width int) []float64 {
 	return x
 }
 
-// rawSplitGates turns drawn gates into their raw form where they are fused.
+// rawSplitGates converts drawn gates to raw form if the spec has raw gates.
 func (d draw) rawSplitGates(values map[string][]float64) {
 	if !d.s.Rule.SplitGates() || d.s.Gates != gdn.GatesFused {
 		return

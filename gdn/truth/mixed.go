@@ -7,14 +7,14 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// distributed is how many sequences of a mixed batch are decodes or windows, and how many there are.
+// distributed returns the number of decodes or windows of a mixed batch, and of all its sequences.
 func distributed(s gdn.Spec, distribution *array.Array) (decodes, all int) {
 	list := distribution.Int64s()
 	all = int(max(0, min(list[2], int64(s.Seqs))))
 	return int(max(0, min(list[0], int64(all)))), all
 }
 
-// foundIn gives the names, with -1 for names of no state.
+// foundIn returns the indices, with -1 for indices outside of the pool of n states.
 func foundIn(list []int64, n int) []int64 {
 	list = slices.Clone(list)
 	for i, x := range list {
@@ -25,7 +25,7 @@ func foundIn(list []int64, n int) []int64 {
 	return list
 }
 
-// named is state_indices of a mixed batch, with -1 for what no state has and for padding.
+// named returns state_indices of a mixed batch, with -1 for padding and for indices outside of the pool.
 func named(list []int64, s gdn.Spec, distribution *array.Array) []int64 {
 	list = foundIn(list, s.Pool/s.Checkpoints())
 	_, all := distributed(s, distribution)
@@ -35,7 +35,7 @@ func named(list []int64, s gdn.Spec, distribution *array.Array) []int64 {
 	return list
 }
 
-// findMixed is find for a mixed batch. Sequences of padding have no tokens, and those without tokens no state.
+// findMixed is find for a mixed batch. Padding sequences have no tokens, and sequences without tokens no state.
 func (r *recurrence) findMixed(inputs map[string]*array.Array) {
 	s := r.s
 	decodes, all := distributed(s, inputs["distribution"])
@@ -60,9 +60,9 @@ func (r *recurrence) findMixed(inputs map[string]*array.Array) {
 	}
 }
 
-// mixed draws cu_seqlens and distribution of a mixed batch: of five sequences one is padding, of the others the half
-// are decodes, and an eighth of the tokens is padding. The first prompt of two is empty, and one of three or more has
-// one token. What padding has in cu_seqlens is 1.
+// mixed draws cu_seqlens and distribution of a mixed batch. One of five sequences is padding (with cu_seqlens 1), half of the others
+// are decodes, and an eighth of the tokens is padding. Of two prompts the first is empty; of three or more, another has
+// one token.
 func (d draw) mixed() (cu, distribution []int64) {
 	s, r := d.s, d.stream("cu_seqlens")
 	all := max(1, s.Seqs-(s.Seqs+2)/5)
@@ -96,7 +96,7 @@ func (d draw) mixed() (cu, distribution []int64) {
 	}
 	distribution = []int64{int64(decodes), int64(decodes), int64(all)}
 	if all == s.Seqs {
-		distribution[2] += 2 // as good as all
+		distribution[2] += 2 // more sequences than there are: the same as all
 	}
 	return cu, distribution
 }

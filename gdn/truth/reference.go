@@ -18,9 +18,8 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// Reference computes the rule token by token in float64: the definition that every kernel is judged by. Inputs are those
-// of s.Inputs, exactly, by name; the outputs are those of s.Outputs with element type F64. Inputs that CheckInputs refuses,
-// and values that overflow float64, are errors. Heads and sequences run in parallel.
+// Reference computes the rule token by token in float64; every kernel is judged by it. inputs must be exactly s.Inputs, by name. It returns s.Outputs by
+// name, with element type F64. It fails for inputs that CheckInputs refuses and for values that overflow. Heads and sequences run in parallel.
 func Reference(s gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Array, error) {
 	if err := CheckInputs(s, inputs); err != nil {
 		return nil, err
@@ -44,8 +43,8 @@ func Reference(s gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Ar
 	return out, nil
 }
 
-// CheckInputs verifies that the inputs are those of the spec: no name missing or unknown, shapes and element types equal,
-// values finite but for g, which may be -Inf for a reset, cu_seqlens rising from 0 to the number of tokens.
+// CheckInputs returns an error unless inputs are exactly s.Inputs: names, shapes and element types equal, values finite (g may be -Inf, a reset),
+// cu_seqlens rising from 0 to the number of tokens, indices of states valid.
 func CheckInputs(s gdn.Spec, inputs map[string]*array.Array) error {
 	if err := s.Validate(); err != nil {
 		return err
@@ -105,7 +104,7 @@ func CheckInputs(s gdn.Spec, inputs map[string]*array.Array) error {
 	return nil
 }
 
-// checkBounds checks cu_seqlens; of a mixed batch as far as there are sequences.
+// checkBounds checks cu_seqlens, in a mixed batch without the entries of padding.
 func checkBounds(cu []int64, s gdn.Spec, distribution *array.Array) error {
 	decodes, tokens := 0, s.Tokens
 	if s.Mixed > 0 {
@@ -152,8 +151,8 @@ func checkIndices(list []int64, s gdn.Spec) error {
 	return nil
 }
 
-// checkReads says of a list of states that sequences start from which of them is none, or is written by another sequence: whether that
-// is before or after is not said.
+// checkReads returns an error if read_indices has a state outside of the pool, or one that another sequence writes in the same call, since the order
+// of the two is undefined.
 func checkReads(list, written []int64, s gdn.Spec) error {
 	writer := map[int64]int{}
 	for n, group := range written {
@@ -175,12 +174,12 @@ func checkReads(list, written []int64, s gdn.Spec) error {
 
 func notFinite(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) }
 
-// firstNotFinite finds the first NaN or infinity of an array.
+// firstNotFinite returns the first NaN or infinity of an array.
 func firstNotFinite(a *array.Array) (index int, value float64, found bool) {
 	return first(a, notFinite)
 }
 
-// first finds the first value of a kind.
+// first returns the first value for which is holds.
 func first(a *array.Array, is func(float64) bool) (index int, value float64, found bool) {
 	values := a.Float64s()
 	if i := slices.IndexFunc(values, is); i >= 0 {
@@ -189,7 +188,7 @@ func first(a *array.Array, is func(float64) bool) (index int, value float64, fou
 	return 0, 0, false
 }
 
-// unflatten turns a flat index into one index per axis.
+// unflatten converts a flat index to one index per axis.
 func unflatten(i int, shape []int) []int {
 	at := make([]int, len(shape))
 	for d := len(shape) - 1; d >= 0; d-- {
@@ -199,23 +198,23 @@ func unflatten(i int, shape []int) []int {
 	return at
 }
 
-// recurrence is the data of one run. Tokens of all sequences follow each other; sequence n owns bounds[n] to bounds[n+1].
+// recurrence is the data of one run. Tokens of all sequences are concatenated; sequence n owns bounds[n] to bounds[n+1].
 type recurrence struct {
 	s    gdn.Spec
-	q, k []float64 // [tokens, Hk, K], normalised; q scaled
+	q, k []float64 // [tokens, Hk, K], normalized; q scaled
 	v, o []float64 // [tokens, Hv, V]
-	g    []float64 // log decay, [tokens, Hv], or [tokens, Hv, K] where each channel has one
+	g    []float64 // log decay, [tokens, Hv]; per-channel: [tokens, Hv, K]
 	beta []float64 // [tokens, Hv]
 	splitGates
-	initial []float64 // as the spec lays it out; nil means zeros
-	states  []float64 // final states, as the spec lays them out
-	ends    []float64 // states after every so many tokens, as the spec lays them out
+	initial []float64 // in the layout of the spec; nil: zeros
+	states  []float64 // final states, in the layout of the spec
+	ends    []float64 // states after every s.Every tokens, in the layout of the spec
 	bounds  []int
-	windows int   // of the first so many sequences of a mixed batch, or of all of windows, a state after each token is left
-	slots   []int // the first state that each sequence leaves; -1: the sequence is skipped
+	windows int   // the first windows sequences write a state after each token
+	slots   []int // the first state that each sequence writes; -1: the sequence is skipped
 	reads   []int // the state that each sequence starts from; -1: zeros
 
-	convs, convEnds []float64 // caches of the convolution, final ones and those after every so many tokens; nil where there are none
+	convs, convEnds []float64 // convolution caches: final ones, and ones after every s.Every tokens; nil without
 }
 
 func newRecurrence(s gdn.Spec, inputs map[string]*array.Array) *recurrence {
@@ -247,7 +246,7 @@ func newRecurrence(s gdn.Spec, inputs map[string]*array.Array) *recurrence {
 	return r
 }
 
-// find finds the tokens of each sequence, and what it starts from and leaves.
+// find sets the tokens of each sequence and the indices of its initial and final state.
 func (r *recurrence) find(inputs map[string]*array.Array) {
 	s := r.s
 	if s.Window {
@@ -283,8 +282,8 @@ func (r *recurrence) find(inputs map[string]*array.Array) {
 	}
 }
 
-// gateValues are log decay, [tokens, Hv] or [tokens, Hv, K], and beta [tokens, Hv]: zeros and ones where the rule has none. Gates of
-// a rule with separate erase and write gates are weighBySplitGates.
+// gateValues returns log decays, [tokens, Hv] or [tokens, Hv, K], and beta [tokens, Hv]; zeros and ones if the rule has none. Split gates are
+// applied by weighBySplitGates instead.
 func gateValues(s gdn.Spec, inputs map[string]*array.Array) (g, beta []float64) {
 	values := map[string][]float64{}
 	for _, p := range s.GateParams() {
@@ -308,8 +307,8 @@ func gateValues(s gdn.Spec, inputs map[string]*array.Array) (g, beta []float64) 
 	return g, beta
 }
 
-// FusedGates computes log decay and beta, [tokens, Hv] each, from A_log [Hv], a [tokens, Hv], dt_bias [Hv], b [tokens, Hv]; a or b may be
-// empty, and so is then what is made of it. Where each channel has a decay, a is [tokens, Hv, K] and dt_bias [Hv, K], and so is the log decay.
+// FusedGates computes log decay and beta, both [tokens, Hv], from A_log [Hv], a [tokens, Hv], dt_bias [Hv], b [tokens, Hv]. An empty a or b gives an
+// empty result. With per-channel decays a and the log decay are [tokens, Hv, K], and dt_bias is [Hv, K].
 //
 //	g = -exp(A_log) softplus(a + dt_bias), or bound sigmoid(exp(A_log) (a + dt_bias));  beta = sigmoid(b)
 func FusedGates(s gdn.Spec, aLog, a, dtBias, b []float64) (g, beta []float64) {
@@ -347,7 +346,7 @@ func normaliseRows(x []float64, width int) {
 	}
 }
 
-// run takes every head of every sequence through its tokens, on all processors.
+// run computes every head of every sequence, on all processors.
 func (r *recurrence) run() {
 	r.each(func() func(n, h int) {
 		state, u := make([]float64, r.s.K*r.s.V), make([]float64, r.s.V)
@@ -355,7 +354,7 @@ func (r *recurrence) run() {
 	})
 }
 
-// each visits the heads of all sequences; worker makes the visitor of one processor.
+// each calls a function for all heads n, h of all sequences; worker makes that function for one processor.
 func (r *recurrence) each(worker func() func(n, h int)) {
 	work := int64(r.s.Sequences() * r.s.HeadsV)
 	var next atomic.Int64
@@ -371,7 +370,7 @@ func (r *recurrence) each(worker func() func(n, h int)) {
 	wg.Wait()
 }
 
-// head runs one value head of one sequence; state [K, V] and u [V] are scratch.
+// head computes one value head of one sequence; state [K, V] and u [V] are scratch.
 func (r *recurrence) head(n, h int, state, u []float64) {
 	s := r.s
 	begin, end := r.bounds[n], r.bounds[n+1]
@@ -388,15 +387,15 @@ func (r *recurrence) head(n, h int, state, u []float64) {
 	r.ended(n, h, state)
 }
 
-// windowed says whether a sequence leaves a state after each token.
+// windowed reports whether a sequence writes a state after each token.
 func (r *recurrence) windowed(n int) bool { return n < r.windows }
 
-// results are what a run made, by the names of outputs.
+// results returns the computed values by output name.
 func (r *recurrence) results() map[string][]float64 {
 	return map[string][]float64{"o": r.o, "final_state": r.states, "states": r.ends, "final_conv": r.convs, "convs": r.convEnds}
 }
 
-// passed leaves the state after token i of a sequence where the spec wants it.
+// passed stores the state after token i of a sequence if it is an output.
 func (r *recurrence) passed(n, h, i int, state []float64) {
 	switch s := r.s; {
 	case r.windowed(n):
@@ -406,26 +405,26 @@ func (r *recurrence) passed(n, h, i int, state []float64) {
 	}
 }
 
-// ended leaves the state after the last token.
+// ended stores the state after the last token.
 func (r *recurrence) ended(n, h int, state []float64) {
 	if !r.windowed(n) {
 		r.store(r.slots[n], h, state)
 	}
-	for i := r.bounds[n+1] - r.bounds[n]; r.s.Mixed > 0 && r.windowed(n) && i < r.s.Mixed; i++ { // filled up with tokens that change nothing
+	for i := r.bounds[n+1] - r.bounds[n]; r.s.Mixed > 0 && r.windowed(n) && i < r.s.Mixed; i++ { // fill tokens do not change the state
 		r.store(r.slots[n]+i, h, state)
 	}
 }
 
-// store puts a state [K, V] of a value head into a slot.
+// store writes a state [K, V] of a value head to a slot.
 func (r *recurrence) store(slot, h int, state []float64) { r.put(r.states, slot, h, state) }
 
-// put is leave into other states.
+// put is store for another array of states.
 func (r *recurrence) put(states []float64, slot, h int, state []float64) {
 	at := (slot*r.s.HeadsV + h) * r.s.K * r.s.V
 	eachState(r.s, func(kv, own int) { states[at+own] = state[kv] })
 }
 
-// start sets the state [K, V] before the first token.
+// start sets state [K, V] to the initial state.
 func (r *recurrence) start(n, h int, state []float64) {
 	clear(state)
 	if at := (r.reads[n]*r.s.HeadsV + h) * r.s.K * r.s.V; r.initial != nil && r.reads[n] >= 0 && (r.bounds[n] < r.bounds[n+1] || r.s.Empty == gdn.EmptyKeep) {
@@ -433,21 +432,21 @@ func (r *recurrence) start(n, h int, state []float64) {
 	}
 }
 
-// token gives the key and query [K] and the value [V] of a value head.
+// token returns the key and query [K] and the value [V] of a value head.
 func (r *recurrence) token(t, h int) (k, q, v []float64) {
 	s := r.s
 	key, row := (t*s.HeadsK+h/s.Groups())*s.K, t*s.HeadsV+h
 	return r.k[key:][:s.K], r.q[key:][:s.K], r.v[row*s.V:][:s.V]
 }
 
-// decay is the log decay of a row of tokens x heads: one number, or one a channel.
+// decay returns the log decay of a row of tokens x heads: one number, or K with per-channel decays.
 func (r *recurrence) decay(row int) []float64 {
 	n := r.s.DecayWidth()
 	return r.g[row*n:][:n]
 }
 
-// step is one token of log decay g: it updates state [K, V] and writes o [V]; u [V] becomes what k is written with. Row i of the state belongs
-// to k[i], and to g[i] where each channel has a decay. The state is read by k too, or by another key.
+// step computes one token with log decay g: it updates state [K, V] and writes o [V]. u [V] receives the vector that is written with key k. Row i of the
+// state belongs to k[i], and to g[i] with per-channel decays. read is the key that reads the state: k, or b k with split gates.
 func step(r gdn.Rule, state, k, read, q, v, g []float64, beta float64, o, u []float64) {
 	decay := math.Exp(g[0])
 	if r.Channels() {
@@ -474,7 +473,7 @@ func scaleRows(state, g []float64) {
 	}
 }
 
-// eachState visits the elements of one head's state: the index in [K, V] order and the index in the spec's own layout.
+// eachState iterates over one head's state: index in [K, V] order, and index in the spec's layout.
 func eachState(s gdn.Spec, visit func(kv, own int)) {
 	for i := range s.K {
 		for j := range s.V {

@@ -8,23 +8,23 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// segment is the number of tokens whose states the reference holds at once; it keeps the state before each segment.
+// segment is the number of tokens with states in memory at once; only the state before each segment is kept.
 const segment = 64
 
-// tangent is the data of one reverse run. Gradients of q and k are of each value head until they are summed.
+// tangent is the data of one backward run. Gradients of q and k are per value head until keyHeads sums them.
 type tangent struct {
 	*recurrence
 	do      []float64 // [tokens, Hv, V]
-	dfinal  []float64 // as the spec lays states out; nil means zeros
+	dfinal  []float64 // in the spec's layout of states; nil: zeros
 	dq, dk  []float64 // [tokens, Hv, K]
 	dv      []float64 // [tokens, Hv, V]
-	dg      []float64 // [tokens, Hv], or [tokens, Hv, K] where each channel has a decay
+	dg      []float64 // [tokens, Hv]; per-channel: [tokens, Hv, K]
 	db      []float64 // [tokens, Hv]
-	initial []float64 // gradients of the initial states, as the spec lays them out
+	initial []float64 // gradients of the initial states, in the spec's layout
 }
 
 // gradient differentiates the loss sum(o do) + sum(final_state dfinal_state) token by token from the last to the first, and
-// gives the gradients of the inputs by name.
+// returns the gradients of the inputs by name.
 func gradient(r *recurrence, inputs map[string]*array.Array) map[string][]float64 {
 	s := r.s
 	t := &tangent{recurrence: r, do: inputs["do"].Float64s()}
@@ -70,7 +70,7 @@ func (t *tangent) keyHeads(x []float64) []float64 {
 	return sum
 }
 
-// normGradient turns the gradient of rows that normaliseRows made of x into that of x.
+// normGradient converts dy, the gradient of the rows normalized from x, to the gradient of x.
 func normGradient(dy, x []float64, width int) {
 	for i := 0; i < len(x); i += width {
 		row, d := x[i:i+width], dy[i:i+width]
@@ -86,7 +86,7 @@ func normGradient(dy, x []float64, width int) {
 	}
 }
 
-// rawGates takes the gradients of log decay and beta to A_log, a, dt_bias and b.
+// rawGates converts gradients of log decay and beta to gradients of A_log, a, dt_bias and b.
 func (t *tangent) rawGates(out map[string][]float64, inputs map[string]*array.Array) {
 	s := t.s
 	if s.Rule.Decays() {
@@ -98,7 +98,7 @@ func (t *tangent) rawGates(out map[string][]float64, inputs map[string]*array.Ar
 	out["db"] = rawSigmoid(t.beta, t.db, s.Top())
 }
 
-// rawSigmoid takes the gradient of a gate, a sigmoid times top, to its raw form.
+// rawSigmoid converts the gradient of gate = top sigmoid(x) to the gradient of x.
 func rawSigmoid(gate, d []float64, top float64) []float64 {
 	raw := make([]float64, len(d))
 	for i, x := range gate {
@@ -107,7 +107,7 @@ func rawSigmoid(gate, d []float64, top float64) []float64 {
 	return raw
 }
 
-// rawDecay takes the gradient of the log decay to A_log, a and dt_bias.
+// rawDecay converts the gradient of the log decay to gradients of A_log, a and dt_bias.
 func (t *tangent) rawDecay(out map[string][]float64, inputs map[string]*array.Array) {
 	s := t.s
 	aLog, a, bias := inputs["A_log"].Float64s(), inputs["a"].Float64s(), inputs["dt_bias"].Float64s()
@@ -117,7 +117,7 @@ func (t *tangent) rawDecay(out map[string][]float64, inputs map[string]*array.Ar
 	for i, dg := range t.dg {
 		h, c := i/n%s.HeadsV, i%len(bias)
 		rate, x := math.Exp(aLog[h]), a[i]+bias[c]
-		byLog, slope := t.g[i], -rate // by A_log, and by a
+		byLog, slope := t.g[i], -rate // derivatives by A_log and by a
 		switch {
 		case s.Bound != 0:
 			p := sigmoid(rate * x)
@@ -133,7 +133,7 @@ func (t *tangent) rawDecay(out map[string][]float64, inputs map[string]*array.Ar
 	out["dA_log"], out["da"], out["ddt_bias"] = dLog, da, dBias
 }
 
-// reverse is one worker's scratch: the states before and after the tokens of a segment, the gradient of the state, all [K, V].
+// reverse is one worker's scratch: the states of a segment and the gradient of the state, all [K, V].
 type reverse struct {
 	*tangent
 	starts [][]float64 // before each segment
@@ -155,7 +155,7 @@ func newReverse(t *tangent) *reverse {
 		du: make([]float64, s.V), o: make([]float64, s.V)}
 }
 
-// head runs one value head of one sequence backwards.
+// head computes one value head of one sequence backwards.
 func (r *reverse) head(n, h int) {
 	s := r.s
 	begin, end := r.bounds[n], r.bounds[n+1]
@@ -194,8 +194,8 @@ func (r *reverse) head(n, h int) {
 	eachState(s, func(kv, own int) { r.tangent.initial[at+own] = r.ds[kv] })
 }
 
-// step takes the gradient of the state after token t to that of the state before it. With S' = exp(g) S and u = beta (v - S'^T r), r being k or what reads in its place, or u = v
-// in an additive rule, the token made S' + k u^T and o = (S' + k u^T)^T q.
+// step converts the gradient of the state after token t to the gradient of the state before it. With S' = exp(g) S, the token computed S' + k u^T and
+// o = (S' + k u^T)^T q, where u = beta (v - S'^T r), or u = v in an additive rule. r is the key that reads: k, or b k with split gates.
 func (r *reverse) step(t, h int, before, after, u []float64) {
 	s := r.s
 	k, q, v := r.token(t, h)
@@ -244,7 +244,7 @@ func (r *reverse) step(t, h int, before, after, u []float64) {
 	r.decayed(row, before, decay)
 }
 
-// decayed takes the gradient of exp(g) S to those of S, the state before a token, and of g.
+// decayed converts the gradient of exp(g) S to gradients of S, the state before a token, and of g.
 func (r *reverse) decayed(row int, before, decay []float64) {
 	n := r.s.DecayWidth()
 	dg := r.dg[row*n:][:n]

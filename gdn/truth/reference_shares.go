@@ -11,23 +11,23 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// Shares are shares of the outputs of the forward pass, each with their names and shapes.
+// Shares are parts of the forward outputs, with the outputs' names and shapes.
 type Shares struct {
-	// Carried is what comes from the state at the last boundary: outputs are linear in the state and the values together, so
-	// it is the output for that state and values of zero from there on.
+	// Carried is the part that comes from the state at the last boundary. Outputs are linear in state and values together, so it is the output
+	// for this state with zero values from the boundary on.
 	Carried map[string]*array.Array
-	// Decay is the derivative by a relative change of all log decays: outputs for g(1+x) are those for g plus x times it, for small x.
+	// Decay is the derivative by a relative change x of all log decays: outputs for g(1+x) are about outputs for g plus x Decay.
 	Decay map[string]*array.Array
-	// Expected [B, T, Hv] is the mean square of the elements of o over queries of all directions, each of the length of its own. A
-	// query that all but misses its few keys has an output far below. Of FewTokens and more it is nil.
+	// Expected [B, T, Hv] is the mean square of o over queries of all directions with the query's own length. An output can be far smaller if its query
+	// is nearly orthogonal to its few keys. It is nil for FewTokens tokens or more.
 	Expected []float64
 }
 
-// FewTokens are so few that an output may all but vanish by chance, as q.k of one token does.
+// FewTokens is the number of tokens below which an output may nearly vanish by chance, as q.k of one token does.
 const FewTokens = 32
 
-// ReferenceShares is Reference for a forward spec, with shares of its outputs. Boundaries are a number of tokens apart, from the
-// start of each sequence.
+// ReferenceShares is Reference for a forward spec, and also returns shares of its outputs. Boundaries lie every so many tokens from the
+// start of each sequence. It fails for another direction and for every < 1.
 func ReferenceShares(s gdn.Spec, inputs map[string]*array.Array, every int) (map[string]*array.Array, Shares, error) {
 	if s.Direction != gdn.Forward || every < 1 {
 		return nil, Shares{}, fmt.Errorf("reference: shares of %s every %d tokens: a forward spec and a positive number are needed", s, every)
@@ -37,7 +37,7 @@ func ReferenceShares(s gdn.Spec, inputs map[string]*array.Array, every int) (map
 	}
 	r := newRecurrence(s, SplitQKV(s, inputs))
 	carried, decay := r.shadow(), r.shadow()
-	copy(carried.states, r.states) // of a pool, what no sequence has
+	copy(carried.states, r.states) // pool states without a sequence
 	var expected []float64
 	if s.Tokens < FewTokens {
 		expected = make([]float64, s.Batch*s.Tokens*s.HeadsV)
@@ -64,21 +64,21 @@ func ReferenceShares(s gdn.Spec, inputs map[string]*array.Array, every int) (map
 	return name(r), Shares{name(carried), name(decay), expected}, nil
 }
 
-// shadow has room for outputs of its own.
+// shadow returns a recurrence with its own arrays for outputs.
 func (r *recurrence) shadow() *recurrence {
 	return &recurrence{s: r.s, slots: r.slots, bounds: r.bounds, windows: r.windows, o: make([]float64, len(r.o)), states: make([]float64, len(r.states)), ends: make([]float64, len(r.ends)),
 		convs: make([]float64, len(r.convs)), convEnds: make([]float64, len(r.convEnds))}
 }
 
-// sharesOf is the scratch of one processor: states [K, V] of the whole, of what is carried, and of the derivative.
+// sharesOf is the scratch of one processor: states [K, V] of the whole, of the carried part, and of the derivative.
 type sharesOf struct {
 	every    int
 	state    [3][]float64
 	u        []float64
-	expected []float64 // of all processors
+	expected []float64 // shared by all processors
 }
 
-// headShares is head for the whole and its shares.
+// headShares is head for the outputs and their shares.
 func (r *recurrence) headShares(n, h int, p *sharesOf, carried, decay *recurrence) {
 	s := r.s
 	begin, end := r.bounds[n], r.bounds[n+1]
@@ -98,7 +98,7 @@ func (r *recurrence) headShares(n, h int, p *sharesOf, carried, decay *recurrenc
 		row := t*s.HeadsV + h
 		read := r.reading(row, k)
 		at, g := row*s.V, r.decay(row)
-		// d(e^g S) = e^g (dS + g S), and values do not depend on decays.
+		// d(e^g S) = e^g (dS + g S); values do not depend on decays.
 		width := len(whole) / len(g)
 		for i, x := range g {
 			floats.AddScaled(slope[i*width:][:width], x, whole[i*width:][:width])
@@ -106,7 +106,7 @@ func (r *recurrence) headShares(n, h int, p *sharesOf, carried, decay *recurrenc
 		step(s.Rule, slope, k, read, q, zero, g, r.beta[row], decay.o[at:][:s.V], p.u)
 		step(s.Rule, held, k, read, q, zero, g, r.beta[row], carried.o[at:][:s.V], p.u)
 		step(s.Rule, whole, k, read, q, v, g, r.beta[row], r.o[at:][:s.V], p.u)
-		if p.expected != nil { // o is q S: over directions of q the squares of S add up, evenly over its K rows and V columns
+		if p.expected != nil { // o is q S; averaged over directions of q, the squares of S add up evenly over its K rows and V columns
 			p.expected[row] = floats.Dot(q, q) * floats.Dot(whole, whole) / float64(s.K*s.V)
 		}
 		r.passed(n, h, t-begin, whole)

@@ -7,20 +7,20 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// splitGates are the gates of a rule that erases and writes by channels: with b in R^K and w in R^V a token does
+// splitGates are separate erase and write gates per channel. With b in R^K and w in R^V a token computes
 //
 //	S <- S + k (w v - S^T (b k))^T
 //
-// so it is the delta rule with beta 1, values w v, and another key b k to read the state by. Its gradients are those of the values, of the key and of
-// that other key, taken to b and w by the product rule. The zero value has no gates, and reads by k.
+// This is the delta rule with beta 1, values w v, and b k as the key that reads the state. Its gradients by w v, k and b k are converted to gradients of
+// b and w by the product rule. In the zero value there are no gates, and k reads the state.
 type splitGates struct {
 	erase, write []float64 // [tokens, Hv, K] and [tokens, Hv, V]
 	read         []float64 // [tokens, Hv, K]: b k
-	v            []float64 // [tokens, Hv, V], before it is weighed
+	v            []float64 // [tokens, Hv, V], before it is multiplied by w
 	dread        []float64 // gradients of read
 }
 
-// weighBySplitGates weighs keys and values of a recurrence whose rule has these gates.
+// weighBySplitGates applies split gates to the keys and values of a recurrence.
 func (r *recurrence) weighBySplitGates(inputs map[string]*array.Array) {
 	s := r.s
 	if !s.Rule.SplitGates() {
@@ -43,13 +43,13 @@ func (r *recurrence) weighBySplitGates(inputs map[string]*array.Array) {
 	}
 }
 
-// keyAt is the element of k [tokens, Hk, K] that element i of [tokens, Hv, K] has.
+// keyAt returns the index in k [tokens, Hk, K] of element i of [tokens, Hv, K].
 func (r *recurrence) keyAt(i int) int {
 	row := i / r.s.K
 	return row/r.s.Groups()*r.s.K + i%r.s.K
 }
 
-// reading is the key [K] by which a row of tokens x heads reads the state.
+// reading returns the key [K] with which a row of tokens x heads reads the state.
 func (r *recurrence) reading(row int, k []float64) []float64 {
 	if r.read == nil {
 		return k
@@ -57,7 +57,7 @@ func (r *recurrence) reading(row int, k []float64) []float64 {
 	return r.read[row*r.s.K:][:r.s.K]
 }
 
-// dreading is where the gradient of reading goes.
+// dreading returns the slice that accumulates the gradient of reading.
 func (t *tangent) dreading(row int, dk []float64) []float64 {
 	if t.read == nil {
 		return dk
@@ -65,7 +65,7 @@ func (t *tangent) dreading(row int, dk []float64) []float64 {
 	return t.dread[row*t.s.K:][:t.s.K]
 }
 
-// splitGateGradients takes the gradients of keys that read, and of weighed values, to the gates, or their raw form, and to k and v.
+// splitGateGradients converts gradients of b k and w v to gradients of the gates (or of their raw form), and of k and v.
 func (t *tangent) splitGateGradients(out map[string][]float64) {
 	if !t.s.Rule.SplitGates() {
 		return

@@ -7,7 +7,7 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// SplitQKV gives the inputs with separate q, k and v, as s.ByHeads wants them, from any rows of the spec.
+// SplitQKV returns the inputs of s.ByHeads: separate q, k and v with an axis of heads, from any row layout of s.
 func SplitQKV(s gdn.Spec, inputs map[string]*array.Array) map[string]*array.Array {
 	if s.Rows == gdn.RowsHeads {
 		return inputs
@@ -33,7 +33,7 @@ func SplitQKV(s gdn.Spec, inputs map[string]*array.Array) map[string]*array.Arra
 	return out
 }
 
-// project adds qkv to drawn values of q, k and v where the spec has it.
+// project adds qkv to drawn values of q, k and v if the spec has it.
 func project(s gdn.Spec, values map[string][]float64) {
 	if s.Rows != gdn.RowsQKV {
 		return

@@ -8,9 +8,9 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// Stored is Reference where a state is in a pool between tokens, as it does from one decode step to the next: store rounds the state
-// [K, V] of a head, in place, after each token. Tokens are exact otherwise, so that what differs from Reference is of the pool alone. Store
-// makes what rounds the states of one head, which may remember what it lost.
+// Stored is Reference with states that go through a pool between tokens, as in decode. round = store() is called once per head and sequence; round(state)
+// then rounds the state [K, V] in place after each token, and may remember the rounding errors. All else is exact, so differences from Reference
+// come from the pool only. It fails for other directions than forward and for windows.
 func Stored(s gdn.Spec, inputs map[string]*array.Array, store func() func(state []float64)) (map[string]*array.Array, error) {
 	if s.Direction != gdn.Forward || s.Window {
 		return nil, fmt.Errorf("states are stored between the tokens of the forward pass: leave out direction and window of %s", s)

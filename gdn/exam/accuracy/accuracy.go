@@ -1,8 +1,8 @@
-// Package accuracy is the table of errors by class of inputs: our classes of accuracy beside public kernels.
+// Package accuracy is the table of errors by class of inputs, for gdngen's accuracy classes and public kernels.
 //
-// Errors are the root mean square of the error over that of a float64 reference, over all value heads of two runs of their own seeds, of the
-// outputs in float32 and of the final states. A row is one kernel on one Column. What public kernels have is by their arithmetic
-// (tests/arith), ours by the interpreter on what is emitted for v6e.
+// An error is rms(error) / rms(float64 reference), over all value heads and two seeds, of the float32 outputs and of the final states. A row is one
+// kernel on one Column. Errors of public kernels come from an emulation of their arithmetic (tests/arith), gdngen's from the interpreter on the
+// programs emitted for v6e.
 package accuracy
 
 import (
@@ -16,21 +16,21 @@ import (
 	"github.com/gdngen/gdngen/gdn/truth"
 )
 
-// Column is a class of inputs at a length.
+// Column is a class of inputs with a number of tokens.
 type Column struct {
-	Name   string // of the column, unique
+	Name   string // unique
 	Tokens int
 	Class  truth.Class
 	Doc    string
 }
 
-// Long says whether a column is a long run, in which the first and the last outputs are told apart.
+// Long reports whether a column is a long run, with separate errors of its first and last outputs.
 func (c Column) Long() bool { return c.Tokens > window }
 
-// window is the number of tokens of which the first and the last outputs are told apart.
+// window is the number of first tokens, and of last tokens, with separate errors.
 const window = 1024
 
-// Columns lists the classes of inputs, the short ones first: those in which kernels in low precision differ.
+// Columns lists the classes of inputs on which low-precision kernels differ, short runs first.
 var Columns = []Column{
 	{"random", 512, class("random"), "random keys"},
 	{"slow", 512, class("random").WithDecay(-1e-3), "random keys, log decay -.001"},
@@ -52,10 +52,10 @@ var Columns = []Column{
 	{"cos.9, beta 2, long", 8192, class("cos.9").WithBeta(2), "keys at cosine .9, beta 2, no decay"},
 }
 
-// Headline names the columns of errors that tables show with each cost.
+// Headline names the columns that tables show next to each cost.
 var Headline = []string{"random", "slow", "cos.9", "cos.99", "one key"}
 
-// class is a class of gdn.Classes; the table is wrong where there is none, and a test reads it whole.
+// class returns the class with this name. It panics if there is none; a test covers the whole table.
 func class(name string) truth.Class {
 	c, err := truth.LookupClass(name)
 	if err != nil {
@@ -64,7 +64,7 @@ func class(name string) truth.Class {
 	return c
 }
 
-// Spec is the work of a column: bf16 tensors, two value heads a key head, outputs in float32.
+// Spec returns the spec of a column: bf16 tensors, K = V = 128, two value heads per key head, float32 outputs.
 func (c Column) Spec() gdn.Spec {
 	heads := 2
 	if c.Long() {
@@ -78,7 +78,7 @@ func (c Column) Spec() gdn.Spec {
 	return s
 }
 
-// Ours lists our classes of accuracy, as the table names them.
+// Ours returns the table's names of gdngen's accuracy classes.
 func Ours() []string {
 	var l []string
 	for _, name := range gdn.AccuracyNames() {
@@ -87,7 +87,7 @@ func Ours() []string {
 	return l
 }
 
-// Peers lists the public kernels of the table.
+// Peers returns the names of the public kernels in the table.
 func Peers() []string {
 	ours, l := Ours(), []string(nil)
 	for _, r := range Table {
@@ -98,9 +98,9 @@ func Peers() []string {
 	return l
 }
 
-// Error is a cell of the table.
+// Error is one cell of the table, each error relative to the reference.
 type Error struct {
-	O, Last, State float64 // of the outputs, or of the first and the last 1024 of a long run, and of the final states
+	O, Last, State float64 // outputs (long run: first 1024 tokens), last 1024 tokens of a long run, final states
 }
 
 func (e Error) String() string {
@@ -115,7 +115,7 @@ func (e Error) String() string {
 	return strings.Join(parts, "/")
 }
 
-// digits writes two digits that count, and no exponent.
+// digits formats two significant digits without an exponent.
 func digits(x float64) string {
 	switch {
 	case x >= 10:
@@ -128,7 +128,7 @@ func digits(x float64) string {
 	return strconv.FormatFloat(x, 'f', 3, 64)
 }
 
-// Worst is the largest ratio of the errors to another kernel's.
+// Worst returns the largest ratio of an error to the same error of another kernel.
 func (e Error) Worst(than Error) float64 {
 	worst := max(e.O/than.O, e.State/than.State)
 	if than.Last > 0 {
@@ -137,20 +137,20 @@ func (e Error) Worst(than Error) float64 {
 	return worst
 }
 
-// Row is a kernel on a column.
+// Row is the errors of one kernel on one column.
 type Row struct {
 	Kernel, Column string
-	Variant        string // of a class of ours
+	Variant        string // only for gdngen's classes
 	Error
 }
 
 //go:embed errors.tsv
 var table string
 
-// Table is the table as it was made; see the head of errors.tsv.
+// Table is the recorded table; the head of errors.tsv describes how it was made.
 var Table = mustParse(table)
 
-// Of finds the errors of a kernel on a column.
+// Of returns the recorded errors of a kernel on a column, and whether there are any.
 func Of(kernel, column string) (Error, bool) {
 	i := slices.IndexFunc(Table, func(r Row) bool { return r.Kernel == kernel && r.Column == column })
 	if i < 0 {

@@ -6,11 +6,11 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 )
 
-// FLA names the kernel that errors are compared with.
+// FLA is the table's name of the flash-linear-attention kernel.
 const FLA = "FLA bf16, chunk 64 (GPU)"
 
-// claims say what a class of accuracy may err: so many times a public kernel, with columns of their own share, or thousandths of the
-// reference. Each is the next twentieth above the worst of the table, so that it says what is known; TestClaims holds it to that.
+// claims are the errors that each class promises: a multiple (most, on some columns beyond) of a public kernel's, or of 1e-3 of the reference if than is
+// empty. Each factor is the worst of the table, rounded up to a twentieth; TestClaims checks this.
 var claims = map[gdn.Accuracy]struct {
 	than   string
 	most   float64
@@ -21,7 +21,8 @@ var claims = map[gdn.Accuracy]struct {
 	gdn.AccuracyF32:  {"", 1.05, nil},
 }
 
-// Limit is the largest error that a class of accuracy claims on a column. Example: of tokamax's 4e-3 on random keys, fast may have 4.2e-3.
+// Limit returns the largest errors that a class promises on a column. Example: tokamax has 4e-3 on random keys, so fast may have 4.2e-3. It fails
+// for a class without claims and for a column without recorded errors.
 func (c Column) Limit(a gdn.Accuracy) (Error, error) {
 	x, ok := claims[a]
 	if !ok {
@@ -35,7 +36,7 @@ func (c Column) Limit(a gdn.Accuracy) (Error, error) {
 	return Error{most * than.O, most * than.Last, most * than.State}, nil
 }
 
-// against is the error of a public kernel on a column, or a thousandth of the reference where none is named.
+// against returns the errors of a public kernel on a column, or 1e-3 for an empty name.
 func (c Column) against(kernel string) (Error, bool) {
 	if kernel != "" {
 		return Of(kernel, c.Name)
@@ -47,7 +48,7 @@ func (c Column) against(kernel string) (Error, bool) {
 	return e, true
 }
 
-// Short lists the columns of few tokens, which a search can afford.
+// Short returns the columns of short runs, which a search can afford.
 func Short() []Column {
 	var l []Column
 	for _, c := range Columns {

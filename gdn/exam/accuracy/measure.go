@@ -9,7 +9,7 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// seeds are those of the inputs of a column.
+// seeds returns the seeds of a column's inputs.
 func (c Column) seeds() []uint64 {
 	if c.Long() {
 		return []uint64{1}
@@ -17,12 +17,12 @@ func (c Column) seeds() []uint64 {
 	return []uint64{1, 2}
 }
 
-// Measure gives the errors of what computes a spec on a column.
+// Measure runs a function that computes the column's spec, and returns its errors over all seeds.
 func (c Column) Measure(run func(gdn.Spec, map[string]*array.Array) (map[string]*array.Array, error)) (Error, error) {
 	return c.measure(c.Spec(), run)
 }
 
-// measure is Measure of a spec of the caller's own.
+// measure is Measure for a given spec.
 func (c Column) measure(s gdn.Spec, run func(gdn.Spec, map[string]*array.Array) (map[string]*array.Array, error)) (Error, error) {
 	var first, last, state share
 	for _, seed := range c.seeds() {
@@ -51,7 +51,7 @@ func (c Column) measure(s gdn.Spec, run func(gdn.Spec, map[string]*array.Array) 
 	return Error{first.ratio(), last.ratio(), state.ratio()}, nil
 }
 
-// share sums squares of errors and of the reference.
+// share sums the squares of errors (off) and of the reference (whole).
 type share struct{ off, whole float64 }
 
 func (x *share) add(got, want []float64) {
@@ -61,7 +61,7 @@ func (x *share) add(got, want []float64) {
 	}
 }
 
-// ratio is zero where nothing was added.
+// ratio returns rms(error) / rms(reference); 0 if the reference is zero or nothing was added.
 func (x share) ratio() float64 {
 	if x.whole == 0 {
 		return 0

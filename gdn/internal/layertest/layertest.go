@@ -25,7 +25,7 @@ func init() {
 	}
 }
 
-// Backend opens a backend once for all tests of a process. Without the plugin of xla the test is skipped, but fails in CI.
+// Backend opens a backend once per process. Without the XLA plugin the test is skipped, but fails in CI.
 func Backend(t testing.TB, name string) compute.Backend {
 	t.Helper()
 	b, err := open[name]()

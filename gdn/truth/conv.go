@@ -23,6 +23,7 @@ func (x *channels) weighed(c, tap int) float64 {
 // convolve applies the convolution and SiLU to q, k and v of each sequence, token by token:
 //
 //	x[t] <- silu(bias + sum over j of w[j] x[t - (W-1) + j])
+//
 // Inputs before a sequence's first token come from its cache, the oldest first, or are zeros. The sequence's last inputs are written back unchanged.
 // The results are rounded to the type of the inputs, as a layer passes them on.
 func (r *recurrence) convolve(inputs map[string]*array.Array) {

@@ -14,6 +14,7 @@ type limits struct{ f32, bf16x3, bf16x1 float64 }
 
 // The limits follow the largest errors of float32 and of emulated low-precision runs of the chunkwise form: merge from 16 leaves by substitution; chunks
 // of 64 and 128, K = V = 128, 512 and 2048 tokens, four seeds; chunks of 16 and 32, K = V = 16, 32 tokens, six seeds; with and without an initial state:
+//
 //	            f32     bf16x3  bf16x1
 //	realistic   6.1e-7  1.7e-5  7.3e-3
 //	adversarial 1.3e-6  5.4e-5  1.9e-2

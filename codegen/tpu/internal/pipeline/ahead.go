@@ -8,30 +8,31 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// ahead writes the bodies of a kernel that copies by itself: two steps on. A step ends with the start of the copies of what the step after the next reads, into
-// the half that it has read itself, and with that of what it has written. It begins with the wait for its own blocks, which have had all of the step before,
-// and for what has to leave the half that it writes to.
+// ahead writes the bodies of a kernel that copies its blocks itself, two steps ahead. At its end, a step starts the copies for the step
+// after the next, into the half of the buffer that it has read, and the copies of the blocks that it has written. At its begin, it waits
+// for its own blocks, in flight since the step before, and for the copy out of the half that it will write.
 //
 //	step 0   start 0, start 1   await parts of 0 as they are read   work, start 2, send 0
 //	step 1   await 1                                                work, start 3, send 1
-//	step 2   await 2, await what step 0 sent                        work, start 4, send 2
+//	step 2   await 2, await the output of step 0                    work, start 4, send 2
 //
-// The compiler puts a copy that starts within a straight line where the next wait stands, or at its end. No wait stands within the work, so the addresses of the
-// copies, 3.6 bundles each, are made beside it, where they had blocks of their own before it (fetch and deliver, which files still have): 111 bundles a step of
-// packed prefill on v6e. Blocks of two steps are under way at once, and a wait can not tell copies of one semaphore apart: even and odd steps have their own.
+// The compiler places a copy that starts in a straight line at the next wait, or at the end. The work has no wait, so the addresses of
+// the copies, 3.6 bundles each, are computed during it. In blocks before the work (fetch and writeBack, as JAX files still have) they
+// cost 111 bundles a step of packed prefill on v6e. Blocks of two steps are in flight at once, and a wait can not tell copies of one
+// semaphore apart: even and odd steps have their own.
 //
-// It writes kernels too where an operand says how many chunks run (Grid.Live), whether they copy or not. There the number of chunks, live, is a value, and steps
-// behind the last chunk have bodies by how many they are behind.
+// It also writes kernels with Grid.Live, whether they copy or not: an operand, live, is the number of chunks to run. Steps after the
+// last chunk have a body per number of steps that they are behind it.
 type ahead struct {
 	*pipeline
-	live   *ir.Value      // the number of chunks, nil where it is known
-	behind int            // steps behind the last chunk, of those whose bodies are written, where live says which that is
-	before int            // the instruction by which a chunk awaits what the one before has sent, -1 where none does so in the step after the next
-	sems   []int          // parameters: its semaphores
-	blocks [][2]*ir.Value // those in their places, of even and odd chunks
+	live   *ir.Value      // the number of chunks; nil if constant
+	behind int            // the bodies being written are this many steps after the last chunk
+	before int            // the instruction in which a chunk awaits the copies of the chunk before; -1 if no wait moves to the step after the next
+	sems   []int          // parameters: the semaphores of these copies
+	blocks [][2]*ir.Value // the semaphores that replace them, of even and odd chunks
 }
 
-// newAhead finds what a chunk sends by instructions of its own. Where another phase than the last sends it, a chunk awaits what the one before has sent where it did.
+// newAhead finds copies that chunks send in instructions of the body. If their phase is not the last, their waits stay where they are.
 func newAhead(l *pipeline) *ahead {
 	a := &ahead{pipeline: l, before: -1}
 	if len(l.fetched) == 0 || l.g.Live == 0 {
@@ -50,18 +51,20 @@ func newAhead(l *pipeline) *ahead {
 	return a
 }
 
-// going says whether steps are written that have chunks of the first phase, where live says which do; ending whether that is the last step of all.
+// going reports whether the written steps have chunks of the first phase under Grid.Live; ending, whether they are the last step of all.
 func (a *ahead) going() bool  { return a != nil && a.live != nil && a.behind == 0 }
 func (a *ahead) ending() bool { return a != nil && a.live != nil && a.behind > 0 && a.behind == a.last }
 
-// later says whether an instruction has its waits in the step after the next: but for the last chunk, behind which there is none.
+// later reports whether the waits of an instruction move to the step after the next. Not for the last chunk: no step follows.
 func (a *ahead) later(i int) bool { return a != nil && a.before == i && a.behind < a.last }
 
-// sends says whether a parameter is the semaphore of what a chunk sends by itself, which has those of even and odd chunks in its place.
+// sends reports whether a parameter is the semaphore of a copy that chunks send, which is replaced by one for even and one for odd
+// chunks.
 func (a *ahead) sends(param int) bool { return a != nil && slices.Contains(a.sems, param) }
 
-// lag is whose semaphore an instruction has for what it sends or awaits: that of so many chunks before its own. It is 1 for what the chunk before has sent, and
-// for what the last chunk sends, so that the wait for the former makes the compiler start the latter. The same semaphore is awaited once more at the end.
+// lag returns whose semaphore an instruction uses for copies it starts or awaits: the chunk's own (0) or the chunk's before (1). It is 1
+// for waits on the chunk before, and for copies of the last chunk, so that these waits also make the compiler start those copies. The end
+// awaits the same semaphore again.
 func (a *ahead) lag(i int) int {
 	if a != nil && (a.before == i || a.ending()) {
 		return 1
@@ -69,23 +72,23 @@ func (a *ahead) lag(i int) int {
 	return 0
 }
 
-// sentBy is the semaphore by which a chunk sends something, in place of a parameter. All have their own: copies of one start in their order, and the state of a
-// visit is there long before its output.
+// sentBy returns the semaphore that replaces a parameter for a chunk. Each parameter has its own pair: copies of one semaphore start in
+// order, and the state of a varlen block is ready long before its output.
 func (a *ahead) sentBy(param, chunk int) *ir.Value {
 	return a.blocks[slices.Index(a.sems, param)][chunk&1]
 }
 
-// makeSemaphores makes those of even and odd chunks.
+// makeSemaphores makes the semaphores of even and odd chunks.
 func (a *ahead) makeSemaphores(b *ir.Builder) {
 	for range a.sems {
 		a.blocks = append(a.blocks, [2]*ir.Value{a.scratch(b, ir.Ref(ir.VMEM, ir.Sem)), a.scratch(b, ir.Ref(ir.VMEM, ir.Sem))})
 	}
 }
 
-// write writes the bodies of runs of steps. Where live says how many chunks run, phases follow those before them to the end of these: a step behind the last
-// chunk has a body for each number of steps that it is behind. Bodies of one such number are under one condition, by which all others pass at once.
+// write writes the bodies of runs of steps. With Grid.Live, each phase continues to the last chunk, so steps after it have a body per
+// number of steps behind. Bodies of one such number are under one condition, which all other steps skip at once.
 //
-//	live 2, delays 0, 1 and 2:   steps 0 and 1 have all that have begun, step 2 (behind 1) has delays 1 and 2, step 3 (behind 2) has delay 2
+//	live 2, delays 0, 1 and 2:   steps 0 and 1 have all slots with a chunk, step 2 (behind 1) has delays 1 and 2, step 3 (behind 2) has delay 2
 func (a *ahead) write(b *ir.Builder, runs []run, c, live *ir.Value) (err error) {
 	write := func(b *ir.Builder, active func(run) []slot) {
 		for _, r := range runs {
@@ -108,9 +111,10 @@ func (a *ahead) write(b *ir.Builder, runs []run, c, live *ir.Value) (err error) 
 	return err
 }
 
-// holds is the condition that a step belongs to a run, where it is one of those whose bodies are written: only what that leaves open is asked.
+// holds emits the condition that a step is in a run, given that it is among the steps whose bodies are written: it tests only what
+// remains open.
 //
-//	steps 1 to 30 of two turns, the last of all:   odd ones by c & 1 == 1, even ones by c >= 1 besides
+//	steps 1 to 30, the last of all, in two turns:   odd steps c & 1 == 1; even steps c & 1 == 0 and c >= 1
 func (a *ahead) holds(b *ir.Builder, r run, c *ir.Value) *ir.Value {
 	end := a.steps - 1 + a.last
 	if a.live != nil {
@@ -132,7 +136,7 @@ func (a *ahead) holds(b *ir.Builder, r run, c *ir.Value) *ir.Value {
 	return all(b, conditions)
 }
 
-// writeStep writes a step with its copies.
+// writeStep writes the body of a run with its copies.
 func (a *ahead) writeStep(b *ir.Builder, c *ir.Value, r run, slots []slot) (err error) {
 	work := func(b *ir.Builder) {
 		b.Stage("step")
@@ -152,8 +156,9 @@ func (a *ahead) writeStep(b *ir.Builder, c *ir.Value, r run, slots []slot) (err 
 	return err
 }
 
-// first writes the first step, which starts the copies of its own blocks too; its work awaits them. Groups of copies are before conditions that always hold,
-// which the compiler does not know: within a block it starts those of one semaphore in their order, and those of several in turn.
+// first writes the first step, which also starts the copies of its own blocks; its work awaits them. Groups of copies are separated by
+// conditions that always hold, unknown to the compiler: within a block it starts copies of one semaphore in order, but alternates
+// semaphores.
 func (a *ahead) first(b *ir.Builder, c *ir.Value, r run, work func(*ir.Builder)) {
 	next := func(b *ir.Builder) {
 		b.When(b.Compare(ir.LE, c, number(b, 0)), func(b *ir.Builder) {
@@ -174,7 +179,7 @@ func (a *ahead) first(b *ir.Builder, c *ir.Value, r run, work func(*ir.Builder))
 	})
 }
 
-// await waits for the blocks of a step, in the order in which their copies start, and for what has to leave the half that it writes to.
+// await waits for the blocks of a step, in the order in which their copies start, and for copies out of the half that the step writes.
 func (a *ahead) await(b *ir.Builder, c *ir.Value, r run, slots []slot) error {
 	at := a.numbers(b, c, 0)
 	for d := a.last; d >= 0; d-- {
@@ -188,17 +193,17 @@ func (a *ahead) await(b *ir.Builder, c *ir.Value, r run, slots []slot) error {
 	return a.awaitSent(b, c, r, slots)
 }
 
-// start starts the copies of the blocks that a step some steps on reads. Blocks of delay d are read in as many steps as there are chunks, from step d on: where all steps
-// of a run start some, or none, nothing is asked.
+// start starts the copies of the blocks that the step c+more reads. Blocks of delay d are read from step d on, in as many steps as there
+// are chunks. There is no condition if all steps of a run start copies, or none does.
 //
-// All look-ups come first: those that are under a condition the compiler makes elsewhere where that does not hold, for two instructions more each.
+// All look-ups come first: under a condition, the compiler would place them elsewhere when it does not hold, at two instructions each.
 func (a *ahead) start(b *ir.Builder, c *ir.Value, r run, more int) {
 	b.Stage("fetch")
 	at := a.numbers(b, c, more)
 	for d := a.last; d >= 0; d-- {
 		list := a.ofDelay(d)
 		var conditions []*ir.Value
-		begins, ends := d-more, d-more+a.steps // the steps for which it has blocks
+		begins, ends := d-more, d-more+a.steps // the steps c at which it has blocks to start
 		switch {
 		case len(list) == 0 || r.hi < begins || a.live == nil && r.lo >= ends || a.behind > 0 && a.behind-1 >= d-more:
 			continue
@@ -221,7 +226,7 @@ func (a *ahead) start(b *ir.Builder, c *ir.Value, r run, more int) {
 	}
 }
 
-// end ends a step that is not the last: it starts the copies of what the step after the next reads, and sends the blocks that it has written.
+// end ends a step that is not the last: it starts the copies for the step after the next, and copies out the blocks written.
 func (a *ahead) end(b *ir.Builder, c *ir.Value, r run) {
 	a.start(b, c, r, 2)
 	if r.lo >= a.last && r.hi < a.steps+a.last-1 {
@@ -232,7 +237,7 @@ func (a *ahead) end(b *ir.Builder, c *ir.Value, r run) {
 	}
 }
 
-// awaitWritten waits for the blocks that the step two steps before has sent, the first of which is step last.
+// awaitWritten waits for the blocks that step c-2 copied out; the first step that copies out is step a.last.
 func (a *ahead) awaitWritten(b *ir.Builder, c *ir.Value, r run) {
 	first := a.last + 2
 	if len(a.outputs) == 0 || r.hi < first {
@@ -249,8 +254,8 @@ func (a *ahead) awaitWritten(b *ir.Builder, c *ir.Value, r run) {
 	})
 }
 
-// awaitSent waits for what the chunk two steps before has sent, by the instruction by which the chunk of the step before would have awaited it at its end (before).
-// A block below zero was none. Look-ups and comparisons come first, since none passes a wait.
+// awaitSent waits for the copies of the chunk two steps before, which the chunk of the step before would have awaited at its end
+// (a.before). A negative block number means no copy. Look-ups and comparisons come first, since no load can move across a wait.
 func (a *ahead) awaitSent(b *ir.Builder, c *ir.Value, r run, slots []slot) error {
 	if a.before < 0 || r.hi < a.last+2 {
 		return nil
@@ -283,7 +288,7 @@ func (a *ahead) awaitSent(b *ir.Builder, c *ir.Value, r run, slots []slot) error
 	return err
 }
 
-// when does something under all of some conditions.
+// when emits do under the conjunction of conditions; unconditionally if there are none.
 func when(b *ir.Builder, conditions []*ir.Value, do func(*ir.Builder)) {
 	if len(conditions) == 0 {
 		do(b)
@@ -292,7 +297,7 @@ func when(b *ir.Builder, conditions []*ir.Value, do func(*ir.Builder)) {
 	}
 }
 
-// all holds where each of some conditions does.
+// all emits the conjunction of conditions, at least one.
 func all(b *ir.Builder, conditions []*ir.Value) *ir.Value {
 	x := conditions[0]
 	for _, y := range conditions[1:] {
@@ -301,19 +306,20 @@ func all(b *ir.Builder, conditions []*ir.Value) *ir.Value {
 	return x
 }
 
-// fewSteps is how many steps a kernel may have that has a body for each. With five there is one body more than with turns: the first and the last are alone
-// anyway.
+// fewSteps is the most steps of a kernel that has a body per step. With five steps that is one body more than with turns, since the
+// first and the last step have their own anyway.
 const fewSteps = 5
 
-// few says whether each step has a body of its own, in which the numbers of all blocks are constants: where one program has few steps, and the kernel copies
-// what they read and write. A file has one function for the copies of all steps (places).
+// few reports whether each step has its own body with constant block numbers: one program has few steps, and the kernel copies its
+// inputs and outputs. A JAX file has one function for the copies of all steps (places), so never there.
 func (l *pipeline) few() bool {
 	early := slices.ContainsFunc(l.fetched, func(f *fetch) bool { return f.seen.delay == 0 })
 	return l.places == nil && l.g.Live == 0 && early && len(l.outputs) > 0 && l.steps > 1 && l.steps+l.last <= fewSteps
 }
 
-// semaphore makes one for a copy, or gives that of the others which are awaited with it: of the blocks of a step, and of the parts of the last block. When all of
-// them have been awaited, all have ended, in whatever order. A kernel looks at each when it ends, for four bundles.
+// semaphore returns a semaphore for a copy: *shared, made on first use, or a new one if shared is nil, and in JAX files without
+// Grid.Live. Copies that are awaited together share one; once all waits are done, all have ended, in any order. A kernel tests each
+// semaphore at its end, 4 bundles each.
 func (l *pipeline) semaphore(b *ir.Builder, shared **ir.Value) *ir.Value {
 	switch {
 	case shared == nil || l.ahead == nil && l.g.Live == 0:

@@ -9,14 +9,14 @@ import (
 	"github.com/gdngen/gdngen/ir/passes"
 )
 
-// copier emits one slot's instructions: a copy of the body, in which values of other phases come
-// from rings and windows are those of the slot's chunk.
+// copier emits the instructions of one slot: a copy of the body, in which values of other phases come from rings, and windows are at the
+// slot's chunk.
 //
-// Of one task, with Steps 1 and a slot of delay 2 (K is a window, a was made in phase 0):
+// One task, with Steps 1 and a slot of delay 2 (K is a window, a was made in phase 0):
 //
 //	built                     copied for the slot
-//	k = load K[0]             load of the window of K that is two steps behind
-//	u = dot a, k              a is loaded from its ring first, from the place of two steps ago
+//	k = load K[0]             load from the window of K that is two steps behind
+//	u = dot a, k              a is loaded from its ring first, from the position of two steps ago
 //	c = program_id            step - 2
 type copier struct {
 	*pipeline
@@ -26,13 +26,12 @@ type copier struct {
 	step  *ir.Value // id of the step
 	env   map[*ir.Value]*ir.Value
 	task  ir.Task
-	lag   int         // how many chunks before the slot's own the semaphores are of (ahead)
+	lag   int         // the semaphores are of the chunk lag chunks before the slot's (ahead)
 	loads []*ir.Value // values read from rings, or lazy, for the current task
 }
 
-// place emits an instruction and puts its results into their rings. What was loaded for a task is
-// forgotten when the task changes: the next one loads again, since by then registers have other
-// use.
+// place emits an instruction and stores its results into their rings. Values loaded for a task are dropped when the task changes: the
+// next task loads them again, since the registers are then used otherwise.
 func (k *copier) place(in *ir.Instr) error {
 	if in.Task != k.task {
 		for _, v := range k.loads {
@@ -57,20 +56,18 @@ func (k *copier) place(in *ir.Instr) error {
 	return k.b.Err()
 }
 
-// within is where in a ring the slot's chunk lies. Turns count steps, and the slot's chunk was new
-// delay steps ago: it lies where that step put it.
+// within returns the starts of the slot's chunk in a ring. The chunk was new delay steps ago, and is where that step put it.
 //
-//	ring of 4 steps, step 5 (turn 1), delay 2:   place 3, where step 3 put it
+//	ring of 4 steps, step 5 (turn 1), delay 2:   position 3, where step 3 put it
 //
-// A run's turns are a multiple of r.mod, so that adding them keeps the difference from being
-// negative and changes no remainder.
+// turns is a multiple of r.mod, so adding it keeps the difference non-negative and does not change the remainder.
 func (k *copier) within(r *ring) []int {
 	turn := (k.run.turn + k.run.turns - k.slot.delay%r.mod) % r.mod
 	return []int{turn*k.opt.Steps + k.slot.chunk, 0, 0}
 }
 
-// value is what stands for an old value in this slot: what was emitted for it, the window or
-// scratch of a parameter, what is made again since it is free or lazy, or a load from its ring.
+// value returns the new value for an old one in this slot: one already emitted, the parameter that the slot sees, a free or lazy
+// instruction emitted again, or a load from its ring.
 func (k *copier) value(old *ir.Value) (*ir.Value, error) {
 	if v := k.env[old]; v != nil {
 		return v, nil
@@ -89,8 +86,7 @@ func (k *copier) value(old *ir.Value) (*ir.Value, error) {
 	if !ok {
 		return nil, fmt.Errorf("a %s value comes from outside the kernel", old.Type)
 	}
-	// Made again. What is lazy is forgotten with its task, so that it is not kept in registers
-	// until the next use.
+	// Emitted again. A lazy value is dropped with its task, so that it is not kept in registers until the next use.
 	if k.free[i] || k.lazy[i] && k.phase[i] == k.slot.phase {
 		if err := k.emit(k.b, k.body.Instrs[i]); err != nil {
 			return nil, err
@@ -104,8 +100,7 @@ func (k *copier) value(old *ir.Value) (*ir.Value, error) {
 	if r == nil {
 		return nil, fmt.Errorf("a %s value is used before its phase", old.Type)
 	}
-	// From another phase: the ring has it, stored earlier in this step's program or in a step
-	// before.
+	// From another phase: it was stored to the ring earlier in this step, or in a step before.
 	v := k.b.Load(r.ref, r.ref.Type.Shape[1:], k.within(r), nil).Called(ir.NameOf(old))
 	if r.words {
 		v = k.b.Halves(v)
@@ -115,7 +110,7 @@ func (k *copier) value(old *ir.Value) (*ir.Value, error) {
 	return v, nil
 }
 
-// outer has before an instruction what its body reads of other phases.
+// outer emits, before an instruction, the values of other phases that its body reads.
 func (k *copier) outer(in *ir.Instr) (err error) {
 	uses(in, func(v *ir.Value) {
 		if _, outer := k.index[v]; outer && err == nil {
@@ -143,8 +138,7 @@ func (k *copier) emit(b *ir.Builder, in *ir.Instr) error {
 	}
 	b.Of(in)
 	switch in.Op {
-	// The number of the chunk, of which a step has several.
-	// Step 5 of two chunks each, delay 1, chunk 1 of its step: (5 - 1) * 2 + 1 = 9.
+	// The number of the chunk. Example: step 5 of two chunks each, delay 1, chunk 1 of its step: (5 - 1) * 2 + 1 = 9.
 	case ir.OpProgramID:
 		if in.Attrs.Axis != k.seq {
 			break
@@ -157,8 +151,8 @@ func (k *copier) emit(b *ir.Builder, in *ir.Instr) error {
 		k.shift(&attrs, in.Args[0])
 	case ir.OpStore:
 		k.shift(&attrs, in.Args[1])
-	// A window of several chunks is a cast of more rows.
-	// [64, 128] bf16 cast to words is [32, 128]; of two chunks, [128, 128], it is [64, 128].
+	// A cast of a window of several chunks has more rows. [64, 128] bf16 cast to words is [32, 128]; two chunks, [128, 128], give [64,
+	// 128].
 	case ir.OpRefCast:
 		old, now := in.Args[0].Type.Shape, args[0].Type.Shape
 		if !slices.Equal(old, now) {
@@ -172,7 +166,7 @@ func (k *copier) emit(b *ir.Builder, in *ir.Instr) error {
 			types[0] = t
 		}
 	}
-	// Loops and conditions are copied whole, in one place.
+	// Loops and conditions are copied with their bodies, at one position.
 	var body *ir.Block
 	if in.Body != nil {
 		body = &ir.Block{}
@@ -206,15 +200,14 @@ func (k *copier) emit(b *ir.Builder, in *ir.Instr) error {
 	return nil
 }
 
-// shift moves the start of a load or store to the slot's chunk of the window behind ref: a window
-// of a step has its chunks one behind another, or from the last to the first where the grid walks
-// down. In a buffer that the kernel copies by itself, the step's half comes first.
+// shift moves the start of a load or store to the slot's chunk of the window behind ref. The chunks of a step follow one another in a
+// window, in reverse if the grid walks down. In a buffer that the kernel copies itself, the step's half is added instead.
 //
 //	two chunks of 64 rows a step, block [128, 128]:   chunk 0 from row 0, chunk 1 from row 64
 //	walking down:                                     chunk 0 from row 64, chunk 1 from row 0
 //	a buffer of two halves, one chunk a step:         even steps from row 0, odd ones from row 64
 //
-// Starts count rows as ref has them. Through a cast to words of two rows, chunk 1 is 32 on.
+// Starts count rows of ref: through a cast to words of two rows, chunk 1 starts at 32.
 func (k *copier) shift(a *ir.Attrs, ref *ir.Value) {
 	r := memory(k.root, ref)
 	p, ok := k.param[r]
@@ -234,7 +227,7 @@ func (k *copier) shift(a *ir.Attrs, ref *ir.Value) {
 		slices.ContainsFunc(k.outputs, func(x *delivery) bool { return x.param == p && x.axis >= 0 }) {
 		turn := k.run.turn
 		if k.places != nil && p-k.g.Tables < len(k.g.In) {
-			turn -= k.slot.delay // in a file a half is chosen by the step that its block is of (copyBlocks)
+			turn -= k.slot.delay // in a JAX file, the half follows the step in which the block was new (copyBlocks)
 		}
 		a.Starts[0] += (turn & 1) * ref.Type.Shape[0]
 		return

@@ -7,8 +7,7 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// sent are the buffers of which copies to main memory start under a condition, while the last step is written: what is stored there stands right behind
-// what makes it.
+// sent returns the buffers that the last step copies to HBM under a condition: stores to them come directly after the values are made.
 func (l *pipeline) sent() map[*ir.Value]bool {
 	out := map[*ir.Value]bool{}
 	if !l.ahead.ending() {
@@ -22,17 +21,17 @@ func (l *pipeline) sent() map[*ir.Value]bool {
 	return out
 }
 
-// drainEarly says when copies under a condition are in the last step, where at has the times of all else. One that starts stands right behind what it takes. The
-// compiler puts off what nothing waits for, up to the next wait, which makes it start the copy; but a wait lets no work pass either, and so costs the latency of
-// a product. So the waits for what the step before has given, which have to stand somewhere, stand once, behind the last visit whose copies have time to leave
-// beside work. All other copies end the step.
+// drainEarly sets the times of copies under a condition in the last step; at has the times of all other instructions. A start comes
+// directly after its operands. The compiler delays a copy until the next wait; but no work moves across a wait, so each costs the
+// latency of a dot. So the waits for the step before come together, once, after the last varlen block whose copies have time to run
+// during work. All other copies end the step.
 //
-//	visits done at .30, .53, .76 and .94:   start 0   start 1   start 2, await what 0, 1 and 2 have given before   start 3, await the rest
+//	blocks done at .30, .53, .76 and .94:   start 0   start 1   start 2, await the step before's 0, 1 and 2   start 3, await the rest
 //
-// A wait can not tell the copy of the step before from the one that was started since. But the same semaphore is awaited once more at the end.
+// A wait can not tell the copy of the step before from the one started since, but the end awaits the same semaphore again.
 func (l *pipeline) drainEarly(at []float64) {
 	type pair struct {
-		wait, part int     // the instruction that awaits, and which of its copies
+		wait, part int     // the instruction with the wait, and the number of the wait in it
 		start      float64 // when the next copy of the same window starts
 	}
 	waits := map[*ir.Value]pair{} // by semaphore
@@ -74,7 +73,7 @@ func (l *pipeline) drainEarly(at []float64) {
 	}
 }
 
-// awaited are the copies that an instruction awaits under one condition, each under one of its own.
+// awaited returns the copies that an instruction awaits, each wait under its own condition in the body.
 func awaited(in *ir.Instr) (list []*ir.Instr) {
 	if in.Body == nil {
 		return nil
@@ -90,7 +89,7 @@ func awaited(in *ir.Instr) (list []*ir.Instr) {
 	return list
 }
 
-// awaitOne is such an instruction with one of its waits alone.
+// awaitOne returns a copy of such an instruction with only one of its waits.
 func awaitOne(in *ir.Instr, which int) *ir.Instr {
 	one, body := *in, *in.Body
 	n := -1
@@ -105,7 +104,7 @@ func awaitOne(in *ir.Instr, which int) *ir.Instr {
 	return &one
 }
 
-// onlyCopy is the copy that an instruction starts or awaits under a condition; nil where it does more, or nothing such.
+// onlyCopy returns the copy that an instruction starts or awaits under a condition; nil if it does anything else.
 func onlyCopy(in *ir.Instr) *ir.Instr {
 	if in.Body == nil || len(in.Body.Instrs) == 0 {
 		return nil
@@ -122,10 +121,10 @@ func onlyCopy(in *ir.Instr) *ir.Instr {
 	return x
 }
 
-// never says whether an instruction of a slot has nothing to do in the steps that are written: what runs at the last chunk alone, where an operand says how
-// many there are, and the slot is behind in steps up to that. The compiler would keep it, each wait under a condition that does not hold.
+// never reports whether an instruction has nothing to do in the written steps of a slot: it runs only at the last chunk under Grid.Live,
+// and the slot is behind in steps before the end. The compiler would keep it, each wait under a condition that is false.
 //
-//	4 chunks, a slot of delay 1:   steps 1 to 3 have its chunks 0 to 2, and chunk 3 is that of the step behind
+//	4 chunks, a slot of delay 1:   steps 1 to 3 have its chunks 0 to 2; chunk 3 is in the step after the last chunk
 func (l *pipeline) never(s slot, in *ir.Instr) bool {
 	if !l.ahead.going() || s.delay == 0 || l.opt.Steps > 1 || in.Op != ir.OpWhen {
 		return false

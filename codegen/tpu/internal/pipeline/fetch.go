@@ -7,22 +7,21 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// fetch is a window of a pipelined kernel that is read from a buffer of two halves. The kernel
-// copies the block of the next step into one while a step reads the other, so that a window costs
-// no control but its copy.
+// fetch is an input window of a pipelined kernel that is read from a buffer of two halves. While a step reads one half, the kernel
+// copies the block of the next step into the other, so a window costs no control except its copy.
 type fetch struct {
 	window       ir.Window
-	axis         int // along which its blocks are counted
+	axis         int // the dimension along which its blocks are counted
 	block        tiles.Numbering
 	seen         seen
 	from, buffer *ir.Value
-	sem          [2]*ir.Value // of the halves; in a file, of both
-	parts        parts        // of the first block, where the first step awaits it in parts
+	sem          [2]*ir.Value // of the halves; in a JAX file one for both
+	parts        parts        // of the first block, if the first step awaits it in parts
 }
 
-// fetches says along which dimension the kernel is to copy the blocks of an input itself: of those
-// that a table numbers, and programs, where there is one that says how many steps run, else of those that
-// follow the steps of the only program. What another kernel gives is no such input (passed). x is the operand as it was.
+// fetches reports whether the kernel is to copy the blocks of an input itself, and along which dimension. With Grid.Live these are
+// blocks that a table or the program numbers, else blocks that follow the steps of the only program. Inputs that another kernel makes
+// keep their windows (passed). x is the operand of the kernel before the pass.
 func (l *pipeline) fetches(w ir.Window, x *ir.Value) (axis int, ok bool) {
 	if last := l.opt.Lags[len(l.opt.Lags)-1]; !l.opt.Fetch || last == 0 || l.opt.Steps > 1 || l.passed[x] {
 		return 0, false
@@ -37,15 +36,15 @@ func (l *pipeline) fetches(w ir.Window, x *ir.Value) (axis int, ok bool) {
 	return axis, axis >= 0
 }
 
-// whole says whether a window shows all of an array along a dimension, at each point.
+// whole reports whether a window shows all of dimension d at each point.
 func (l *pipeline) whole(w ir.Window, t ir.Type, d int) bool {
 	x := w.Index[d]
 	return x.Table < 0 && (x.Axis < 0 && x.Const == 0 || x.Axis >= 0 && l.g.Dims[x.Axis].Size == 1) && w.Block[d] == t.Shape[d]
 }
 
-// makeBuffers adds the buffers of the windows that the kernel fetches.
+// makeBuffers adds the buffers of the windows that the kernel copies in.
 func (l *pipeline) makeBuffers(b *ir.Builder) {
-	// One semaphore for what is awaited at once: blocks of a step, by its half; in a file those of a delay.
+	// One semaphore for all copies awaited together: the blocks of a step, per half; in a JAX file the blocks of a delay.
 	shared := map[int]*ir.Value{}
 	semaphore := func(of int) *ir.Value {
 		x := shared[of]
@@ -67,7 +66,7 @@ func (l *pipeline) makeBuffers(b *ir.Builder) {
 		case f.seen.delay > 0:
 		case l.g.Live == 0:
 			f.parts = l.cutInParts(b, f.window.Block, f.from.Type.DType, nil)
-		case l.places == nil: // a file has one function for the copies of all steps
+		case l.places == nil: // a JAX file has one function for the copies of all steps
 			f.parts = parts{block: f.window.Block, sems: make([]*ir.Value, 1)}
 		}
 	}
@@ -84,8 +83,8 @@ type firstPart struct {
 	part int
 }
 
-// firstParts are the parts of all first blocks in the order in which they come: blocks of one part,
-// which are small, then a part of each of the others in turn.
+// firstParts returns the parts of all first blocks in the order of their copies: blocks of one part, which are small, then one part of
+// each other block in turn.
 //
 //	K and V of two parts, gates of one:   gates, K 0, V 0, K 1, V 1
 func (l *pipeline) firstParts() (list []firstPart) {
@@ -104,10 +103,10 @@ func (l *pipeline) firstParts() (list []firstPart) {
 
 func (p firstPart) sem() *ir.Value { return p.parts.sems[p.part] }
 
-// firstBlocks are the first blocks where a table numbers them: whole, in the order in which their operands are first read. Those of the operand that is read
-// last are awaited by themselves (lastAwaited), all others at once.
+// firstBlocks returns the first blocks with Grid.Live, whole, in the order in which their operands are first read. The blocks of the
+// operand that is read last are awaited separately (lastAwaited), all others at once.
 //
-//	gates, q and k of four visits, one semaphore;   v of four visits, another
+//	gates, q and k of four varlen blocks, one semaphore;   v of the four, another
 func (l *pipeline) firstBlocks(b *ir.Builder) (list []firstPart) {
 	for _, f := range l.fetched {
 		if len(f.parts.sems) > 0 {
@@ -128,16 +127,17 @@ func (l *pipeline) firstBlocks(b *ir.Builder) (list []firstPart) {
 	return list
 }
 
-// lastOperand is where the blocks of the last operand begin.
+// lastOperand returns the index in list of the first block of the last operand.
 func lastOperand(list []firstPart) int {
 	return slices.IndexFunc(list, func(p firstPart) bool { return p.from == list[len(list)-1].from })
 }
 
-// lastAwaited is how much of the first step has passed when it awaits the last operand, of blocks that a table numbers. Where the operand is first read a wait
-// drains the matrix unit, which costs 540 cycles of v6e; up to .12 it comes before what it would cover, and costs as much; from .2 to .5 it costs 150.
+// lastAwaited is the fraction of the first step after which it awaits the last operand under Grid.Live. A wait drains the MXU; directly
+// before the first read of the operand it costs 540 cycles of v6e. Up to .12 it precedes the work that would hide it, and costs as much;
+// from .2 to .5 it costs 150.
 const lastAwaited = .25
 
-// firstReads are the first instructions that read the blocks of each operand.
+// firstReads returns the first instruction that reads a block of each operand.
 func (l *pipeline) firstReads() map[*ir.Value]int {
 	first := map[*ir.Value]int{}
 	for i, in := range l.body.Instrs {
@@ -154,7 +154,7 @@ func (l *pipeline) firstReads() map[*ir.Value]int {
 	return first
 }
 
-// copyParts starts or awaits the copies of some parts of first blocks.
+// copyParts starts or awaits the copies of parts of first blocks.
 func (l *pipeline) copyParts(b *ir.Builder, op ir.Op, list []firstPart) {
 	var at func(*fetch) *ir.Value
 	for _, p := range list {
@@ -172,12 +172,11 @@ func (l *pipeline) copyParts(b *ir.Builder, op ir.Op, list []firstPart) {
 	}
 }
 
-// await waits in the first step for the parts that an instruction is the first to read, and for
-// those that come before them: copies end in the order in which they start, and each wait keeps the
-// compiler from moving work across it.
+// await waits, in the first step, for the parts that an instruction is the first to read, and for the parts before them: copies end in
+// the order in which they start, and each wait keeps the compiler from moving work across it.
 //
-// A wait for each part by itself is a wall more: on v6e T 1024 rose from 2.40 to 2.46 cycles, since
-// the wait for beta stood between products and decay. With all parts before awaited too it is 2.37.
+// One wait per part stalls more: on v6e T 1024 rose from 2.40 to 2.46 cycles, since the wait for beta was between products and decay.
+// With all earlier parts awaited too it is 2.37.
 func (k *copier) await(b *ir.Builder, in *ir.Instr) {
 	if k.run.hi > 0 || k.slot.delay > 0 {
 		return
@@ -192,23 +191,21 @@ func (k *copier) await(b *ir.Builder, in *ir.Instr) {
 		}
 	})
 	for need > 0 && need < len(k.awaited) && k.awaited[need].sem() == k.awaited[need-1].sem() {
-		need++ // a wait can not tell which of several copies has come
+		need++ // a wait can not tell which of several copies has ended
 	}
 	k.awaitParts(b, need)
 }
 
-// awaitParts waits for the next so many parts.
+// awaitParts waits for the next n parts.
 func (l *pipeline) awaitParts(b *ir.Builder, n int) {
 	l.copyParts(b, ir.OpDMAWait, l.awaited[:n])
 	l.awaited = l.awaited[n:]
 }
 
-// fetch begins a step of a file, in blocks of their own before its body: the compiler puts a copy
-// that starts in a straight line where it is waited for, at the end. Elsewhere a step ends with the
-// copies (ahead). It waits for the blocks of the step and
-// starts the copies of the next step's. A window of delay d has blocks in the steps from d to live
-// + d - 1, and its first copy has no step before it where d is 0. The first step waits in its body,
-// for each part where it is first read; the compiler's windows wait for the first block of all.
+// fetch begins a step of a JAX file, before its body: the compiler would move copies that start in a straight line to its end, where
+// they are awaited. Other kernels start copies at the end of a step (ahead). fetch waits for the blocks of the step and starts the
+// copies of the next step. A window of delay d has blocks in steps d to live + d - 1; if d is 0, no step precedes its first copy. The
+// first step waits in its body, for each part where it is first read; the compiler's windows would wait for all first blocks.
 //
 //	step 0 of delays 0 and 1:  start 0 of delay 0, in parts; start 0 of delay 1; start 1 of delay 0
 //	step 1:                    wait for 0 of delay 1; wait for 1 of delay 0 and start 1 of delay 1; start 2 of delay 0
@@ -217,15 +214,14 @@ func (l *pipeline) fetch(b *ir.Builder, step, live *ir.Value) {
 	for _, f := range l.fetched {
 		most = max(most, f.seen.delay)
 	}
-	// Steps with a condition of their own, of windows of delays 0 and 1:
+	// Steps under one condition, with windows of delays 0 and 1:
 	//
 	//	d = 1    steps 1 to live       await delay 1
 	//	d = 0    steps 0 to live - 1   await delay 0   start delay 1 of the next step
 	//	d = -1   steps 0 to live - 2                   start delay 0 of the next step
 	//
-	// d descends so that of each delay the wait for one block is before the start of the next:
-	// both are of one semaphore, and a wait can not tell them apart.
-	// What waits for delay d does at the same steps as what starts delay d + 1.
+	// d descends, so that per delay the wait for one block precedes the start of the next: both use one semaphore, and a wait can not
+	// tell them apart. Waits for delay d are at the same steps as starts for delay d + 1.
 	for d := most; d >= -1; d-- {
 		if d == 0 {
 			first := b.And(b.Compare(ir.EQ, step, number(b, 0)), b.Compare(ir.GT, live, number(b, 0)))
@@ -242,7 +238,7 @@ func (l *pipeline) fetch(b *ir.Builder, step, live *ir.Value) {
 			holds = b.And(holds, b.Compare(ir.GE, step, number(b, d)))
 		}
 		start := func(b *ir.Builder) { l.copyBlocks(b, ir.OpDMAStart, step, 1, d+1) }
-		apart := d == 0 && inParts // the first step waits elsewhere
+		apart := d == 0 && inParts // the first step waits in its body
 		if apart && l.steps > 1 {
 			b.When(b.And(holds, b.Compare(ir.GT, step, number(b, 0))), func(b *ir.Builder) { l.copyBlocks(b, ir.OpDMAWait, step, 0, d) })
 		}
@@ -254,14 +250,14 @@ func (l *pipeline) fetch(b *ir.Builder, step, live *ir.Value) {
 				start(b)
 			}
 		})
-		if l.places != nil { // in a file by itself: a function for the copies of a delay starts or awaits
+		if l.places != nil { // in a JAX file a function for the copies of a delay either starts or awaits
 			b.When(holds, start)
 		}
 	}
 }
 
-// copyBlocks starts or awaits the copies of the step after some more, of the windows of a delay.
-// Steps of one parity use one half: while step 4 reads half 0, the block of step 5 comes to half 1.
+// copyBlocks starts or awaits the copies of step+more, for the windows of one delay. Steps of one parity use one half: while step 4
+// reads half 0, the block of step 5 is copied to half 1.
 func (l *pipeline) copyBlocks(b *ir.Builder, op ir.Op, step *ir.Value, more, delay int) {
 	list := l.ofDelay(delay)
 	if len(list) == 0 {
@@ -271,7 +267,8 @@ func (l *pipeline) copyBlocks(b *ir.Builder, op ir.Op, step *ir.Value, more, del
 	if l.places == nil || delay == 0 {
 		of = b.Add(step, number(b, more))
 	} else {
-		// In a file the half is that of the step that the block is of, as in rings, so what starts and what awaits it differ by that step alone.
+		// In a JAX file the half follows the step in which the block was new, as in rings, so that start and wait differ only in that
+		// step.
 		if more != delay {
 			of = b.Add(step, number(b, more-delay))
 		}
@@ -283,17 +280,17 @@ func (l *pipeline) copyBlocks(b *ir.Builder, op ir.Op, step *ir.Value, more, del
 	}
 }
 
-// ofDelay are the windows of a delay.
+// ofDelay returns the windows of one delay.
 func (l *pipeline) ofDelay(delay int) []*fetch {
 	return slices.DeleteFunc(slices.Clone(l.fetched), func(f *fetch) bool { return f.seen.delay != delay })
 }
 
-// copyBlock starts or awaits the copy of a block to a half.
+// copyBlock starts or awaits the copy of block number at into a half.
 func (f *fetch) copyBlock(b *ir.Builder, op ir.Op, at *ir.Value, half int) {
 	b.Append(op, []*ir.Value{f.from, f.buffer, f.sem[half], at, number(b, half)}, ir.Attrs{Dims: f.window.Block}, nil)
 }
 
-// numbers gives the numbers of blocks at a step, some steps on. Windows that follow the same entries of a table share what they look up.
+// numbers returns a function that emits a window's block number at step+more. Windows with the same numbering share the look-up.
 func (l *pipeline) numbers(b *ir.Builder, step *ir.Value, more int) func(*fetch) *ir.Value {
 	var tables []*ir.Value
 	for i := range l.g.Tables {

@@ -7,20 +7,19 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// partBytes is what a step may wait for at once in its first reads and its last writes: about a
-// quarter of what the fixed part of a transfer takes on all targets.
+// partBytes is the largest part of a first read or last write that a step waits for at once. Its transfer takes about a quarter of the
+// fixed latency on all targets.
 const partBytes = 128 << 10
 
-// parts are the pieces in which the first block of an input comes, or the last block of an output
-// goes: equal, along the first dimension of which the block has more than one. A copy of each has a
-// semaphore of its own, since a wait can not tell one copy from another.
+// parts splits the first block of an input, or the last block of an output, into equal parts along the first dimension of more than one.
+// Each part has its own semaphore, since a wait can not tell copies apart.
 type parts struct {
-	block []int // the shape of one
+	block []int // the shape of one part
 	along int   // the dimension that is cut
 	sems  []*ir.Value
 }
 
-// cutInParts cuts a block of an element type into parts of whole tiles, whose semaphores it makes.
+// cutInParts splits a block of an element type into parts of whole tiles, and makes their semaphores.
 //
 //	[1, 2048, 128] bf16, 512 KiB:   4 parts of [1, 512, 128], 128 KiB each
 //	[1, 24, 4096] bf16, 192 KiB:    1 part; 12 rows would end inside a tile of 16
@@ -41,8 +40,8 @@ func (l *pipeline) cutInParts(b *ir.Builder, block []int, d ir.DType, shared **i
 	return p
 }
 
-// number is that of a part of a block among all parts of an array, whose blocks follow one another along an axis. A copy counts what it moves row by
-// row: by the dimension that is cut, and within it by the axis, where the axis comes behind.
+// number emits the number of a part among all parts of an array whose blocks follow one another along an axis. A copy counts its units
+// in row-major order: first along the dimension that is cut, then along the axis if the axis comes later.
 //
 //	[1, 1024, 8, 128] in two blocks of [1, 512, 8, 128], each in 4 parts of [1, 128, 8, 128]:     part 2 of block 1 is 1*4 + 2
 //	[1, 8, 64, 1024] in two blocks of [1, 8, 64, 512], each in 4 parts of [1, 2, 64, 512]:        part 2 of block 1 is 2*2 + 1
@@ -53,10 +52,10 @@ func (p *parts) number(b *ir.Builder, array ir.Type, window ir.Window, axis int,
 	return b.Add(b.Mul(block, number(b, len(p.sems))), number(b, part))
 }
 
-// touches says whether a box of the block, as a reference has it, has rows of a part.
+// touches reports whether a box of the block contains rows of a part.
 //
-// The reference may be a cast, as to words of two rows, so that rows are taken as a share of its
-// own: of 1024 words and 4 parts, words 256 to 319 are of part 256*4/1024 = 1.
+// The reference may be a cast, for example to words of two rows, so rows are scaled by its own row count: of 1024 words and 4 parts,
+// words 256 to 319 are in part 256*4/1024 = 1.
 func (p *parts) touches(part int, ref *ir.Value, bx *box) bool {
 	if bx == nil {
 		return true
@@ -70,7 +69,7 @@ func (p *parts) touches(part int, ref *ir.Value, bx *box) bool {
 	return first*n/rows <= part && part <= last*n/rows
 }
 
-// scratch adds a parameter of the kernel's own.
+// scratch adds a scratch parameter to the new kernel.
 func (l *pipeline) scratch(b *ir.Builder, t ir.Type) *ir.Value {
 	l.ng.Scratch = append(l.ng.Scratch, t)
 	return b.Param("", t)

@@ -7,35 +7,35 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// pieceBytes is the least that a piece has: below it a copy is all latency, and so is the work between two waits.
+// pieceBytes is the least size of a piece: for smaller ones, latency dominates the copy, and the work between two waits.
 const pieceBytes = 128 << 10
 
-// lump is an array that a kernel copies as a whole, in or out.
+// lump is an array that a kernel copies in or out as a whole.
 type lump struct {
 	ref         *ir.Value // the buffer
 	start, wait *ir.Instr
-	block       []int // of a piece
+	block       []int // the shape of a piece
 	pieces      int
 	sems        []*ir.Value
 	out         bool
 }
 
-// pieces has a kernel of one point copy large arrays in pieces of some heads, each with a semaphore of its own: such a kernel has no other point
-// beside whose work its copies could run, as decode of one sequence. All pieces are asked for at the begin. A piece is awaited where its heads begin, and
-// leaves when it is made, while others still come.
+// pieces makes a kernel of one point copy large arrays in pieces of some heads, each with its own semaphore. Such a kernel, for example
+// decode of one sequence, has no other point whose work could hide its copies. All copies in start at the begin. A piece is awaited
+// before the work on its heads, and copied out when it is done, while other pieces still arrive.
 //
-// The compiler orders instructions between two waits and not across them. So a time slot has the next step of each piece under way: what a wait lets
-// begin stands with what the pieces before have come to. What comes late (slow) has a step of its own, so that it is asked for at the begin of a slot and
-// taken in the next. Three pieces with sums over lanes, of which step 0 is loads and products by decay, and step 1 makes the new state:
+// The compiler orders instructions only between waits. So a time slot has the next step of each piece in flight: the work that a wait
+// allows, next to the later work on earlier pieces. A result of long latency (slow) gets a step of its own: it is requested at the begin
+// of a slot and used in the next. Three pieces with sums over lanes; step 0 is loads and products by decay, step 1 makes the new state:
 //
 //	await 0   0.0
 //	await 1   1.0  0.1               start copy of 0
 //	await 2   2.0  1.1               start copy of 1
 //	               2.1               start copy of 2, and of the outputs; await all
 //
-// What no piece waits for, as outputs, comes some slots later (shift), so that the states leave first.
+// Work that no copied piece waits for, such as outputs, comes some slots later (shift), so that states are copied first.
 //
-// What comes may lie where what leaves goes, in place: nothing leaves before the same piece has come.
+// An array may be copied out in place of the input: no piece is copied out before the same piece has arrived.
 func pieces(b *ir.Builder, g *ir.Grid, body *ir.Block) {
 	if slices.ContainsFunc(g.Dims, func(d ir.GridDim) bool { return d.Size > 1 }) {
 		return
@@ -49,20 +49,20 @@ func pieces(b *ir.Builder, g *ir.Grid, body *ir.Block) {
 	p.write()
 }
 
-// piecer writes the body of a kernel anew.
+// piecer rewrites the body of a kernel.
 type piecer struct {
 	b      *ir.Builder
 	body   *ir.Block
 	lumps  []*lump
 	pieces int // of each lump
 	lumpOf map[*ir.Value]*lump
-	ends   map[*ir.Instr]*lump   // by the start and the wait of the whole
-	slots  []int                 // of instructions, by their number; -1 before all slots, for what needs no piece
-	stored map[*ir.Value]*stored // what is in a buffer that leaves
+	ends   map[*ir.Instr]*lump   // by the start and the wait of the whole copy
+	slots  []int                 // per instruction; -1: before all slots, since it needs no piece
+	stored map[*ir.Value]*stored // values that are in a buffer to be copied out
 }
 
-// semaphores gives each piece that comes one of its own. What leaves waits on that of the small arrays, of which none is on its way then, and the first
-// piece has what would have been for that: each is tested when a kernel ends.
+// semaphores gives each piece copied in its own semaphore. Copies out share the semaphore of the small inputs, none of which is in
+// flight then; the first piece gets the one they had. Fewer are better: each is tested when a kernel ends.
 func (p *piecer) semaphores(g *ir.Grid) {
 	var came, left *ir.Value
 	for _, in := range p.body.Instrs {
@@ -95,8 +95,8 @@ func (p *piecer) semaphores(g *ir.Grid) {
 	}
 }
 
-// find lists the arrays that are copied whole, and touched by loads or stores of known places alone; those that have as many pieces as the first.
-// There must be one that comes.
+// find lists the arrays that are copied whole, accessed only at known positions, and have as many pieces as the first. It reports
+// whether one of them is copied in.
 func (p *piecer) find() (comes bool) {
 	touched := map[*ir.Value][]*ir.Instr{}
 	for _, in := range p.body.Instrs {
@@ -126,8 +126,8 @@ func (p *piecer) find() (comes bool) {
 	return comes
 }
 
-// cut sets the size of a piece: heads of one index of all dimensions before theirs. Some four pieces do for a small array, some eight for a large one:
-// the first must come and the last must leave with nothing beside. It is false where there would be one.
+// cut sets the shape of a piece: heads with one index along all dimensions before theirs. A small array has about four pieces, a large
+// one about eight: no work hides the first and the last. It is false if there would be only one piece, or too small ones.
 //
 //	f32 [1, 8, 128, 128], 64 KiB a head     4 pieces of 2 heads
 //	f32 [1, 32, 128, 128]                   8 pieces of 4
@@ -147,7 +147,7 @@ func (l *lump) cut() bool {
 	return l.pieces > 1 && some*head >= pieceBytes
 }
 
-// plain says whether a buffer is only copied once, awaited, and read or, of an output, written at places that are known.
+// plain reports whether a buffer is only copied once, awaited, and loaded or, for an output, stored at known positions.
 func (l *lump) plain(touched []*ir.Instr) bool {
 	starts := 0
 	for _, in := range touched {
@@ -165,7 +165,7 @@ func (l *lump) plain(touched []*ir.Instr) bool {
 	return starts == 1 && l.wait != nil
 }
 
-// piece is the number of the piece that a load or store touches.
+// piece returns the number of the piece that a load or store touches.
 func (l *lump) piece(in *ir.Instr) int {
 	n := 0
 	for d, at := range in.Attrs.Starts[:len(l.block)-2] {
@@ -174,7 +174,7 @@ func (l *lump) piece(in *ir.Instr) int {
 	return n
 }
 
-// slow says whether the result of an instruction comes late. A sum over rows is one of registers.
+// slow reports whether the result of an instruction has a long latency. Sums over rows do not: they combine registers.
 func slow(in *ir.Instr) bool {
 	switch in.Op {
 	case ir.OpReduceSum, ir.OpReduceMax:
@@ -183,7 +183,7 @@ func slow(in *ir.Instr) bool {
 	return in.Op == ir.OpDot || in.Op == ir.OpTranspose
 }
 
-// arrange finds where instructions stand: no earlier than what they depend on, by a value or by memory.
+// arrange finds the slot of each instruction, no earlier than its dependences by value or memory.
 func (p *piecer) arrange() {
 	deps := dependences(p.body)
 	for i, in := range p.body.Instrs {
@@ -191,7 +191,7 @@ func (p *piecer) arrange() {
 		for _, j := range deps[i] {
 			from := p.body.Instrs[j]
 			switch late := slow(from); {
-			case p.ends[from] != nil: // its pieces have waits of their own
+			case p.ends[from] != nil: // its pieces have their own waits
 			case late && p.slots[j] >= 0:
 				slot = max(slot, p.slots[j]+1)
 			default:
@@ -204,15 +204,16 @@ func (p *piecer) arrange() {
 		case slot >= 0 && slow(in):
 			slot++
 		case away(in):
-			slot = max(slot, p.pieces-1) // another array leaves when all have come, wherever it goes
+			slot = max(slot, p.pieces-1) // other arrays are copied out when all pieces have arrived, wherever they go
 		}
 		p.slots = append(p.slots, slot)
 	}
 	p.shift(deps)
 }
 
-// shift moves what no piece that leaves waits for behind what one does, and what needs no piece to where it is needed. Transposes, whose results take many
-// registers, are made for some pieces at a time, in the slot before the first of them; sums over lanes take few, and stay where all begins.
+// shift moves work that no copied piece waits for after work that one does, and work that needs no piece to where it is used.
+// Transposes, whose results take many registers, are made for a few pieces at a time, in the slot before the first of them. Sums over
+// lanes take few registers and stay at the begin.
 //
 //	pieces of 128 KiB           columns for 2 and 3 are made in slot 1, outputs of 0 in slot 3
 //	pieces of 256 KiB or more   columns for 2 are made in slot 1, outputs of 0 in slot 1
@@ -240,12 +241,12 @@ func (p *piecer) shift(deps [][]int) {
 	}
 }
 
-// away says whether an instruction starts or awaits a copy to main memory.
+// away reports whether an instruction starts or awaits a copy to HBM.
 func away(in *ir.Instr) bool {
 	return (in.Op == ir.OpDMAStart || in.Op == ir.OpDMAWait) && in.Args[1].Type.Space == ir.HBM
 }
 
-// touched is the lump that a load or store touches, nil where it is none.
+// touched returns the lump that a load or store touches, or nil.
 func (p *piecer) touched(in *ir.Instr) *lump {
 	switch in.Op {
 	case ir.OpLoad:
@@ -256,7 +257,8 @@ func (p *piecer) touched(in *ir.Instr) *lump {
 	return nil
 }
 
-// write lists what needs no piece, with the starts of all that comes, then the slots, then the waits for all that leaves, in the order in which it does.
+// write lists instructions that need no piece and the starts of all copies in, then the slots, then the waits for all copies out, in
+// their order.
 func (p *piecer) write() {
 	old, leaves, last := p.body.Instrs, p.drains(), p.pieces-1
 	p.body.Instrs = nil
@@ -304,7 +306,7 @@ func (p *piecer) write() {
 	others(ir.OpDMAWait)
 }
 
-// again has an instruction load what an earlier slot has stored: it lies where it leaves from, and needs no register until then.
+// again replaces operands that an earlier slot has stored by a load from the buffer, so that they need no register until then.
 func (p *piecer) again(in *ir.Instr, slot int) {
 	for i, a := range in.Args {
 		s := p.stored[a]
@@ -321,15 +323,15 @@ func (p *piecer) again(in *ir.Instr, slot int) {
 	}
 }
 
-// stored is a value that is in a buffer of what leaves.
+// stored is a value in a buffer that is copied out.
 type stored struct {
 	store    *ir.Instr
 	slot     int
-	loaded   *ir.Value // in slot loadedIn
+	loaded   *ir.Value // the value loaded again in slot loadedIn
 	loadedIn int
 }
 
-// drains are the slots after which the pieces of each output are made, none before the same piece has come.
+// drains returns, for each output, the slots after which its pieces are complete; never before the same piece has arrived.
 func (p *piecer) drains() map[*lump][]int {
 	after := map[*lump][]int{}
 	for _, l := range p.lumps {
@@ -350,7 +352,7 @@ func (p *piecer) drains() map[*lump][]int {
 
 func (p *piecer) keep(in *ir.Instr) { p.body.Instrs = append(p.body.Instrs, in) }
 
-// all starts or awaits every piece.
+// all starts or awaits the copies of all pieces.
 func (p *piecer) all(op ir.Op, l *lump) {
 	for i := range l.pieces {
 		p.move(op, l, i)

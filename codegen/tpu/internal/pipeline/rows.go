@@ -7,8 +7,8 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// rows is how batch rows follow one another in a kernel: after as many chunks the state is set again, as that of the next row. Phases go on meanwhile: while the
-// state goes through the last chunks of a row, the first phase has the first chunks of the next.
+// rows describes back-to-back batch rows in a kernel: after each `every` chunks the state is set again, for the next row. The phases do
+// not stop: while the state's phase has the last chunks of a row, the first phase has the first chunks of the next.
 //
 // Two rows of two chunks each, lags 0 and 1:
 //
@@ -17,14 +17,14 @@ import (
 //	state             row 0   row 0   row 1   row 1
 //	set               row 0           row 1
 //
-// Windows of states show a row to all of its chunks (ir.Index.Every), with the delay of the state's phase: the compiler fetches the next row's first state
-// and writes the last one's final state beside the work.
+// A window of states shows one row for all of its chunks (ir.Index.Every), with the delay of the state's phase. So the compiler fetches
+// the next row's initial state, and writes the last row's final state, during the work.
 type rows struct {
-	every  int // chunks of a row; 0: states are set once
+	every  int // chunks of a row; 0: states are set only once
 	behind int // the delay of the state's phase
 }
 
-// begin says whether a condition holds at the first chunk of each row, and notes how many these are.
+// begin reports whether a condition holds at the first chunk of each row, and records the chunks per row.
 func (r *rows) begin(cond *ir.Value, seq int) bool {
 	n := tiles.BeginsOf(cond, seq)
 	if n > 0 {
@@ -33,8 +33,8 @@ func (r *rows) begin(cond *ir.Value, seq int) bool {
 	return n > 0
 }
 
-// find finds the delay of the state's phase. A step that had chunks of two rows in it would need two windows of states, so rows are whole steps, and so is the
-// lag of the phase.
+// find sets the delay of the state's phase. A step with chunks of two rows would need two windows of states. So it errs unless rows and
+// the lag of the phase are whole steps.
 func (r *rows) find(s *ir.Sched) error {
 	if r.every == 0 {
 		return nil

@@ -10,17 +10,16 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// event is one instruction of one slot on the step's time line.
+// event is an instruction of a slot at a time of the step.
 type event struct {
 	at    float64
 	slot  int
 	instr int
-	wait  int // of an instruction that awaits several copies, the number of the one that is awaited here, from 1; 0: all
+	wait  int // of an instruction with several waits, the number of the wait to emit, from 1; 0: all
 }
 
-// step emits the body of a run of steps, in which some slots are active. Each slot has its
-// instructions at times of its own; sorting all of them by time interleaves the phases. Equal times
-// keep the order of slots, so that the program does not depend on how a sort breaks ties.
+// step emits the body of a run of steps for some active slots. Each slot's instructions have their own times; sorting all by time
+// interleaves the phases. Equal times keep the order of slots, so that the program does not depend on the sort.
 //
 //	phase 0 of chunk 2   a .17       b .50       c .83
 //	phase 1 of chunk 1         d .25       e .75
@@ -58,7 +57,7 @@ func (l *pipeline) step(b *ir.Builder, c *ir.Value, r run, slots []slot) error {
 	if end {
 		sends = l.deliveringBy(events)
 	}
-	more := l.ahead != nil // copies that start before what leaves, which may wait
+	more := l.ahead != nil // input copies start before output copies, which may wait
 	for at, e := range events {
 		if more && copies(l.body.Instrs[e.instr]) {
 			l.ahead.end(b, c, r)
@@ -85,8 +84,7 @@ func (l *pipeline) step(b *ir.Builder, c *ir.Value, r run, slots []slot) error {
 			l.after(b, sends, at)
 		}
 	}
-	// Parts that none of the step's instructions reads are awaited too: step 1 starts the copy of
-	// block 2, which goes to the same half.
+	// Parts that the step does not read are awaited too: step 1 starts the copy of block 2 into the same half.
 	if r.hi == 0 {
 		l.awaitParts(b, len(l.awaited))
 	}
@@ -99,17 +97,16 @@ func (l *pipeline) step(b *ir.Builder, c *ir.Value, r run, slots []slot) error {
 	return b.Err()
 }
 
-// timeline gives the time of each instruction of a phase within a time slot, in 0 to 1; -1 where
-// the phase does not place it. The phase's instructions follow one another, each taking time by its
-// weight, and those of stages beside the rest likewise; none is before what it needs.
+// timeline returns the time of each instruction of a phase in its time slot, 0 to 1; -1 if the phase does not place it. Instructions
+// follow one another, each with a share of time in proportion to its weight. Stages on the side (Sched.Side) have their own sequence. No
+// instruction is before its operands.
 //
-//	weights 2, 1, 1 from 0 to 1:              at .25, .625, .875: the middle of each one's share
+//	weights 2, 1, 1 from 0 to 1:              at .25, .625, .875: the middle of each share
 //	the same from .5 (a state_delay of 50):   at .625, .8125, .9375
 //
-// A phase with half as much work is spread over the same time, so that it takes every third place
-// of the straight line and not the first third: what the state's chain waits for is filled evenly.
-// Stages beside the rest (Sched.Beside) have a line of their own: they would otherwise are in one
-// lump, in their turn, where all units but one idle.
+// A phase with half as much work is spread over the same time: it takes every third position of the straight line, not the first third.
+// So the state's chain finds other work at every wait. Without a sequence of their own, stages of Sched.Side would run together in one
+// place, where only one unit has work.
 func (l *pipeline) timeline(phase int, soon []bool) []float64 {
 	from, to := 0.0, 1.0
 	if phase == l.opt.State() {
@@ -134,8 +131,8 @@ func (l *pipeline) timeline(phase int, soon []bool) []float64 {
 			total[line(i)] += weight(in)
 		}
 	}
-	sent := l.sent()            // in the last step
-	known := make([]float64, n) // when everything before an instruction, placed or not, is
+	sent := l.sent()            // buffers that are copied out in the last step
+	known := make([]float64, n) // time when all dependences of an instruction, placed or not, are done
 	for i, in := range l.body.Instrs {
 		for _, d := range l.deps[i] {
 			known[i] = max(known[i], known[d])
@@ -143,8 +140,7 @@ func (l *pipeline) timeline(phase int, soon []bool) []float64 {
 		if at[i] < 0 {
 			continue
 		}
-		// Each line has shares of its own total, so an instruction may get a time before that of
-		// what it needs from the other: known holds it back.
+		// Each sequence has shares of its own total, so a time may precede an operand in the other sequence; known corrects that.
 		w, k := weight(in), line(i)
 		at[i] = max(known[i], from+(to-from)*(done[k]+w/2)/max(total[k], 1))
 		if soon != nil && soon[i] || in.Op == ir.OpStore && sent[memory(l.root, in.Args[1])] {
@@ -159,14 +155,14 @@ func (l *pipeline) timeline(phase int, soon []bool) []float64 {
 	if l.ahead.ending() {
 		l.drainEarly(at)
 	}
-	if l.opt.Grain > 0 && l.places == nil { // else a file, which orders its phases itself
+	if l.opt.Grain > 0 && l.places == nil { // in a JAX file, phases are ordered elsewhere
 		together(at, float64(l.opt.Grain)/10000)
 	}
 	return at
 }
 
-// together brings the work of a phase together in pieces that are a grain apart at least, each at
-// the time of its first instruction. What is at the end or nowhere stays.
+// together groups the work of a phase into pieces at least a grain apart, each at the time of its first instruction. Times 1 and -1
+// stay.
 //
 //	grain .25 of .125, .25, .375, .625, .75, 1:   at 0, .25, .25, .625, .625, 1
 func together(at []float64, grain float64) {
@@ -186,9 +182,8 @@ func together(at []float64, grain float64) {
 	}
 }
 
-// copies says whether an instruction starts copies or waits for them under a condition. It would end
-// the straight line, so that they are behind all else: the compiler schedules within basic
-// blocks.
+// copies reports whether an instruction starts or awaits copies under a condition. It ends a straight line, within which the compiler
+// schedules, so these instructions come after all others.
 func copies(in *ir.Instr) bool {
 	found := false
 	if in.Body != nil {
@@ -197,11 +192,8 @@ func copies(in *ir.Instr) bool {
 	return found
 }
 
-// start sets the carries at the first of the steps 0 to hi, and where rows follow one another at the
-// first step of each. Where the body is that of step 0 alone
-// it needs no condition.
-//
-// It is before all else of the step, since the phase of the state may be in its first slot.
+// start sets the carries at the first of the steps 0 to hi, and with back-to-back rows at the first step of each row. If hi is 0 it
+// needs no condition. It precedes all other work of the step, since the state's phase may be in the first slot.
 func (l *pipeline) start(b *ir.Builder, c *ir.Value, hi int) error {
 	k := &copier{pipeline: l, slot: slot{delay: l.rows.behind}, b: b, step: c, env: map[*ir.Value]*ir.Value{}}
 	for i, in := range l.body.Instrs {
@@ -223,12 +215,10 @@ func (l *pipeline) start(b *ir.Builder, c *ir.Value, hi int) error {
 	return b.Err()
 }
 
-// weight estimates how many bundles an instruction fills, by the registers that it works on: one
-// push a register for a product; one a register on the units for transposes, lanes and
-// transcendental functions, of which there are one or two; a quarter on the vector ALU, which takes
-// four a bundle; a half for stores. It need not be right, only in proportion: it places
-// instructions, and the compiler counts. The estimator's table of units (autotune) is another, and
-// finer; taking it here changes every program by -.2 to +.5 %.
+// weight estimates how many bundles an instruction fills, from the registers it works on. A dot pushes one register a bundle; the units
+// for transposes, lanes and transcendental functions take one; the vector ALUs take four, stores two. Only the proportions matter:
+// weights place instructions, and costs come from the compiler. The estimator's table of units (autotune) is finer; using it here
+// changes every program by -.2 to +.5 %.
 //
 //	[64, 128] f32, 8 registers:   multiply 2, store 4, exp 8, as the left side of a dot 8
 //	[64, 128] bf16, 4 registers:  multiply 1, store 2, exp 4, as the left side of a dot 4
@@ -251,7 +241,7 @@ func weight(in *ir.Instr) float64 {
 		return w * float64(max(in.Attrs.Count, 1))
 	case ir.OpTranspose, ir.OpTake, ir.OpReduceSum, ir.OpReduceMax, ir.OpExp, ir.OpExp2:
 		return regs(in.Result().Type)
-	// Most choose registers and emit nothing.
+	// Most of these only select registers and emit nothing.
 	case ir.OpSlice, ir.OpConcat, ir.OpReshape:
 		return 0
 	}

@@ -9,27 +9,26 @@ import (
 	"github.com/gdngen/gdngen/ir/passes"
 )
 
-// windowing makes the windows and parameters of a pipelined kernel. Phases see a window with the
-// delays of their slots, so that one that moves is there once for each delay. V, which only the
-// state's phase reads, is one window two steps behind; K, which phase 0 multiplies and the state's
-// phase reads again, is two.
+// windowing makes the windows and parameters of a pipelined kernel. A phase sees a window with the delays of its slots, so a moving
+// window exists once per delay. V is read only in the state's phase: one window, two steps behind. K is read in phase 0 and in the
+// state's phase: two windows.
 //
 //	K at delay 0   index c             slot 0: block 0   1: block 1   2: block 2   3: block 3
 //	K at delay 2   max(c - 2, 0)       slot 0: block 0   1: block 0   2: block 0   3: block 1
 //
-// The second window fetches the block a second time. A ring in place of it would be stores and loads of all its rows, which are
-// instructions of the kernel, where a fetch has a unit of its own.
+// The second window fetches the block again. A ring instead would load and store all its rows with instructions of the kernel, while DMA
+// is a separate unit.
 type windowing struct {
 	*pipeline
 	b       *ir.Builder
-	used    map[seen]bool           // what accesses read or write
-	args    []*ir.Value             // operands of the kernel as it was
+	used    map[seen]bool           // operands of the new kernel
+	args    []*ir.Value             // operands of the old kernel
 	kargs   []*ir.Value             // operands of the new one
-	inputOf map[int]int             // the first new input of an old one
-	whole   map[*ir.Value]*ir.Value // parameters of operands of which the kernel copies blocks
+	inputOf map[int]int             // the first new input of an old input
+	whole   map[*ir.Value]*ir.Value // parameters of operands whose blocks the kernel copies
 }
 
-// windows makes the new grid's windows and the block's parameters, and gives the operands.
+// windows makes the windows of the new grid and the parameters of its block, and returns the operands.
 func (l *pipeline) windows(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
 	g := l.g
 	w := &windowing{pipeline: l, b: b, used: l.accessed(), args: args, kargs: slices.Clone(args[:g.Tables]), inputOf: map[int]int{},
@@ -81,14 +80,14 @@ func (l *pipeline) windows(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error)
 	return w.kargs, nil
 }
 
-// within says whether an output is the kernel's own: of a carry that is not read when all is done, as the state of packed sequences, of which each leaves
-// where it ends, or of a layer in training. It is in scratch, and is not written to main memory at the end, where nothing would hide that.
+// within reports whether an output can be scratch: a carry's final value that nothing reads. Examples: packed sequences, each of which
+// writes its state where it ends, and layers in training. The copy to HBM at the end, which no work would hide, is then left out.
 func (w *windowing) within(i int) bool {
 	r := w.kernel.Results[i]
 	return !w.read[r] && !w.moves(w.g.Out[i]) && i >= w.arrays()
 }
 
-// arrays is how many outputs come before the carries, among them all with an alias.
+// arrays returns the number of outputs before the carries, counting all outputs with an alias.
 func (w *windowing) arrays() int {
 	n := 0
 	for _, a := range w.g.Alias {
@@ -97,12 +96,10 @@ func (w *windowing) arrays() int {
 	return n
 }
 
-// accessed finds which parameters instructions load and store, with the delays of the slots that
-// they are in.
+// accessed returns the parameters that instructions access, each with the delays of the instructions' slots.
 //
-// K is loaded in phases 0 and 1, with lags 0 and 1 and one chunk a step: it is used with delays 0
-// and 1. With two chunks a step and lag 1, phase 1 itself sees two delays, 1 in its first slot and
-// 0 in its second.
+// K is loaded in phases 0 and 1, with lags 0 and 1 and one chunk a step: delays 0 and 1. With two chunks a step and lag 1, phase 1 alone
+// has two delays: 1 in its first slot and 0 in its second.
 func (l *pipeline) accessed() map[seen]bool {
 	used := map[seen]bool{}
 	for i, in := range l.body.Instrs {
@@ -122,15 +119,14 @@ func (l *pipeline) accessed() map[seen]bool {
 	return used
 }
 
-// share has all slots see one parameter: tables, scratch and outputs have no delay.
+// share binds one new parameter for all delays: tables, scratch and outputs have no delay.
 func (w *windowing) share(old int, p *ir.Value) {
 	for _, s := range w.slots {
 		w.params[seen{old, s.delay}] = p
 	}
 }
 
-// input makes the windows of an input: one for each delay at which it is used, or one for all where
-// it stays.
+// input makes the windows of input i: one per delay at which it is used, or one for all if it does not move.
 func (w *windowing) input(i int) error {
 	old := w.g.Tables + i
 	window, x := w.g.In[i], w.args[old]
@@ -144,7 +140,7 @@ func (w *windowing) input(i int) error {
 			w.params[at] = shared
 			continue
 		}
-		// Delays ascend, so the first window of one that stays serves all others.
+		// Delays ascend, so the first window of an input that does not move serves all later ones.
 		nw, err := w.delayed(window, d)
 		if err != nil {
 			return err
@@ -152,8 +148,7 @@ func (w *windowing) input(i int) error {
 		if w.late && w.ofStart(old) {
 			w.oneLate(&nw, x.Type)
 		}
-		// A window that the kernel fetches is a buffer of its own; the operand itself is there
-		// once, whole.
+		// A window that the kernel copies is a buffer. The operand itself is a parameter once, whole.
 		if axis, ok := w.fetches(window, w.kernel.Args[old]); ok {
 			if w.whole[x] == nil {
 				w.whole[x] = w.add(i, x, ir.Window{}, ir.Ref(ir.HBM, x.Type.DType, x.Type.Shape...))
@@ -175,7 +170,7 @@ func (w *windowing) input(i int) error {
 	return nil
 }
 
-// ofStart says whether only what sets carries reads a parameter.
+// ofStart reports whether only instructions that set carries read a parameter.
 func (l *pipeline) ofStart(param int) bool {
 	ok := true
 	for i, in := range l.body.Instrs {
@@ -184,8 +179,8 @@ func (l *pipeline) ofStart(param int) bool {
 	return ok
 }
 
-// oneLate has a window of all heads say that it is not read in the first step: dimension 1 is block clamp(c - 1, 0, 0), which is 0 as before.
-// What shows it may fetch less then.
+// oneLate marks a window of all heads as not read in the first step: dimension 1 gets the index clamp(c - 1, 0, 0), which is still 0. A
+// reader of the grid may then fetch less for the first step.
 func (w *windowing) oneLate(nw *ir.Window, t ir.Type) {
 	if t.Rank() < 3 || nw.Block[1] == 1 || nw.Block[1] != t.Shape[1] {
 		return
@@ -194,20 +189,20 @@ func (w *windowing) oneLate(nw *ir.Window, t ir.Type) {
 	nw.Index[1].Shift, nw.Index[1].Max = -1, 0
 }
 
-// add adds an input for the i-th old one.
+// add adds an input for the i-th old input, and returns its parameter.
 func (w *windowing) add(i int, x *ir.Value, nw ir.Window, t ir.Type) *ir.Value {
 	w.inputOf[i] = len(w.ng.In)
 	w.ng.In, w.kargs = append(w.ng.In, nw), append(w.kargs, x)
 	return w.b.Param("", t)
 }
 
-// output makes the window of an output. One that moves can have one delay alone: its block is
-// written when the window goes on, and must then have been stored whole.
+// output makes the window of output i. A moving output can have only one delay: its block is written when the window moves on, and must
+// then be complete.
 //
-//	two chunks a step, lag 1:   step 3 stores chunk 5, of step 2, and chunk 6, its own
+//	two chunks a step, lag 1:   step 3 stores chunk 5, of step 2, and chunk 6, of step 3
 //
-// The block of step 2 would be half written when the window leaves it. So phase.go moves stores to
-// a phase whose lag is a whole number of steps, and what is still left is an error.
+// The block of step 2 would be written with one half missing. So phase.go moves stores to a phase whose lag is a whole number of steps;
+// where it can not, output errs.
 func (w *windowing) output(i int) error {
 	old := w.g.Tables + len(w.g.In) + i
 	window := w.g.Out[i]
@@ -241,12 +236,11 @@ func (w *windowing) output(i int) error {
 	return nil
 }
 
-// delayed is a window of all chunks of a step, as it was some steps ago. The index is clamped to
-// the steps that there are: in the first steps a late window shows the first block, which the
-// phase, having no chunk yet, does not read, and the compiler need not fetch anew.
+// delayed returns a window of all chunks of a step, delay steps late. The index is clamped to valid steps: in the first steps a late
+// window shows the first block. Its phase has no chunk yet and does not read it, and the compiler need not fetch it again.
 func (l *pipeline) delayed(w ir.Window, delay int) (ir.Window, error) {
 	out := ir.Window{Block: slices.Clone(w.Block), Index: slices.Clone(w.Index)}
-	if l.opt.Steps == 1 && len(l.opt.Lags) == 1 { // nothing overlaps: only the order changes
+	if l.opt.Steps == 1 && len(l.opt.Lags) == 1 { // nothing overlaps; only the order changes
 		return out, nil
 	}
 	for d := range out.Index {
@@ -254,16 +248,14 @@ func (l *pipeline) delayed(w ir.Window, delay int) (ir.Window, error) {
 		if x.Axis != l.seq {
 			continue
 		}
-		// Entries of a table need not be neighbours, so a step of several chunks has no one window
-		// for them.
+		// Entries of a table need not be neighbours, so one window can not show several chunks of a step.
 		if x.Shift != 0 || x.Max >= 0 && !l.down(*x) || x.Table >= 0 && l.opt.Steps > 1 {
 			return out, fmt.Errorf("a window whose index is shifted, or looked up for each of %d chunks, can not be pipelined", l.opt.Steps)
 		}
-		// Steps replace points: index c becomes clamp(c - delay, 0, steps - 1), in blocks of Steps
-		// chunks.
+		// The axis counts steps instead of points: index c becomes clamp(c - delay, 0, steps - 1), in blocks of Steps chunks.
 		x.Shift, x.Max = -delay, l.steps-1
 		switch {
-		case x.Every > 1: // a block of a row, whatever the chunks of a step
+		case x.Every > 1: // one block per row, whatever the chunks per step
 			*x = x.Held(x.Every / l.opt.Steps)
 		case x.Table < 0:
 			out.Block[d] *= l.opt.Steps

@@ -7,11 +7,10 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// delivery is an output window of a pipelined kernel that the kernel copies to main memory itself.
-// A window that moves has a buffer of two halves: the block of a step leaves while the next one
-// runs, from the end of its own (ahead), in a file from the begin of the next (deliver). The last
-// step sends its block in parts, each as soon as it is written, and so what stays until then, such
-// as a final state. The compiler's windows leave whole, behind the last step.
+// delivery is an output window of a pipelined kernel that the kernel copies to HBM itself. A moving window has a buffer of two halves:
+// the block of a step is copied while the next step runs, from the end of its own step (ahead), in a JAX file from the begin of the next
+// (writeBack). The last step copies its block in parts, each as soon as it is written. So does an output that does not move, such as a
+// final state. The compiler's windows are copied whole, after the last step.
 //
 // For four steps of one block each, halves 0 and 1 of the buffer, and the last block in parts a and b:
 //
@@ -21,23 +20,22 @@ import (
 //	step 3   await 1   write a of half 1, start a, await half 0, write b, start b
 //	end      await a, b
 //
-// So at the end there is nothing to wait for but what the last instructions made.
+// So the end waits only for copies of the values made last.
 type delivery struct {
 	window     ir.Window
-	axis       int // along which its blocks are counted; -1: it stays
-	param      int // of the kernel as it was
+	axis       int // the dimension along which its blocks are counted; -1: it does not move
+	param      int // of the old kernel
 	to, buffer *ir.Value
 	sem        [2]*ir.Value // of the halves
 	parts      parts        // of the last block
 }
 
-// writesBack says along which dimension the kernel is to copy the blocks of an output itself: of those
-// that follow the steps of the only program, and of what stays (-1). What another kernel takes is no
-// such output (passed). x is the result as it was.
+// writesBack reports whether the kernel is to copy the blocks of an output itself, and along which dimension: outputs that follow the
+// steps of the only program, and outputs that do not move (-1). Outputs that another kernel reads keep their windows (passed). x is the
+// result of the old kernel.
 //
-// A copy has one number for its block, so all other dimensions must be whole. The delay must be the
-// greatest: deliver counts from step l.last on, in which a window of just that delay has its first
-// block.
+// A copy takes one block number, so the window must be whole along all other dimensions. The delay must be the greatest, since writeBack
+// counts from step l.last on, the first step with a block of that delay.
 func (l *pipeline) writesBack(w ir.Window, x *ir.Value, delay int) (axis int, ok bool) {
 	if last := l.opt.Lags[len(l.opt.Lags)-1]; !l.opt.Fetch || last == 0 || l.opt.Steps > 1 || l.g.Live > 0 || l.passed[x] {
 		return 0, false
@@ -51,7 +49,7 @@ func (l *pipeline) writesBack(w ir.Window, x *ir.Value, delay int) (axis int, ok
 	return axis, axis < 0 || w.Index[axis].Table < 0 && w.Index[axis].Every < 2 && delay == l.last
 }
 
-// makeDeliveries adds the buffers of the windows that the kernel delivers.
+// makeDeliveries adds the buffers of the windows that the kernel copies out.
 func (l *pipeline) makeDeliveries(b *ir.Builder) {
 	var all *ir.Value
 	for _, x := range l.outputs {
@@ -70,9 +68,9 @@ func (l *pipeline) makeDeliveries(b *ir.Builder) {
 	}
 }
 
-// writeBack begins a step of a file: the block of the step before leaves; that of two steps before, in whose
-// place this step writes, has left. Conditions that no step can meet are left out: the compiler
-// would keep their copies under a predicate that is never true.
+// writeBack begins a step of a JAX file: it starts the copy of the block of the step before, and awaits the copy of the step two before,
+// whose half this step writes. Conditions that no step can meet are left out: the compiler would keep their copies under a false
+// predicate.
 func (l *pipeline) writeBack(b *ir.Builder, step *ir.Value) {
 	end := l.steps + l.last - 1
 	for _, x := range []struct {
@@ -85,9 +83,9 @@ func (l *pipeline) writeBack(b *ir.Builder, step *ir.Value) {
 		}
 		holds := b.Compare(ir.GE, step, number(b, from))
 		half := b.And(b.Sub(step, number(b, x.lag)), number(b, 1))
-		// A semaphore is a parameter and not an element of an array: each half has code of its own.
+		// A semaphore is a parameter, not an array element, so each half has its own code.
 		for to := range 2 {
-			// One step alone meets the condition, and its half is known.
+			// Only one step meets the condition, and its half is known.
 			if from == end && (end-x.lag)%2 != to {
 				continue
 			}
@@ -100,8 +98,8 @@ func (l *pipeline) writeBack(b *ir.Builder, step *ir.Value) {
 	}
 }
 
-// copyBlock starts or awaits the copy of the block of some steps ago, where the window moves.
-// The window's index has its delay in it already: step 3 starts, of a delay of 1, block 3 - 1 - 1.
+// copyBlock starts or awaits the copy of the block of step-ago, if the window moves. The window's index already has its delay: with
+// delay 1, step 3 and ago 1, it is block 3 - 1 - 1.
 func (x *delivery) copyBlock(b *ir.Builder, op ir.Op, step *ir.Value, ago, half int) {
 	if x.axis >= 0 {
 		at := tiles.LookUp(b, x.window.Index[x.axis], step, -ago, nil)
@@ -109,10 +107,10 @@ func (x *delivery) copyBlock(b *ir.Builder, op ir.Op, step *ir.Value, ago, half 
 	}
 }
 
-// delivering is the last step while it is written: what leaves after which of its events.
+// delivering says which copies start after which event of the last step.
 type delivering struct {
 	parts map[int][]lastPart
-	held  int // the last event with parts that leave well before the end, -1 where there is none
+	held  int // the last event after which parts are copied well before the end; -1 if none
 }
 
 // lastPart is a part of the last block of a window.
@@ -121,13 +119,13 @@ type lastPart struct {
 	part int
 }
 
-// early is how much of the last step may have passed when something leaves that it can still hide.
+// early is the fraction of the last step before which a copy can still be hidden behind work.
 const early = .8
 
-// deliveringBy finds which parts each event of the last step is the last to write.
+// deliveringBy finds the parts that each event of the last step is the last to write.
 //
-// Events 7, 9 and 12 store to rows 0-63, 64-127 and 32-95 of a block of two parts of 64 rows: both
-// parts leave after event 12, which is the last to write to each.
+// Events 7, 9 and 12 store to rows 0-63, 64-127 and 32-95 of a block of two parts of 64 rows: event 12 is the last to write both, so
+// both are copied after it.
 func (l *pipeline) deliveringBy(events []event) delivering {
 	out := delivering{map[int][]lastPart{}, -1}
 	for _, x := range l.outputs {
@@ -151,15 +149,14 @@ func (l *pipeline) deliveringBy(events []event) delivering {
 	return out
 }
 
-// writes says whether a reference is to a window that the kernel delivers.
+// writes reports whether a reference is to the output window x.
 func (l *pipeline) writes(ref *ir.Value, x *delivery) bool {
 	p, ok := l.param[memory(l.root, ref)]
 	return ok && p == x.param
 }
 
-// after sends what an event of the last step was the last to write. The compiler puts off what
-// nothing waits for, up to the next wait: behind the last parts that have time to leave beside work
-// stands the wait for the block of the step before.
+// after starts the copies of the parts that an event of the last step was the last to write. The compiler delays a copy to the next
+// wait. So the wait for the block of the step before comes after the last parts that have time to be copied during work.
 func (l *pipeline) after(b *ir.Builder, d delivering, event int) {
 	for _, x := range d.parts[event] {
 		l.copyPart(b, ir.OpDMAStart, x.delivery, x.part)
@@ -179,13 +176,13 @@ func (l *pipeline) awaitBefore(b *ir.Builder) {
 	}
 }
 
-// results are the instructions that make of the results of products what leaves, and nothing else.
+// results returns the instructions between a dot and a copied output that nothing else depends on.
 //
 //	dot -> scale -> round -> store to an output     all but the dot
 //	dot -> scale -> round -> another dot            none, whatever else reads them
 //
-// In the last step they stand right behind their products (timeline): their share of the time slot
-// would hold back the copy, which is all that is left to hide.
+// In the last step they come directly after their dots (timeline): spread over the time slot they would delay the copy, the only thing
+// left to hide.
 func (l *pipeline) results() []bool {
 	only := make([]bool, len(l.body.Instrs))
 	users := make([][]int, len(only))
@@ -209,8 +206,8 @@ func (l *pipeline) results() []bool {
 
 // copyPart starts or awaits the copy of a part of the last block.
 //
-// Copies count in units of what they move, here parts. Of 4 parts a block, six blocks and a delay
-// of 1 the last step is 6: part 2 goes from 0*4 + 2 of the buffer, half 0, to 5*4 + 2 of the array.
+// Copies count in units of the moved shape, here parts. With 4 parts a block, six blocks and a delay of 1, the last step is 6: part 2
+// goes from 0*4 + 2 of the buffer, half 0, to 5*4 + 2 of the array.
 func (l *pipeline) copyPart(b *ir.Builder, op ir.Op, x *delivery, part int) {
 	from, to, n := number(b, part), number(b, part), len(x.parts.sems)
 	if x.axis >= 0 {
@@ -221,7 +218,7 @@ func (l *pipeline) copyPart(b *ir.Builder, op ir.Op, x *delivery, part int) {
 	b.Append(op, []*ir.Value{x.buffer, x.to, x.parts.sems[part], from, to}, ir.Attrs{Dims: x.parts.block}, nil)
 }
 
-// drain ends the last step: it waits for all that is under way.
+// drain ends the last step: it waits for all copies in flight.
 func (l *pipeline) drain(b *ir.Builder, d delivering) {
 	if d.held < 0 {
 		l.awaitBefore(b)
@@ -233,5 +230,5 @@ func (l *pipeline) drain(b *ir.Builder, d delivering) {
 	}
 }
 
-// number is a constant of the type in which steps are counted.
+// number returns an i32 constant, the type in which steps are counted.
 func number(b *ir.Builder, x int) *ir.Value { return b.Const(ir.T(ir.I32), float64(x)) }

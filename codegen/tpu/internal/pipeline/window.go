@@ -21,9 +21,9 @@ import (
 type windowing struct {
 	*pipeline
 	b       *ir.Builder
-	used    map[seen]bool           // operands of the new kernel
+	used    map[seen]bool           // parameters that instructions access, with their delays
 	args    []*ir.Value             // operands of the old kernel
-	kargs   []*ir.Value             // operands of the new one
+	kargs   []*ir.Value             // operands of the new kernel
 	inputOf map[int]int             // the first new input of an old input
 	whole   map[*ir.Value]*ir.Value // parameters of operands whose blocks the kernel copies
 }

@@ -7,33 +7,31 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// gridLoop is a grid as a loop over its sequential axis. The loop's state holds the output arrays, then the block of each carry, each
-// followed by the array of its final blocks where the block varies. All are in staged form.
+// gridLoop is a grid as a loop over its sequential axis. The loop's state holds the output arrays, then the block of each carry. If the
+// block varies, the array of its final blocks follows. All are in staged form (view).
 //
-// A carry follows the one rule of grids: its block is loaded when its window's index changes, and stored before it changes. One whose window does not
-// move with the steps, as the state of a head over its chunks, is just handed on. Where a table moves it, as with packed sequences, whose
-// state changes where the next sequence begins, a step compares its index with the one before: if it changed, the block is that of the
-// initial array, else what the last step made. Each step writes its block to the array of final blocks, whether or not it is the last of its
-// sequence; the last one to write stays. So no step looks ahead.
+// A carry's block is loaded when its window's index changes, and stored before it changes, as for every grid. If the window does not
+// move with the steps, such as the state of a head over its chunks, the block just passes from step to step. A table may move it, as
+// with packed sequences: the state changes where the next sequence begins. Then a step compares its index with the step before. If it
+// changed, the block comes from the initial array, else from the last step. Each step writes its block to the array of final blocks; the
+// last write of a sequence remains. So no step looks ahead.
 //
 //	steps           0    1    2    3        blocks by the table: 0 0 1 1
-//	block           I[0] s0   I[1] s2       I: initial blocks, si: what step i made
+//	block           I[0] s0   I[1] s2       I: initial blocks, si: the block that step i made
 //	writes to final F[0] F[0] F[1] F[1]
 type gridLoop struct {
 	*batcher
 	in                 *ir.Instr
 	ins, outs, carries []*view
 	staged             []*ir.Value // inputs
-	initial, fresh     []*ir.Value // carries before the first step, as they are and staged
-	arrays             []*view     // of each output array, its first window
-	base               []*ir.Value // what each array holds before, its alias; nil: nothing
-	slot               []int       // place of each carry's block in the state
+	initial, fresh     []*ir.Value // carries before the first step: as operands, and in staged form
+	arrays             []*view     // the first window of each output array
+	base               []*ir.Value // the value of each array before the loop, its alias; nil: none
+	slot               []int       // index of each carry's block in the state
 }
 
-// newGridLoop lays out what steps read.
-//
-// Operands of a grid are its tables, its inputs and its initial carries, in this order. Inputs and carries are brought to staged form here, before
-// the loop, so once and not in each step.
+// newGridLoop prepares the windows. A grid's operands are its tables, its inputs and its initial carries, in this order. Inputs and
+// carries are staged here, before the loop, so once and not in each step.
 func newGridLoop(b *batcher, in *ir.Instr, args []*ir.Value) *gridLoop {
 	g := b.g
 	tables, inputs, initial := args[:g.Tables], args[g.Tables:][:len(g.In)], args[g.Tables+len(g.In):]
@@ -53,20 +51,21 @@ func newGridLoop(b *batcher, in *ir.Instr, args []*ir.Value) *gridLoop {
 	for i, w := range l.carries {
 		l.fresh = append(l.fresh, w.split(initial[i]))
 	}
-	// An output with an alias begins as that input: blocks that no window writes keep what the input has.
+	// An output with an alias starts as that input: blocks that no window writes keep their values.
 	for _, a := range g.Alias {
 		l.base[a[0]] = inputs[a[1]]
 	}
 	return l
 }
 
-// results emits the loop and gives what stands for the grid's results; after an error, nothing does.
+// results emits the loop and returns the values of the grid's results; after an error, nil values.
 //
-// For two output windows in one array, and carries A, whose block stays, and B, which a table moves, the state is
+// With two output windows in one array, and carries A, whose block does not vary, and B, whose block a table selects, the state is
 //
 //	[array 0, block of A, block of B, final blocks of B]      slot = [1, 2]
 //
-// and the results are array 0, A and B, each joined from staged form: of B the final blocks, not the block of the last step.
+// and the results are array 0, A and B, each joined from staged form. B is joined from its final blocks, not from the block of the last
+// step.
 func (l *gridLoop) results() []*ir.Value {
 	b, steps := l.batcher, 1
 	if n := len(b.g.Dims); n > 0 && b.g.Dims[n-1].Seq {
@@ -75,7 +74,7 @@ func (l *gridLoop) results() []*ir.Value {
 	state := l.start()
 	switch {
 	case b.Err() != nil:
-	// An axis of one step has the id 0, which view takes as a constant: no loop, and no slices at an index that only a loop knows.
+	// An axis of one step has the id 0, which view treats as a constant: no loop, and no slices at run-time indices.
 	case steps == 1:
 		state = l.point(b.Builder, nil, state)
 	default:
@@ -84,7 +83,7 @@ func (l *gridLoop) results() []*ir.Value {
 	if b.Err() != nil {
 		return make([]*ir.Value, len(l.in.Results))
 	}
-	// The body has left the builder at the task of its last instruction. What follows is of the grid itself.
+	// The builder still has the task of the body's last instruction; the rest belongs to the grid.
 	b.Of(l.in)
 	var out []*ir.Value
 	for a, w := range l.arrays {
@@ -100,13 +99,13 @@ func (l *gridLoop) results() []*ir.Value {
 	return out
 }
 
-// start is the state before the first step.
+// start returns the state before the first step.
 func (l *gridLoop) start() []*ir.Value {
 	b := l.batcher
 	var state []*ir.Value
 	for i, w := range l.outs {
-		// Arrays are numbered in the order of their first windows, so array a is entry a of the state. A later window of it has no entry of its
-		// own. It must cut the array as the first does, since there is one staged form of it.
+		// Arrays are numbered in the order of their first windows, so array a is entry a of the state. A later window of an array has no
+		// entry. It must cut the array like the first, since there is one staged form.
 		a := b.g.Array(i)
 		if a < len(l.arrays) {
 			if !slices.EqualFunc(l.arrays[a].cut, w.cut, cut.alike) {
@@ -118,14 +117,14 @@ func (l *gridLoop) start() []*ir.Value {
 		if l.base[a] != nil {
 			state = append(state, w.split(l.base[a]))
 		} else {
-			// Nobody sees these zeros: windows must cover an output that has no alias.
+			// These zeros are never read: windows must cover an output without alias.
 			state = append(state, b.Const(ir.T(b.g.Outs[i].DType, w.stagedShape()...), 0))
 		}
 	}
 	for i, w := range l.carries {
 		l.slot = append(l.slot, len(state))
-		// The block before the first step is never read, since the first step counts as a change of block. The final blocks begin as the
-		// initial ones: blocks that no point visits keep what they have.
+		// The block before the first step is never read, since the first step counts as a change. The final blocks start as the initial
+		// ones, for blocks that no point shows.
 		if w.varies() {
 			state = append(state, b.Const(ir.T(l.initial[i].Type.DType, w.stagedBlock()...), 0))
 		}
@@ -134,14 +133,14 @@ func (l *gridLoop) start() []*ir.Value {
 	return state
 }
 
-// point emits all points of one step at once: it takes the state and gives the next. Where there is no sequential axis, step is nil: then
-// there is no loop at all, and every window is read at a constant place.
+// point emits all points of one step at once, from its state to the next. step is nil without a sequential axis: there is no loop, and
+// every window is read at a constant position.
 //
-// Block [1,4,8] of two points of h is [2,4,8] in staged form, and [2,1,4,8] in the body, whose ops count on the dimension of 1. Outputs go the same
-// way back.
+// Two points of h with block [1,4,8] are [2,4,8] in staged form and [2,1,4,8] in the body, whose ops expect the dimension of 1. Outputs
+// are converted back.
 func (l *gridLoop) point(nb *ir.Builder, step *ir.Value, state []*ir.Value) []*ir.Value {
 	b := l.batcher
-	// The batcher writes where its builder does: into the loop's body until this returns.
+	// The batcher emits into the loop's body until this returns.
 	defer func(old *ir.Builder) { b.Builder, b.step = old, nil }(b.Builder)
 	b.Builder, b.step = nb, step
 	b.Of(l.in)
@@ -157,13 +156,13 @@ func (l *gridLoop) point(nb *ir.Builder, step *ir.Value, state []*ir.Value) []*i
 	}
 	b.block(l.in.Body)
 	if b.Err() != nil {
-		// The builder has its error; the loop only wants as many values as it carries.
+		// The builder has its error; the loop only needs as many values as it carries.
 		return state
 	}
 	b.Of(l.in)
 	next := slices.Clone(state)
 	for i := range l.outs {
-		// From next and not from state: windows of one array write one after the other, and the later one counts.
+		// From next, not state: windows of one array write one after another, and the last one wins.
 		a := b.g.Array(i)
 		next[a] = l.written(i, step, next[a])
 	}
@@ -176,10 +175,10 @@ func (l *gridLoop) point(nb *ir.Builder, step *ir.Value, state []*ir.Value) []*i
 	return next
 }
 
-// shown is the block of an input at a step: zeros for a number that is no block's, where the grid has such.
+// shown returns the block of an input at a step; zeros for a block number out of range, in grids with Copies.
 //
-// A dyn_slice moves a start that is out of range to the nearest block. So a decode whose table has -1 for a sequence without a state would read state
-// 0 of the pool, and for a number beyond it the last one: states of others.
+// A dyn_slice clamps its start. So a decode whose table has -1, for a sequence without a state, would read state 0 of the pool, and a
+// number beyond the pool the last one: states of other sequences.
 func (l *gridLoop) shown(w *view, staged *ir.Value, idx []*ir.Value) *ir.Value {
 	b, x := l.batcher, w.read(staged, idx)
 	if b.g.Copies == 0 || !slices.ContainsFunc(w.w.Index, func(x ir.Index) bool { return x.Table >= 0 }) {
@@ -191,18 +190,15 @@ func (l *gridLoop) shown(w *view, staged *ir.Value, idx []*ir.Value) *ir.Value {
 	return x
 }
 
-// below says whether a scalar is one of 0 to n - 1.
-//
-// Both ends are asked: -1 is what tables have for none, and a number beyond the array counts as one.
+// below emits 0 <= i < n for a scalar. Tables use -1 for "no block", and a number beyond the array counts as one too.
 func (b *batcher) below(i *ir.Value, n int) *ir.Value {
 	return b.And(b.Compare(ir.GE, i, b.scalar(0)), b.Compare(ir.LT, i, b.scalar(n)))
 }
 
-// carried is the block of a carry at a step: what the step before handed on, or, where the window has moved to another block since, that
-// one as it was before the first step.
+// carried returns the block of a carry at a step: the block of the step before or, if the window has moved since, the initial block.
 //
-// That is the rule of grids: blocks are loaded from the initial carry, never from the final one. So a window that came back to a block would begin it
-// anew, and no step reads what another one has stored.
+// Blocks are loaded from the initial carry, never from the final one. So a window that returns to a block starts it again, and no step
+// reads a block stored by another.
 func (l *gridLoop) carried(i int, step *ir.Value, at []*ir.Value, handed *ir.Value) *ir.Value {
 	w := l.carries[i]
 	if !w.varies() {
@@ -218,11 +214,9 @@ func (l *gridLoop) carried(i int, step *ir.Value, at []*ir.Value, handed *ir.Val
 	return block
 }
 
-// written is an output array after what the body yields for a window. A number that is no block's writes nothing, where windows share the
-// array.
-//
-// To write nothing is to write what is there: read and write move a start out of range to the same block, which so gets its own content. A
-// condition around the write would be a branch, which no plain op is.
+// written returns an output array after the write of a window's yielded value. If windows share the array, a block number out of range
+// writes nothing: the old block is written back. read and write clamp a start alike, so they use the same block. A condition around the
+// write would need a branch, which no plain op is.
 func (l *gridLoop) written(i int, step, array *ir.Value) *ir.Value {
 	b, w := l.batcher, l.outs[i]
 	idx, x := w.scalars(step), w.fit(b.value(l.in.Body.Yield[i]))

@@ -7,11 +7,11 @@ import (
 	"github.com/gdngen/gdngen/ir/passes"
 )
 
-// Moves collapses chains of reshapes and transposes: each value that one of them makes comes from the chain's source by at
-// most one transpose, without dimensions of size 1, between two reshapes. Compilers turn the order of unit dimensions
-// and every further transpose into copies.
+// Moves returns a module with chains of reshapes and transposes collapsed. Each value of a chain is made from the chain's source by a
+// reshape, at most one transpose without dimensions of size 1, and a reshape. Compilers make copies for further transposes, and for the
+// order of unit dimensions.
 func Moves(m *ir.Module) (*ir.Module, error) {
-	// By values of the old module: the source of a chain has its value in the new one, whatever the chain passes through.
+	// Keys are values of the old module; a chain's source has a new value, whatever the chain goes through.
 	moves := map[*ir.Value]*move{}
 	return passes.Transform(m, func(r *passes.Rewriter, in *ir.Instr, args []*ir.Value) ([]*ir.Value, bool) {
 		if in.Op != ir.OpReshape && in.Op != ir.OpTranspose {
@@ -23,36 +23,37 @@ func Moves(m *ir.Module) (*ir.Module, error) {
 		}
 		next := from.then(in)
 		if next == nil {
-			// The chain ends at the operand, and a new one begins. What no chain can say, as shapes with a dimension of 0, stays as it is.
+			// The chain ends at the operand, and a new one begins. A shape that no chain can express, such as one with a dimension of 0,
+			// stays as it is.
 			if next = still(in.Args[0]).then(in); next == nil {
 				return nil, false
 			}
 		}
 		moves[in.Result()] = next
-		// Every value on the way is made from the source by itself, so somebody else may read it. Of a chain that nobody else reads, dce leaves the last.
+		// Every value of a chain is made from the source, so that any can be read. If only the last is read, dce removes the others.
 		return []*ir.Value{next.emit(r)}, true
 	})
 }
 
-// move says how the elements of a value lie in a source, as a list of factors, of which reshapes cut and join, and transposes exchange. Example:
+// move describes how a value's elements are ordered in a source. Reshapes split and join its factors (parts), transposes permute them.
+// Example:
 //
 //	source [4, 6]                     parts 4 6      dims [0] [1]
 //	reshape to [2, 2, 6]              parts 2 2 6    dims [0] [1] [2]
 //	transpose by (1, 0, 2)                           dims [1] [0] [2]
 //	reshape to [2, 12]                               dims [1] [0 2]
 //
-// is emitted as a reshape to [2, 2, 6], one transpose, and a reshape to [2, 12]. A dimension that would take a part and an uneven
-// piece of the next, as [6, 4] to [8, 3], can not be said so, and the chain begins anew there.
+// is emitted as a reshape to [2, 2, 6], one transpose, and a reshape to [2, 12].
 //
-// It says how the elements of a value lie in a source: the source's dimensions are cut into parts, and each dimension of
-// the value is the product of some of these, outermost first.
+// parts are factors of the source's dimensions, and each dimension of the value is a product of parts, outermost first. A reshape of [6,
+// 4] to [8, 3] would split a part unevenly; the chain starts again there.
 type move struct {
 	source *ir.Value
-	parts  []int   // sizes of the parts, in the source's order, none 1
-	dims   [][]int // for each dimension of the value, its parts
+	parts  []int   // sizes of the parts, in the source's order; none is 1
+	dims   [][]int // for each dimension of the value, the indices of its parts
 }
 
-// still is the move that does nothing: a part for each dimension, and none for one of size 1, which so may stand anywhere.
+// still returns the identity: one part per dimension, none for a dimension of size 1, which can so be anywhere.
 //
 //	[4, 1, 6]     parts 4 6     dims [0] [] [1]
 func still(v *ir.Value) *move {
@@ -67,13 +68,13 @@ func still(v *ir.Value) *move {
 	return m
 }
 
-// then is the move followed by a reshape or transpose; nil where a new dimension would cut a part unevenly.
+// then returns the move followed by a reshape or transpose; nil if a dimension would split a part unevenly.
 //
-// A transpose exchanges the lists of the dimensions. A reshape keeps the order of elements, so it takes the same parts in the same order, and only deals
-// them out anew: each dimension of the result takes parts from the front of the queue until their product is its size.
+// A transpose permutes the lists of the dimensions. A reshape keeps the order of parts and regroups them: each dimension of the result
+// takes parts from the front of the queue until their product is its size.
 //
-//	parts 4 6, queue 0 1, to [8, 3]:   8 takes part 0 (4), and 2 of part 1, which is cut in 2 3;   3 takes the rest
-//	parts 6 4, queue 0 1, to [8, 3]:   8 is no multiple of 6, nor 6 of 8: nil
+//	parts 4 6, queue 0 1, to [8, 3]:   8 takes part 0 (4), and 2 of part 1, which is split into 2 3;   3 takes the rest
+//	parts 6 4, queue 0 1, to [8, 3]:   8 is not a multiple of 6, nor 6 of 8: nil
 func (m *move) then(in *ir.Instr) *move {
 	if in.Op == ir.OpTranspose {
 		n := &move{source: m.source, parts: m.parts}
@@ -83,7 +84,7 @@ func (m *move) then(in *ir.Instr) *move {
 		return n
 	}
 	n := &move{source: m.source, parts: slices.Clone(m.parts)}
-	// The queue and the lists of n are copies, which cut may renumber; those of m belong to another value.
+	// cut renumbers the queue and the lists of n, which are copies; the lists of m belong to another value.
 	queue := slices.Concat(m.dims...)
 	for _, size := range in.Result().Type.Shape {
 		var own []int
@@ -94,14 +95,14 @@ func (m *move) then(in *ir.Instr) *move {
 			p := queue[0]
 			have := n.parts[p]
 			switch {
-			// No elements, and so no product of parts that could reach the size.
+			// No elements: no product of parts reaches the size.
 			case have == 0:
 				return nil
 			case size%have == 0:
 				own, queue, size = append(own, p), queue[1:], size/have
 			case have%size == 0:
 				n.cut(p, size, own, queue)
-				// The outer piece keeps the number p; the rest, p + 1, stays at the head of the queue.
+				// The outer piece keeps the number p; the rest, p + 1, stays at the front of the queue.
 				own, queue[0], size = append(own, p), p+1, 1
 			default:
 				return nil
@@ -115,8 +116,8 @@ func (m *move) then(in *ir.Instr) *move {
 	return n
 }
 
-// cut splits part p into an outer part of the given size and the rest, renumbering the parts after it, also in own and
-// queue, whose first is p.
+// cut splits part p into an outer part of the given size and the rest. It renumbers later parts, also in own and queue, whose first
+// entry is p.
 func (m *move) cut(p, outer int, own, queue []int) {
 	m.parts = slices.Insert(m.parts, p+1, m.parts[p]/outer)
 	m.parts[p] = outer
@@ -129,18 +130,16 @@ func (m *move) cut(p, outer int, own, queue []int) {
 	}
 }
 
-// emit makes the value.
+// emit makes the value: a reshape that splits the source, a transpose, and a reshape that joins neighbours. With parts 2 2 6 of a source
+// [4, 6] and dims [2] [0 1], parts 0 and 1 are neighbours in the value and in the source. They stay one dimension:
 //
-// Between two reshapes, of which the first cuts the source and the second joins what the transpose has put side by side. With parts 2 2 6 of a source
-// [4, 6] and dims [2] [0 1], parts 0 and 1 are neighbours in the value as they are in the source. They are one dimension throughout:
+//	%2 = transpose %1 {dims=[1,0]} : f32[6,4]     2, then 0 1; reshapes to the same shape are not emitted
 //
-//	%2 = transpose %1 {dims=[1,0]} : f32[6,4]     2, then 0 1; reshapes that change no shape are not made
-//
-// Left apart, they would be a transpose of three dimensions, [2, 2, 6] by (2, 0, 1).
+// As separate dimensions, this would be a transpose of three: [2, 2, 6] by (2, 0, 1).
 func (m *move) emit(r *passes.Rewriter) *ir.Value {
-	// Parts that stay neighbours stay together.
+	// Parts that stay neighbours stay joined.
 	order := slices.Concat(m.dims...)
-	joined := make([]bool, len(m.parts)) // to the part before it
+	joined := make([]bool, len(m.parts)) // to the part before
 	for i := 1; i < len(order); i++ {
 		joined[order[i]] = order[i] == order[i-1]+1
 	}
@@ -166,7 +165,7 @@ func (m *move) emit(r *passes.Rewriter) *ir.Value {
 		}
 	}
 	x := r.Value(m.source)
-	// Nothing moves: the chain has turned back what it turned, or turned dimensions of size 1 alone.
+	// Nothing moves: the transposes cancel, or only moved dimensions of size 1.
 	if slices.IsSorted(perm) {
 		return r.Reshape(x, final...)
 	}

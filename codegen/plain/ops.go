@@ -7,17 +7,17 @@ import (
 	"github.com/gdngen/gdngen/ir/passes"
 )
 
-// batchRule says how an op inside a grid becomes one over leading batch dimensions. Without emit, operands are aligned and
-// the op is repeated with its attributes shifted by the number of batch dimensions.
+// batchRule says how an op inside a grid becomes one op with leading batch dimensions. Without emit, operands are aligned, and the op is
+// repeated with its attributes shifted by the number of batch dimensions.
 //
-// With lead [2, 3], the sizes of two axes, attributes become
+// With lead [2, 3], the sizes of two axes, attributes become:
 //
 //	slice      {starts=[0,4], limits=[8,8]}     {starts=[0,0,0,4], limits=[2,3,8,8]}
 //	concat     {axis=1}                         {axis=3}
 //	reduce     {dims=[1]}                       {dims=[3]}
 //	transpose  {dims=[1,0]}                     {dims=[0,1,3,2]}
 //
-// emit is for ops of which each point does something else, by an index of its own, and for those with a body. refuse says why no grid has the op.
+// emit is for ops with a body, and for ops in which points differ by an index. refuse says why a grid can not have the op.
 type batchRule struct {
 	shift  func(a *ir.Attrs, lead []int)
 	emit   func(b *batcher, in *ir.Instr) []batched
@@ -26,9 +26,7 @@ type batchRule struct {
 
 const kernelOnly = "acts on references, which a grid's pure body does not have"
 
-// batchRules has a row for every op.
-//
-// A test goes through all ops, so a new one without a row is found there and not by a program that happens to have it.
+// batchRules has a row for every op; a test checks that.
 var batchRules [ir.NumOps]batchRule
 
 func init() { // loop's rule refers back to the table
@@ -41,8 +39,8 @@ func init() { // loop's rule refers back to the table
 	axis := batchRule{shift: func(a *ir.Attrs, lead []int) { a.Axis += len(lead) }}
 	reduce := batchRule{shift: func(a *ir.Attrs, lead []int) { a.Dims = later(a.Dims, len(lead)) }}
 	dims := batchRule{shift: func(a *ir.Attrs, lead []int) { a.Dims = append(upTo(len(lead)), later(a.Dims, len(lead))...) }}
-	// Words and halves pair rows of the last dimension but one, wherever that is. The shape of a reshape is no attribute: repeat puts the sizes of
-	// the axes before it.
+	// Words and halves pair rows of the second-to-last dimension, which batch dimensions do not move. The shape of a reshape is no
+	// attribute: repeat prepends the sizes of the axes.
 	for op, r := range map[ir.Op]batchRule{
 		ir.BadOp:       {refuse: "is no op"},
 		ir.OpConst:     same, // no operands, so no batch dimensions
@@ -90,7 +88,7 @@ func init() { // loop's rule refers back to the table
 	}
 }
 
-// upTo is 0 to n - 1: the leading dimensions, where they are.
+// upTo returns 0 to n - 1.
 func upTo(n int) []int {
 	s := make([]int, n)
 	for i := range s {
@@ -99,7 +97,7 @@ func upTo(n int) []int {
 	return s
 }
 
-// later is dimensions behind n that were put before them.
+// later returns dimensions shifted by n leading ones.
 func later(s []int, n int) []int {
 	out := make([]int, len(s))
 	for i, x := range s {
@@ -114,7 +112,7 @@ func (b *batcher) block(blk *ir.Block) {
 		if b.Err() != nil {
 			return
 		}
-		// What stands for an instruction has its task, and its position, which errors name.
+		// New instructions get the task of the old one, and its position, which errors name.
 		b.Of(in)
 		rule := batchRules[in.Op]
 		var rs []batched
@@ -133,9 +131,7 @@ func (b *batcher) block(blk *ir.Block) {
 	}
 }
 
-// union is the set of axes that any of the values depends on.
-//
-// An op on these axes has a result for every point that any of its operands tells apart, and no more.
+// union returns the set of axes that any of the values depends on.
 func (b *batcher) union(vs []*ir.Value) axes {
 	var on axes
 	for _, v := range vs {
@@ -144,7 +140,7 @@ func (b *batcher) union(vs []*ir.Value) axes {
 	return on
 }
 
-// aligned gives values for all points of the axes.
+// aligned returns the values on the axes on.
 func (b *batcher) aligned(vs []*ir.Value, on axes) []*ir.Value {
 	out := make([]*ir.Value, len(vs))
 	for i, v := range vs {
@@ -153,8 +149,8 @@ func (b *batcher) aligned(vs []*ir.Value, on axes) []*ir.Value {
 	return out
 }
 
-// repeat is an op of which all points do the same: once over all points, on the axes of all operands. An op of no operands, as a constant or an iota, so
-// is on no axes, and a mask made of such is made once.
+// repeat emits an op in which all points do the same: one op on the axes of all operands. An op without operands, such as a constant or
+// iota, is on no axes, so a mask made of such is computed once.
 func (b *batcher) repeat(in *ir.Instr, rule batchRule) []batched {
 	on := b.union(in.Args)
 	at := passes.CloneAttrs(in.Attrs)
@@ -167,14 +163,12 @@ func (b *batcher) repeat(in *ir.Instr, rule batchRule) []batched {
 	return []batched{{b.Append(in.Op, b.aligned(in.Args, on), at, nil, explicit...)[0], on}}
 }
 
-// choose spreads a scalar condition that depends on the point over the branches.
-//
-// A condition is of the branches' shape, or one scalar for all elements. A scalar of one point stays a scalar; that of many points is a vector [points],
-// which select would not take beside branches of [points, 8, 8].
+// choose emits a select. Its condition has the branches' shape, or is one scalar for all elements. A scalar that depends on the point is
+// a vector [points], which select would refuse with branches of [points, 8, 8]; it is broadcast over the branches.
 func (b *batcher) choose(in *ir.Instr) []batched {
 	on := b.union(in.Args)
 	c := b.value(in.Args[0])
-	// Else the scalar is the same at all points, and is one for all elements of all points.
+	// Otherwise the scalar is the same at all points, and stays a scalar.
 	if in.Args[0].Type.Rank() > 0 || c.on != 0 {
 		c.v = b.align(c, on)
 		if in.Args[0].Type.Rank() == 0 {
@@ -184,7 +178,7 @@ func (b *batcher) choose(in *ir.Instr) []batched {
 	return []batched{{b.Select(c.v, b.align(b.value(in.Args[1]), on), b.align(b.value(in.Args[2]), on)), on}}
 }
 
-// programID is where points begin to differ: the id of a parallel axis is the vector 0, 1, ... on that axis. settle knows the same rule.
+// programID is where points begin to differ: the id of a parallel axis is the vector 0, 1, ... on that axis. settle repeats this rule.
 func (b *batcher) programID(in *ir.Instr) []batched {
 	a := in.Attrs.Axis
 	switch dim := b.g.Dims[a]; {
@@ -197,13 +191,14 @@ func (b *batcher) programID(in *ir.Instr) []batched {
 	}
 }
 
-// dot keeps an axis of one operand alone as a free dimension of it. To repeat that operand over the axes of the other, as elementwise ops do, would
-// multiply the work: 16 value heads by the K^T of one key head are one product of 16 times as many columns, not 16 products.
+// dot keeps an axis that only one operand has as a free dimension of that operand. Repeating the other operand over the axis, as
+// elementwise ops do, would multiply the work: 16 value heads times the K^T of one key head are one product with 16 times as many
+// columns, not 16 products.
 //
 //	x f32[64,128] on {}, y f32[128,64] on {h}, h:16, lc=[1] rc=[0]
 //	y over its points   f32[16,128,64]
 //	product             f32[64,16,64], lc=[1] rc=[1]: x's rows, then the free dimensions of y, of which h is the first
-//	transposed          f32[16,64,64]: axes first, as everywhere
+//	transposed          f32[16,64,64]: axes first, as for all batched values
 //
 // An axis that both operands have is a batch dimension of the product.
 func (b *batcher) dot(in *ir.Instr) []batched {
@@ -220,12 +215,12 @@ func (b *batcher) dot(in *ir.Instr) []batched {
 	d.LB, d.RB = append(d.LB, lb...), append(d.RB, rb...)
 	d.LC, d.RC = later(d.LC, len(xs)), later(d.RC, len(ys))
 
-	// The product's dimensions: shared axes, batch, x's own axes, x's free, y's own axes, y's free.
+	// The product's dimensions: shared axes, batch, x's other axes, x's free, y's other axes, y's free.
 	t := in.Result().Type
 	left := in.Args[0].Type.Rank() - len(in.Attrs.Dot.LC) // batch and free dimensions of the left operand
 	nb := len(in.Attrs.Dot.LB)
-	// An axis is a bit of 64, so the two kinds of numbers do not meet, and sorting puts axes first.
-	var order []int // where each dimension of the product goes, as axis or, from 64 on, as dimension of t
+	// Axes are below 64 and dimensions of t start at 64, so sorting puts axes first.
+	var order []int // for each dimension of the product: its axis, or 64 + its dimension of t
 	order = append(order, both.list()...)
 	order = append(order, later(upTo(nb), 64)...)
 	order = append(order, (x.on &^ both).list()...)
@@ -245,10 +240,10 @@ func (b *batcher) dot(in *ir.Instr) []batched {
 	return []batched{{b.permute(v, perm), x.on | y.on}}
 }
 
-// loop carries each value with all axes it comes to depend on. A sum that begins as a constant depends on none before the loop, but on the
-// axes of what the first step adds after it. A loop's types may not change, so these must be known before the body is written (settle).
+// loop carries each value on all axes that it comes to depend on. A sum that starts as a constant is on no axis before the loop, but the
+// first step may add a value on {h}. A loop's types can not change, so settle finds the axes before the body is emitted.
 //
-//	%s = loop 4 (const 0) { i, s -> s + x }      x on {h}: s is f32[2,8] from the start, a broadcast zero
+//	%s = loop 4 (const 0) { i, s -> s + x }      x on {h}: s is f32[2,8] from the start, zeros
 func (b *batcher) loop(in *ir.Instr) []batched {
 	on := make([]axes, len(in.Args))
 	for i, v := range in.Args {
@@ -286,14 +281,14 @@ func (b *batcher) loop(in *ir.Instr) []batched {
 	return out
 }
 
-// settle gives the axes of the carried values of a loop, from those of their initial values: the least sets that the body leaves as they are. It passes
-// through the body again as long as a set grows, at most once for each axis and carried value.
+// settle returns the axes of a loop's carried values, given the axes of their initial values: the least sets that the body does not
+// enlarge. It repeats while a set grows, at most once per axis and carried value.
 //
-// It only adds up sets, and makes no instruction: a set is that of an op's operands, as batched ops have it, but for the id of an axis. Were it too
-// small, a value that the body yields could not be brought to its carry's axes (align); were it too large, points would repeat the same work.
+// It emits nothing. The axes of a result are the union of the operands' axes, or the axis of a program id. If a set were too small,
+// align could not bring the yielded value to it; if too large, points would repeat work.
 //
 //	carried a, b from {}; the body yields a' = b, b' = b + x, x on {h}
-//	pass 1: a {}, b {h}     pass 2: a {h}, b {h}     pass 3: as before, done
+//	pass 1: a {}, b {h}     pass 2: a {h}, b {h}     pass 3: unchanged, done
 func (b *batcher) settle(body *ir.Block, init []axes, known map[*ir.Value]axes) []axes {
 	on := slices.Clone(init)
 	of := func(v *ir.Value) axes {
@@ -312,7 +307,7 @@ func (b *batcher) settle(body *ir.Block, init []axes, known map[*ir.Value]axes) 
 			for _, v := range in.Args {
 				s |= of(v)
 			}
-			// A loop in the body settles by itself, from the sets that this pass has so far. It may be asked again with larger ones in the next.
+			// An inner loop settles by itself, from the sets found so far; a later pass may ask it again with larger ones.
 			if in.Op == ir.OpLoop {
 				args := make([]axes, len(in.Args))
 				for i, v := range in.Args {
@@ -342,22 +337,20 @@ func (b *batcher) settle(body *ir.Block, init []axes, known map[*ir.Value]axes) 
 	}
 }
 
-// along spreads scalars, one a point, over a full shape.
-//
-// Over axes of sizes 2 and 3, starts [2, 3] become [2, 3, 8, 4] for blocks of [8, 4].
+// along broadcasts one scalar per point over a full shape. Example: over axes of sizes 2 and 3, starts [2, 3] become [2, 3, 8, 4] for
+// blocks of [8, 4].
 func (b *batcher) along(x *ir.Value, on axes, shape []int) *ir.Value {
 	return b.Broadcast(x, b.sizes(on, shape...), upTo(len(on.list()))...)
 }
 
-// clampTo bounds indices from 0 to hi.
-//
-// A take wants every index in range, where dyn_slice, dyn_update and gather_rows say what an index out of range means. So whoever lowers to a take bounds.
+// clampTo clamps indices to 0..hi. A take requires indices in range, while dyn_slice, dyn_update and gather_rows define out-of-range
+// ones; so lowering to a take clamps.
 func (b *batcher) clampTo(i *ir.Value, hi int) *ir.Value {
 	return b.Min(b.Max(i, b.Like(i, 0)), b.Like(i, float64(hi)))
 }
 
-// gatherRows is one gather where all points ask for the same rows. Else it is a take, with an index for each element, and zeros where a point's
-// index was out of range, as gather_rows has it.
+// gatherRows is one gather if all points take the same rows. Otherwise it is a take with an index per element, and zeros where the index
+// is out of range, as gather_rows defines.
 //
 //	x f32[8,4], y i32[2] on {h}, h:3, axis=0      rows i32[3,2,4], taken from x as f32[3,8,4] along dimension 1
 func (b *batcher) gatherRows(in *ir.Instr) []batched {
@@ -371,7 +364,7 @@ func (b *batcher) gatherRows(in *ir.Instr) []batched {
 	rows := b.Broadcast(b.align(idx, on), b.sizes(on, t.Shape...), append(upTo(n), n+axis)...)
 	count := in.Args[0].Type.Shape[axis]
 	zero := b.Const(ir.T(t.DType, rows.Type.Shape...), 0)
-	// No index is in range, so all is zeros, and a take would have nothing to take.
+	// No index is in range: all zeros. A take would have no element.
 	if count == 0 {
 		return []batched{{zero, on}}
 	}
@@ -380,12 +373,12 @@ func (b *batcher) gatherRows(in *ir.Instr) []batched {
 	return []batched{{b.Select(held, v, zero), on}}
 }
 
-// dynSlice takes a block for each point of a grid, whose starts may differ. Dimensions with one start for all points are one dyn_slice, which
-// comes first since it makes the operand smaller. Each other dimension is a take along it, at the indices start + 0, 1, ... of the point.
+// dynSlice takes a block per point, whose starts may differ. Dimensions with one start for all points are one dyn_slice, which comes
+// first since it makes the operand smaller. Each other dimension is a take along it, at each point's start + 0, 1, ....
 func (b *batcher) dynSlice(in *ir.Instr) []batched {
 	x, starts := b.value(in.Args[0]), in.Args[1:]
 	t := in.Result().Type
-	common := func(x batched) batched { // the starts that all points share
+	common := func(x batched) batched { // slices by the starts that all points share
 		n := len(x.on.list())
 		args, shape := []*ir.Value{x.v}, slices.Clone(x.v.Type.Shape)
 		// The axes' dimensions are taken whole.
@@ -396,7 +389,7 @@ func (b *batcher) dynSlice(in *ir.Instr) []batched {
 			if s := b.value(s); s.on == 0 {
 				args, shape[n+d] = append(args, s.v), t.Shape[d]
 			} else {
-				// Whole as well for now; its points differ.
+				// Whole for now; points differ in this start.
 				args = append(args, b.scalar(0))
 			}
 		}
@@ -412,7 +405,7 @@ func (b *batcher) dynSlice(in *ir.Instr) []batched {
 		n := len(on.list())
 		v := b.align(x, on)
 		shape := slices.Clone(v.Type.Shape[n:])
-		// As dyn_slice does, a start too far on moves back until the block fits.
+		// As in dyn_slice, a start too large moves back until the block fits.
 		first := b.clampTo(b.align(start, on), shape[d]-t.Shape[d])
 		shape[d] = t.Shape[d]
 		rows := b.Add(b.along(first, on, shape), b.Iota(ir.T(ir.I32, b.sizes(on, shape...)...), n+d))
@@ -421,8 +414,8 @@ func (b *batcher) dynSlice(in *ir.Instr) []batched {
 	return []batched{x}
 }
 
-// dynUpdate writes blocks of which each point may have another start. The IR has no scatter, so it is turned round: each element of the
-// whole asks which element of the block comes to be on it, if any.
+// dynUpdate writes blocks with a start per point. The IR has no scatter, so each element of the whole takes the element of the block
+// that covers it, if any.
 //
 //	whole [6], block [a b c], start 2 at this point
 //	place     -2 -1  0  1  2  3      index - start
@@ -442,7 +435,7 @@ func (b *batcher) dynUpdate(in *ir.Instr) []batched {
 		}
 		return []batched{{b.Append(ir.OpDynUpdate, args, ir.Attrs{}, nil)[0], on}}
 	}
-	// Each element picks its place in the block; elements outside of it keep x.
+	// Each element takes its element of the block; elements outside keep x.
 	whole, block := in.Args[0].Type.Shape, in.Args[1].Type.Shape
 	if slices.Contains(block, 0) {
 		return []batched{{x, on}}
@@ -453,10 +446,10 @@ func (b *batcher) dynUpdate(in *ir.Instr) []batched {
 		place := func(shape []int) *ir.Value {
 			return b.Sub(b.Iota(ir.T(ir.I32, b.sizes(on, shape...)...), n+d), b.along(first, on, shape))
 		}
-		// An element is in the block if it is so along every dimension.
+		// An element is in the block if it is inside along every dimension.
 		at := place(whole)
 		inside = b.And(inside, b.And(b.Compare(ir.GE, at, b.Like(at, 0)), b.Compare(ir.LT, at, b.Like(at, float64(block[d])))))
-		// y grows to the whole one dimension at a time: those before d have been, those after are still the block's.
+		// y grows to the whole shape one dimension at a time: dimensions before d have grown, later ones still have the block's size.
 		shape := slices.Clone(y.Type.Shape[n:])
 		shape[d] = whole[d]
 		y = b.Take(y, b.clampTo(place(shape), block[d]-1), n+d)

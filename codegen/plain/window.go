@@ -6,12 +6,12 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// view is a window of an operand as the batched program sees it. Each dimension d of the operand is cut into a block
-// count and the block. The staged form of the operand has, in order: the block counts of the dimensions whose index is a
-// scalar known only at a step, the parallel axes of the window, and the dimensions of the block that are not 1.
+// view is a window of an operand in the batched program. Each dimension d of the operand is split into a block count and a block. The
+// staged form of the operand has these dimensions, in order: the block counts of dimensions whose index is known only at a step, the
+// parallel axes of the window, and the dimensions of the block other than 1.
 //
-// The loop's index comes first so that what a step takes is one piece of memory; a slice in the middle of a tensor is a copy by rows on a
-// CPU, in each step. Dimensions of 1 are left out, since compilers make copies to change their order.
+// The counts come first so that a step takes one contiguous range; on a CPU, a slice in the middle of a tensor is a copy by rows in each
+// step. Dimensions of 1 are left out, since compilers make copies to change their order.
 type view struct {
 	b      *batcher
 	what   string
@@ -21,30 +21,29 @@ type view struct {
 	cut    []cut
 }
 
-// How a dimension's block index is known.
-// Blocks [2, 8] of x f32[6, 8], by the index of dimension 0, and what becomes of it:
+// kind says how a dimension's block index is known. Examples are blocks [2, 8] of x f32[6, 8], by the index of dimension 0:
 //
 //	1                    fixed     a slice, f32[2,8]
-//	h, h:3               plain     a reshape, f32[3,2,8]: block i is that of point i
+//	h, h:3               plain     a reshape, f32[3,2,8]: point i has block i
 //	max(h - 1, 0)        picked    reshaped, and gathered by [0 0 1]
 //	c, c:3:seq           dynamic   reshaped, and in each step a dyn_slice at c
 type kind uint8
 
 const (
 	fixed   kind = iota // the constant at
-	plain               // the id of the parallel axis at: the first blocks, in order
-	picked              // a function of the parallel axis at, shifted, clamped, reversed or looked up: by gathering
-	dynamic             // a scalar of the step, or a table's entry
+	plain               // the id of the parallel axis at: block i for point i
+	picked              // a function of the parallel axis at: shifted, clamped, reversed or looked up; by gathering
+	dynamic             // a scalar known at a step: from the sequential axis or a table
 )
 
 type cut struct {
 	kind kind
 	at   int
-	n    int // block count in the staged form, the axis's size for plain and picked
+	n    int // block count in the staged form: for plain and picked, the axis's size
 }
 
-// alike tells whether two windows of one array have the same staged form in this dimension. Which block a step takes is its own matter:
-// t0[0] and t0[1] of decode, whose states come two a step, are alike.
+// alike reports whether two windows of one array have the same staged form in this dimension, whichever blocks they show. Example: t0[0]
+// and t0[1] of a decode that handles two states per step.
 func (c cut) alike(d cut) bool {
 	if c.kind == dynamic {
 		c.at = d.at
@@ -52,7 +51,7 @@ func (c cut) alike(d cut) bool {
 	return c == d
 }
 
-// view sorts the dimensions of a window of an operand of type t by how their index is known. what names the window in errors.
+// view classifies the dimensions of a window of an operand of type t by kind. what names the window in errors.
 func (b *batcher) view(what string, w ir.Window, t ir.Type, tables []*ir.Value) *view {
 	v := &view{b: b, what: what, w: w, whole: t, tables: tables}
 	var seen axes
@@ -61,10 +60,10 @@ func (b *batcher) view(what string, w ir.Window, t ir.Type, tables []*ir.Value) 
 		if x.Axis >= 0 {
 			dim := b.g.Dims[x.Axis]
 			last := max(dim.Size-1+x.Shift, 0)
-			// A clamp that no id reaches is none: that of a reversed index, for one, where Max only says from which block to count down.
+			// A clamp that no id reaches has no effect. Example: a reversed index, where Max is only the block to count down from.
 			clamped := x.Max >= 0 && x.Max < last
 			switch {
-			// The id is 0, so the index is the constant that ir.Index makes of it, step by step.
+			// The id is 0, so the index is a constant, computed as ir.Index does.
 			case dim.Size == 1:
 				c.at = max(x.Shift, 0)
 				if clamped {
@@ -82,16 +81,16 @@ func (b *batcher) view(what string, w ir.Window, t ir.Type, tables []*ir.Value) 
 				c = cut{picked, x.Axis, dim.Size}
 			}
 		}
-		// Which entry is known, but what is there only when the program runs.
+		// The table's entry is fixed, but its value is known only at run time.
 		if c.kind == fixed && x.Table >= 0 {
 			c = cut{kind: dynamic, at: c.at}
 		}
-		// All blocks of the operand, since any may be asked for.
+		// All blocks of the operand, since any may be shown.
 		if c.kind == dynamic {
 			c.n = t.Shape[d] / w.Block[d]
 		}
 		if c.kind == plain || c.kind == picked {
-			// Such a window is the diagonal of the blocks. The staged form has one dimension for an axis, and can not say that.
+			// Two dimensions on one axis are a diagonal of blocks. The staged form has one dimension per axis, and can not express it.
 			if seen>>c.at&1 == 1 {
 				b.Failf("grid %s: %s: two dimensions of the window follow the parallel axis %s; cut one of them into blocks in the body", b.g.Name, what, b.g.Dims[c.at].Name)
 			}
@@ -102,7 +101,7 @@ func (b *batcher) view(what string, w ir.Window, t ir.Type, tables []*ir.Value) 
 	return v
 }
 
-// on is the set of parallel axes of the window.
+// on returns the set of parallel axes of the window.
 func (v *view) on() axes {
 	var s axes
 	for _, c := range v.cut {
@@ -113,12 +112,11 @@ func (v *view) on() axes {
 	return s
 }
 
-// varies tells whether the block is known only at a step.
-//
-// By constants and parallel axes a window shows the same blocks in all steps: a carry of that kind is handed on, without an array of final blocks.
+// varies reports whether the block is known only at a step. Otherwise the window shows the same blocks in all steps: a carry passes from
+// step to step, without an array of final blocks.
 func (v *view) varies() bool { return len(v.counts()) > 0 }
 
-// counts are the block counts of the dynamic dimensions.
+// counts returns the block counts of the dynamic dimensions.
 func (v *view) counts() []int {
 	var n []int
 	for _, c := range v.cut {
@@ -129,10 +127,11 @@ func (v *view) counts() []int {
 	return n
 }
 
-// stagedShape is the shape of the staged form: for the package's example [3, 2, 4, 8], its steps, points of h, and the block [1, 4, 8] without its 1.
+// stagedShape returns the shape of the staged form: for the package's example [3, 2, 4, 8], its steps, points of h, and block [1, 4, 8]
+// without the 1.
 func (v *view) stagedShape() []int { return append(v.counts(), v.stagedBlock()...) }
 
-// stagedBlock is the shape of a step's blocks in the staged form; fullBlock that in the body.
+// stagedBlock returns the shape of a step's blocks in the staged form; fullBlock the shape in the body.
 func (v *view) stagedBlock() []int {
 	var wide []int
 	for _, n := range v.w.Block {
@@ -145,9 +144,9 @@ func (v *view) stagedBlock() []int {
 
 func (v *view) fullBlock() []int { return v.b.sizes(v.on(), v.w.Block...) }
 
-// order gives, for each dimension of the staged form, its position among the cut dimensions (count 0, block 0, count 1,
-// block 1, ...; fixed dimensions have no count). For the window of the package's example, with dimension 0 plain, 1 dynamic and 2 fixed,
-// cut dimensions are [2, 1, 3, 4, 8] at positions 0 to 4, and the order is 2, 0, 1, 3, 4: the steps, the points, and the block.
+// order returns, for each dimension of the staged form, its position among the split dimensions (count 0, block 0, count 1, block 1,
+// ...; a fixed dimension has no count). In the package's example dimension 0 is plain, 1 dynamic and 2 fixed: the split dimensions are
+// [2, 1, 3, 4, 8], and the order is 2, 0, 1, 3, 4: steps, points, block.
 func (v *view) order() []int {
 	pos, next := make([][2]int, len(v.cut)), 0
 	for d, c := range v.cut {
@@ -177,10 +176,10 @@ func (v *view) order() []int {
 	return out
 }
 
-// region is the part of the operand that the blocks of the staged form cover, picked dimensions counting whole.
+// region returns the part lo..hi of the operand that the staged blocks cover; picked dimensions count whole.
 //
-// For a window on the second half of a joined operand [K; Q] only that half is cut and transposed, and join writes it back into the rest. Of picked
-// dimensions all blocks stay: which of them are asked for, a table may say.
+// For a window on the second half of a joined operand [K; Q], only that half is split and transposed, and join writes it back into the
+// rest. All blocks of picked dimensions are included, since a table may select any.
 func (v *view) region() (lo, hi []int) {
 	for d, c := range v.cut {
 		n, at := c.n, 0
@@ -195,7 +194,7 @@ func (v *view) region() (lo, hi []int) {
 	return lo, hi
 }
 
-// cutShape is the shape of the region with its counts apart; whole tells whether picked dimensions keep all blocks.
+// cutShape returns the shape of the region with counts and blocks as separate dimensions; with whole, picked dimensions keep all blocks.
 func (v *view) cutShape(whole bool) []int {
 	var s []int
 	for d, c := range v.cut {
@@ -210,10 +209,8 @@ func (v *view) cutShape(whole bool) []int {
 	return s
 }
 
-// split gives the staged form of an operand.
-//
-// It cuts off what no block covers, cuts each dimension into a count and a block, gathers where points pick their blocks, and brings counts to
-// the front.
+// split returns the staged form of an operand: it slices the region, splits dimensions into counts and blocks, gathers picked blocks,
+// and moves counts to the front.
 func (v *view) split(x *ir.Value) *ir.Value {
 	b := v.b
 	lo, hi := v.region()
@@ -221,7 +218,7 @@ func (v *view) split(x *ir.Value) *ir.Value {
 		x = b.Slice(x, lo, hi)
 	}
 	x = b.Reshape(x, v.cutShape(true)...)
-	// The position among the cut dimensions: two for a dimension with a count, one for a fixed one.
+	// The position among the split dimensions: two per dimension with a count, one per fixed dimension.
 	at := 0
 	for d, c := range v.cut {
 		if c.kind == picked {
@@ -235,7 +232,7 @@ func (v *view) split(x *ir.Value) *ir.Value {
 	return b.Reshape(b.permute(x, v.order()), v.stagedShape()...)
 }
 
-// permute transposes, unless the order is already right.
+// permute transposes, unless perm is the identity.
 func (b *batcher) permute(x *ir.Value, perm []int) *ir.Value {
 	if slices.IsSorted(perm) {
 		return x
@@ -243,7 +240,7 @@ func (b *batcher) permute(x *ir.Value, perm []int) *ir.Value {
 	return b.Transpose(x, perm...)
 }
 
-// vector is the block index of picked dimension d at every point of its axis.
+// vector returns the block index of picked dimension d at every point of its axis.
 func (v *view) vector(d int) *ir.Value {
 	x := v.w.Index[d]
 	i := v.clamped(v.b.Iota(ir.T(ir.I32, v.cut[d].n), 0), x)
@@ -253,9 +250,8 @@ func (v *view) vector(d int) *ir.Value {
 	return i
 }
 
-// clamped applies shift, clamp, direction, the points of a block and the constant to ids.
-//
-// The order is that of ir.Index, whose bound below only matters where a shift is negative. A table comes after it, by who asks.
+// clamped applies to ids, in the order of ir.Index: shift, clamp, reversal, division by Every, constant. The lower bound only matters
+// for a negative shift. A table look-up comes after it, in the caller.
 func (v *view) clamped(i *ir.Value, x ir.Index) *ir.Value {
 	b := v.b
 	if x.Shift != 0 {
@@ -276,7 +272,7 @@ func (v *view) clamped(i *ir.Value, x ir.Index) *ir.Value {
 	return i
 }
 
-// scalars are the block indices of the dynamic dimensions at a step.
+// scalars returns the block indices of the dynamic dimensions at a step.
 func (v *view) scalars(step *ir.Value) []*ir.Value {
 	var out []*ir.Value
 	for d, c := range v.cut {
@@ -289,7 +285,7 @@ func (v *view) scalars(step *ir.Value) []*ir.Value {
 			i = v.clamped(step, x)
 		}
 		if x.Table >= 0 {
-			// One entry, [1], then a scalar.
+			// A slice of one entry, [1], as a scalar.
 			t := v.b.Append(ir.OpDynSlice, []*ir.Value{v.tables[x.Table], i}, ir.Attrs{}, nil, ir.T(ir.I32, 1))[0]
 			i = v.b.Reshape(t)
 		}
@@ -298,11 +294,12 @@ func (v *view) scalars(step *ir.Value) []*ir.Value {
 	return out
 }
 
-// changed tells whether the block differs from the previous step's, as a bool scalar; nil where it always does, as where the index is the step
-// itself. At the first step there is none before, and that step is asked in its place: hence the comparison with 0.
+// changed returns whether the block differs from the previous step's, as a bool scalar; nil if it always differs, for example if the
+// index is the step itself. The first step counts as a change: it has no step before, so it is compared with itself.
 func (v *view) changed(idx []*ir.Value, step *ir.Value) *ir.Value {
 	b := v.b
-	// Without a table, a clamp that holds it, a shift below zero, which gives 0 to several steps, or several points of one block, the index is another in each step.
+	// The index differs in each step, unless there is a table, an effective clamp, a negative shift (several steps have index 0), or
+	// Every > 1.
 	for d, c := range v.cut {
 		if x := v.w.Index[d]; c.kind == dynamic && x.Axis >= 0 && x.Table < 0 && x.Every < 2 && x.Shift >= 0 && (x.Max < 0 || x.Max >= b.g.Dims[x.Axis].Size-1+x.Shift) {
 			return nil
@@ -316,7 +313,7 @@ func (v *view) changed(idx []*ir.Value, step *ir.Value) *ir.Value {
 	return changed
 }
 
-// starts completes the indices of dynamic dimensions to those of the staged form.
+// starts appends zeros to the indices of dynamic dimensions, one per other dimension of the staged form.
 func (v *view) starts(idx []*ir.Value) []*ir.Value {
 	zero := v.b.scalar(0)
 	out := slices.Clone(idx)
@@ -326,7 +323,7 @@ func (v *view) starts(idx []*ir.Value) []*ir.Value {
 	return out
 }
 
-// read takes the blocks of a step out of the staged form.
+// read returns the blocks of a step from the staged form.
 func (v *view) read(staged *ir.Value, idx []*ir.Value) *ir.Value {
 	if len(idx) == 0 {
 		return staged
@@ -337,9 +334,7 @@ func (v *view) read(staged *ir.Value, idx []*ir.Value) *ir.Value {
 	return b.Reshape(x, block...)
 }
 
-// write puts the blocks of a step into the staged form.
-//
-// Where nothing is known only at a step, the blocks are all there is, and take the place of what was.
+// write returns the staged form with the blocks of a step replaced. Without dynamic dimensions, the blocks are the whole form.
 func (v *view) write(staged, x *ir.Value, idx []*ir.Value) *ir.Value {
 	if len(idx) == 0 {
 		return x
@@ -349,10 +344,8 @@ func (v *view) write(staged, x *ir.Value, idx []*ir.Value) *ir.Value {
 	return b.Append(ir.OpDynUpdate, append([]*ir.Value{staged, x}, v.starts(idx)...), ir.Attrs{}, nil)[0]
 }
 
-// fit brings a yielded value to the window's axes and the staged block.
-//
-// Points along an axis that the window lacks would write one block, and no order says which of them counts. A value on fewer axes is well: all
-// points write the same.
+// fit brings a yielded value to the window's axes and the staged block. It fails if the value is on an axis that the window lacks: its
+// points would write one block in no defined order. A value on fewer axes is fine, since all points write the same.
 func (v *view) fit(x batched) *ir.Value {
 	for _, a := range (x.on &^ v.on()).list() {
 		v.b.Failf("grid %s: %s: points along the parallel axis %s write the same block; name the axis in the window or make it sequential", v.b.g.Name, v.what, v.b.g.Dims[a].Name)
@@ -361,11 +354,11 @@ func (v *view) fit(x batched) *ir.Value {
 	return v.b.Reshape(v.b.align(x, v.on()), v.stagedBlock()...)
 }
 
-// join is the inverse of split: the operand from its staged form. What no block covers is taken from base, which may be
-// nil where all is covered. A picked dimension was a gather, whose inverse would be a scatter, which the IR has not: so it is a
-// gather too, by the points that hold each block, found by comparing all points with all blocks.
+// join is the inverse of split: the operand from its staged form. Elements that no block covers come from base, which may be nil if
+// there are none. The inverse of a picked dimension's gather would be a scatter, which the IR lacks. So it is a gather too, by the point
+// that holds each block, found by comparing all points with all blocks.
 //
-//	blocks of points [2 0] of 3:  held by point [1 -1 0]; block 1 is that of base
+//	blocks of points [2 0] of 3:  held by point [1 -1 0]; block 1 comes from base
 func (v *view) join(x, base *ir.Value) *ir.Value {
 	b := v.b
 	order := v.order()
@@ -373,22 +366,23 @@ func (v *view) join(x, base *ir.Value) *ir.Value {
 	for i, p := range order {
 		back[p] = i
 	}
-	// Counts, points and blocks go back into their places: [3, 2, 1, 4, 8] of the package's example to [2, 1, 3, 4, 8].
+	// Counts, points and blocks go back to their positions: [3, 2, 1, 4, 8] of the package's example to [2, 1, 3, 4, 8].
 	x = b.permute(b.Reshape(x, append(v.counts(), v.fullBlock()...)...), back)
 	lo, hi := v.region()
 	at := 0
 	var mask *ir.Value
 	for d, c := range v.cut {
 		if c.kind == picked {
-			// Which point, if any, holds each block.
+			// The point that holds each block, if any.
 			n := v.whole.Shape[d] / v.w.Block[d]
 			ids := ir.T(ir.I32, c.n, n)
 			hit := b.Compare(ir.EQ, b.Broadcast(v.vector(d), ids.Shape, 0), b.Iota(ids, 1))
-			// Of several points that hold a block the last counts, as if points ran one after the other; -1 is none, and a gather gives zeros for it.
+			// If several points hold a block, the last wins, as if points ran one after another. -1 means none; a gather gives zeros for
+			// it.
 			from := b.Append(ir.OpReduceMax, []*ir.Value{b.Select(hit, b.Iota(ids, 0), b.Const(ids, -1))}, ir.Attrs{Dims: []int{0}}, nil)[0]
 			x = b.GatherRows(x, from, at)
 			held := b.Broadcast(b.Compare(ir.GE, from, b.Like(from, 0)), v.cutShape(true), at)
-			// Several picked dimensions hold a block together: it is new only where all of them say so.
+			// With several picked dimensions, a block is new only if all of them hold it.
 			if mask != nil {
 				held = b.And(mask, held)
 			}
@@ -407,7 +401,7 @@ func (v *view) join(x, base *ir.Value) *ir.Value {
 		shape = append(shape, hi[d]-lo[d])
 	}
 	x = b.Reshape(x, shape...)
-	// A region that is a part of the operand is put back where region found it.
+	// A region smaller than the operand is written back into base.
 	if base == nil || slices.Equal(shape, v.whole.Shape) {
 		return x
 	}

@@ -110,19 +110,21 @@ func TestJoinedTypes(t *testing.T) {
 }
 
 // Keys of one direction and many lengths are within the limits of their class. Rounded behind their norm they were not, by what dS across them made of
-// the rounding: dbeta was off by .082 and .125 with these seeds, and is by .041 and .060; .08 is allowed.
+// the rounding: dbeta was off by .082 and .125 with these seeds, with a decay a channel by .082 and .121, and is by .042 and .062; .08 is allowed.
 func TestOneKeyOfManyLengths(t *testing.T) {
 	c, err := truth.LookupClass("identical")
 	require.NoError(t, err)
-	s := gdntest.MustParse(t, "t=512,hk=1,hv=2,k=128,v=128,dtype=bf16,l2norm,init,direction=train")
-	v := gdntest.MustVariant(t, "tpu-train,chunks=2")
-	for _, seed := range []uint64{1, 4} {
-		inputs := drawInputs(t, c.Name, s, seed)
-		got, want := interpret(t, s, v, inputs), exact(t, s, inputs)
-		for _, p := range s.Outputs() {
-			off, limit, err := c.Error(s, v.Precision().String(), p, got, want)
-			require.NoError(t, err)
-			require.LessOrEqual(t, off, limit, "seed %d: %s", seed, p.Name)
+	for _, row := range []struct{ rule, variant string }{{"gdn", "tpu-train,chunks=2"}, {"kda", "tpu-train,span=32"}} {
+		s := gdntest.MustParse(t, "t=512,hk=1,hv=2,k=128,v=128,dtype=bf16,l2norm,init,direction=train,rule="+row.rule)
+		v := gdntest.MustVariant(t, row.variant)
+		for _, seed := range []uint64{1, 4} {
+			inputs := drawInputs(t, c.Name, s, seed)
+			got, want := interpret(t, s, v, inputs), exact(t, s, inputs)
+			for _, p := range s.Outputs() {
+				off, limit, err := c.Error(s, v.Precision().String(), p, got, want)
+				require.NoError(t, err)
+				require.LessOrEqual(t, off, limit, "%s, seed %d: %s", row.rule, seed, p.Name)
+			}
 		}
 	}
 }

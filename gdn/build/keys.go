@@ -10,7 +10,7 @@ import (
 //
 //	the glue, or nobody                      as they lie: rows have length 1, or are taken as they are
 //	the kernel, chunks forward               as they lie, with their lengths beside the products (productKey; norms in chunkwise)
-//	the kernel, by tokens or backwards       scaled to length 1 as they are loaded, in float32 (loadKey); dS meets keys as they lie (gradient.HeadChunk)
+//	the kernel, by tokens or backwards       scaled to length 1 as they are loaded, in float32 (loadKey); dS meets keys as they lie (Given in gradient)
 
 // productKey brings keys or queries of the chunks in flight, [N of key heads, C, K], as products take them.
 func (e *gated) productKey(o *operand) *ir.Value {

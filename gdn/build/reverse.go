@@ -90,6 +90,9 @@ func (e *reverse) loadChannelChunk() (c *gradient.ChannelChunk, q, k *ir.Value) 
 		k = e.plainKey(e.in.k)
 	}
 	c = &gradient.ChannelChunk{Q: e.perValue(q), K: e.perValue(k), Do: e.Store(e.loadTokens(e.in.do))}
+	if e.step.Normalizes() && e.s.Rule.Writes() && !e.step.Exact() {
+		c.Given = e.perValue(e.plainKey(e.in.k))
+	}
 	c.Gates = e.loadGates()
 	return c, q, k
 }

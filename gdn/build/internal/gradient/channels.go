@@ -93,11 +93,13 @@ func (e *Step) ChannelState(c *ChannelChunk) {
 // ChannelChunk is a chunk of a rule with a decay a channel: what is loaded of it, and what the gradients make of that.
 type ChannelChunk struct {
 	Q, K, Do *ir.Value // scale Q and K [N, C, K] of value heads, and dO [N, C, V]
+	Given    *ir.Value // K as it lies, where the kernel normalizes it, the rule writes and not all is Exact; else nil
 	chunkwise.Gates
 
 	reads                 *ir.Value // by which the state is read: k, or b k
 	stateQ, stateK, restK *ir.Value // Q~, K~ and Kd
 	p                     *ir.Value // P
+	scale                 *ir.Value // with Given: 1/|k| [N, C], in whose units P and Kd are
 	t, tt                 *ir.Value // T, where it is made again, and T^T; nil in an additive rule
 	dr, low               *ir.Value // dR, and -dR as products take it
 	unit, weight          *ir.Value // exact: 1/|k| [N, C], and that times beta, which K has not; nil for ones
@@ -129,8 +131,14 @@ func (e *Step) prepare(c *ChannelChunk) {
 	c.reads = cmp.Or(e.Reading(c.Gates, c.K), c.K)
 	e.Sums(&c.Gates)
 	b.Stage("operands")
-	d := c.Channels
-	c.stateQ, c.stateK, c.restK = d.Times(c.Q, d.Risen), d.OfKeys(c.reads, d.Risen), e.Store(e.ByRows(d.OfKeys(c.K, d.Rest), own.Beta))
+	d, met := c.Channels, c.K
+	var length *ir.Value
+	if c.Given != nil {
+		squares := gate.Squares(b, c.Given)
+		c.scale, met = b.Unary(ir.OpRsqrt, squares), c.Given
+		length = b.Mul(squares, c.scale)
+	}
+	c.stateQ, c.stateK, c.restK = d.Times(c.Q, d.Risen), d.OfKeys(c.reads, d.Risen), e.Store(e.ByRows(d.OfKeys(met, d.Rest), own.Beta))
 
 	b.Stage("products")
 	again := e.Spec.Rule.Writes() && e.Loads.Inverse == nil
@@ -139,8 +147,11 @@ func (e *Step) prepare(c *ChannelChunk) {
 		rows = c.reads
 	}
 	kk, qk := d.Products(c.Q, c.K, rows)
-	if e.Exact() {
+	switch {
+	case e.Exact():
 		qk = tile.Held(e.Body, qk, e.V.ApplyPrecision())
+	case length != nil:
+		qk = b.Mul(qk, e.Row(length, e.C))
 	}
 	_, c.p = e.Weights(nil, qk, nil, own)
 	switch {
@@ -163,7 +174,7 @@ func (e *Step) channelState(c *ChannelChunk) *ir.Value {
 	ds := e.Store(e.State)
 	p := e.V.ApplyPrecision()
 	if !e.Exact() {
-		c.dr = e.Dot(e.Concat(2, e.Turned(c.p), c.restK), e.Concat(1, c.Do, ds), false, false, e.V.Numerics.PrecState)
+		c.dr = tile.OnRows(e.Body, e.Dot(e.Concat(2, e.Turned(c.p), c.restK), e.Concat(1, c.Do, ds), false, false, e.V.Numerics.PrecState), c.scale)
 	} else {
 		c.dr = tile.OnRows(e.Body, tile.DotSum(e.Body, [2]*ir.Value{e.Turned(c.p), c.Do}, [2]*ir.Value{c.restK, ds}), c.weight)
 	}

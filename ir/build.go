@@ -5,66 +5,66 @@ import (
 	"slices"
 )
 
-// Builder appends instructions to a block. The first fault sticks: later calls return placeholder values and Err reports it.
+// Builder appends instructions to a block. The first error sticks: later calls append nothing and return placeholder values, and Err returns it.
 type Builder struct {
 	block *Block
 	task  Task
-	pos   Pos // of what is copied; not known: the caller's
+	pos   Pos // position for copied instructions; zero: the caller's
 	err   *error
 }
 
-// NewModule starts a module; add parameters with Param and finish with Finish.
+// NewModule returns an empty module and a builder for its body; add parameters with Param and end with Finish.
 func NewModule(name string) (*Module, *Builder) {
 	m := &Module{Name: name, Body: &Block{}}
 	return m, &Builder{block: m.Body, task: Task{Chunk: -1, Head: -1}, err: new(error)}
 }
 
-// On makes a builder that appends to a block, sharing b's fault.
+// On returns a builder for another block that shares b's error.
 func (b *Builder) On(block *Block) *Builder {
 	return &Builder{block: block, task: b.task, pos: b.pos, err: b.err}
 }
 
-// NewBuilder makes a builder that appends to a block.
+// NewBuilder returns a builder that appends to a block.
 func NewBuilder(block *Block) *Builder {
 	return &Builder{block: block, task: Task{Chunk: -1, Head: -1}, err: new(error)}
 }
 
-// Block is what the builder appends to.
+// Block returns the block that the builder appends to.
 func (b *Builder) Block() *Block { return b.block }
 
-// At sets the task of the instructions that follow.
+// At sets the task of the following instructions and returns b.
 func (b *Builder) At(t Task) *Builder {
 	b.task, b.pos = t, Pos{}
 	return b
 }
 
-// Of gives the instructions that follow the task and the place of one that they stand for.
+// Of gives the following instructions the task and position of the instruction that they replace.
 func (b *Builder) Of(in *Instr) *Builder {
 	b.task, b.pos = in.Task, in.Pos
 	return b
 }
 
-// Stage sets the task to a stage.
+// Stage sets the task to a stage, without chunk and head.
 func (b *Builder) Stage(s string) *Builder { return b.At(At(s)) }
 
-// Err is the first fault.
+// Err returns the first error, or nil.
 func (b *Builder) Err() error { return *b.err }
 
-// Failf records a fault of the caller's own.
+// Failf records an error of the caller, unless there is one already.
 func (b *Builder) Failf(format string, args ...any) {
 	if *b.err == nil {
 		*b.err = fmt.Errorf(format, args...)
 	}
 }
 
-// Param adds a parameter to the block.
+// Param adds a parameter to the block and returns it. Only a module's parameters need names.
 func (b *Builder) Param(name string, t Type) *Value {
 	v := &Value{Type: t, Name: name}
 	b.block.Params = append(b.block.Params, v)
 	return v
 }
 
-// Append adds an instruction whose results are inferred, except where the op takes explicit types.
+// Append adds an instruction and returns its results. Their types are inferred, except for ops with explicit types.
 func (b *Builder) Append(op Op, args []*Value, a Attrs, body *Block, explicit ...Type) []*Value {
 	in := &Instr{Op: op, Args: slices.Clone(args), Attrs: a, Body: body, Task: b.task, Pos: b.pos}
 	if in.Pos == (Pos{}) {
@@ -132,28 +132,28 @@ func (b *Builder) Pack(lo, hi *Value) *Value { return b.op(OpPack, Attrs{}, lo, 
 func (b *Builder) Words(x *Value) *Value     { return b.op(OpWords, Attrs{}, x) }
 func (b *Builder) Halves(x *Value) *Value    { return b.op(OpHalves, Attrs{}, x) }
 
-// Keep is x, computed once for all that read it.
+// Keep returns x as an array of its own: fusing backends compute it once for all readers.
 func (b *Builder) Keep(x *Value) *Value { return b.op(OpKeep, Attrs{}, x) }
 
-// Const makes a splat.
+// Const returns a value with v in every element.
 func (b *Builder) Const(t Type, v float64) *Value { return b.opT(OpConst, t, Attrs{Value: v}) }
 
-// Like makes a splat of x's type.
+// Like returns a constant of x's type.
 func (b *Builder) Like(x *Value, v float64) *Value { return b.Const(x.Type, v) }
 
 // Scale multiplies by a constant.
 func (b *Builder) Scale(x *Value, v float64) *Value { return b.Mul(x, b.Like(x, v)) }
 
-// Iota makes indices along an axis.
+// Iota returns a value whose elements are their index along an axis.
 func (b *Builder) Iota(t Type, axis int) *Value { return b.opT(OpIota, t, Attrs{Axis: axis}) }
 
-// Compare makes x cmp y.
+// Compare returns x cmp y as bool.
 func (b *Builder) Compare(c Cmp, x, y *Value) *Value { return b.op(OpCompare, Attrs{Cmp: c}, x, y) }
 
-// Select makes y where c, else z.
+// Select returns y where c holds, else z.
 func (b *Builder) Select(c, y, z *Value) *Value { return b.op(OpSelect, Attrs{}, c, y, z) }
 
-// Convert changes the element type; none is emitted where it is the same.
+// Convert changes the element type; it returns x if the type is the same.
 func (b *Builder) Convert(x *Value, d DType) *Value {
 	if x.Type.DType == d {
 		return x
@@ -161,17 +161,17 @@ func (b *Builder) Convert(x *Value, d DType) *Value {
 	return b.opT(OpConvert, T(d, x.Type.Shape...), Attrs{}, x)
 }
 
-// Bitcast reinterprets the bits.
+// Bitcast reinterprets the bits as a type of the same width.
 func (b *Builder) Bitcast(x *Value, d DType) *Value {
 	return b.opT(OpBitcast, T(d, x.Type.Shape...), Attrs{}, x)
 }
 
-// Broadcast repeats x into shape; operand dimension i becomes dimension dims[i].
+// Broadcast repeats x to shape; operand dimension i becomes dimension dims[i].
 func (b *Builder) Broadcast(x *Value, shape []int, dims ...int) *Value {
 	return b.opT(OpBroadcast, T(x.Type.DType, shape...), Attrs{Dims: dims}, x)
 }
 
-// Reshape keeps the row-major order; none is emitted where the shape is the same.
+// Reshape keeps the row-major order; it returns x if the shape is the same.
 func (b *Builder) Reshape(x *Value, shape ...int) *Value {
 	if slices.Equal(x.Type.Shape, shape) {
 		return x
@@ -179,17 +179,17 @@ func (b *Builder) Reshape(x *Value, shape ...int) *Value {
 	return b.opT(OpReshape, T(x.Type.DType, shape...), Attrs{}, x)
 }
 
-// Transpose permutes: result dimension i is operand dimension perm[i].
+// Transpose permutes dimensions: result dimension i is operand dimension perm[i].
 func (b *Builder) Transpose(x *Value, perm ...int) *Value {
 	return b.op(OpTranspose, Attrs{Dims: perm}, x)
 }
 
-// Slice takes elements starts to limits by 1.
+// Slice returns elements starts[d] to limits[d]-1 of each dimension.
 func (b *Builder) Slice(x *Value, starts, limits []int) *Value {
 	return b.op(OpSlice, Attrs{Starts: starts, Limits: limits}, x)
 }
 
-// SliceAxis takes lo to hi along one axis and everything along the others.
+// SliceAxis returns elements lo to hi-1 along one axis and all along the others.
 func (b *Builder) SliceAxis(x *Value, axis, lo, hi int) *Value {
 	starts, limits := make([]int, x.Type.Rank()), slices.Clone(x.Type.Shape)
 	if axis < len(limits) {
@@ -198,7 +198,7 @@ func (b *Builder) SliceAxis(x *Value, axis, lo, hi int) *Value {
 	return b.Slice(x, starts, limits)
 }
 
-// Concat joins along an axis.
+// Concat joins values along an axis.
 func (b *Builder) Concat(axis int, xs ...*Value) *Value {
 	if len(xs) == 1 {
 		return xs[0]
@@ -206,18 +206,18 @@ func (b *Builder) Concat(axis int, xs ...*Value) *Value {
 	return b.op(OpConcat, Attrs{Axis: axis}, xs...)
 }
 
-// Pad adds lo elements of v before and hi after, per dimension.
+// Pad adds lo[d] elements of value v before and hi[d] after each dimension.
 func (b *Builder) Pad(x *Value, v float64, lo, hi []int) *Value {
 	return b.op(OpPad, Attrs{Value: v, Starts: lo, Limits: hi}, x)
 }
 
-// RowsAt takes n rows of x, the i32 scalar at and those after it; as any slice, one that would end beyond x begins earlier.
+// RowsAt returns n rows of x from the i32 scalar at on. Like dyn_slice, it moves a start back if the block would end beyond x.
 func (b *Builder) RowsAt(x, at *Value, n int) *Value {
 	shape := append([]int{n}, x.Type.Shape[1:]...)
 	return b.Append(OpDynSlice, append([]*Value{x}, b.rowStarts(x, at)...), Attrs{}, nil, T(x.Type.DType, shape...))[0]
 }
 
-// PutRows puts y in the place of RowsAt.
+// PutRows returns x with y written to the rows that RowsAt reads.
 func (b *Builder) PutRows(x, y, at *Value) *Value {
 	return b.Append(OpDynUpdate, append([]*Value{x, y}, b.rowStarts(x, at)...), Attrs{}, nil)[0]
 }
@@ -230,25 +230,25 @@ func (b *Builder) rowStarts(x, at *Value) []*Value {
 	return starts
 }
 
-// Sum reduces over dims.
+// Sum adds over dims, which are dropped.
 func (b *Builder) Sum(x *Value, dims ...int) *Value {
 	return b.op(OpReduceSum, Attrs{Dims: dims}, x)
 }
 
-// Cumsum makes inclusive prefix sums along an axis.
+// Cumsum returns inclusive prefix sums along an axis.
 func (b *Builder) Cumsum(x *Value, axis int) *Value { return b.op(OpCumsum, Attrs{Axis: axis}, x) }
 
-// Take picks along an axis by index.
+// Take picks elements along an axis, with one index per element of the result.
 func (b *Builder) Take(x, idx *Value, axis int) *Value {
 	return b.op(OpTake, Attrs{Axis: axis}, x, idx)
 }
 
-// GatherRows picks rows along an axis by an index vector; an index out of range gives zeros.
+// GatherRows picks rows along an axis by an i32 vector; an index out of range gives zeros.
 func (b *Builder) GatherRows(x, idx *Value, axis int) *Value {
 	return b.op(OpGatherRows, Attrs{Axis: axis}, x, idx)
 }
 
-// Dot is the general product with an f32 result.
+// Dot returns the general product in f32.
 func (b *Builder) Dot(x, y *Value, d DotDims, p Precision) *Value {
 	var s []int
 	skip := func(i int, l ...[]int) bool {
@@ -277,7 +277,7 @@ func (b *Builder) Dot(x, y *Value, d DotDims, p Precision) *Value {
 	return b.opT(OpDot, T(F32, s...), Attrs{Dot: &d, Prec: p}, x, y)
 }
 
-// MatMul multiplies the last two dimensions, the leading ones being batch; tx and ty contract over rows of x and columns of y.
+// MatMul multiplies the last two dimensions; leading ones are batch. tx transposes x, ty transposes y. The result is f32.
 func (b *Builder) MatMul(x, y *Value, tx, ty bool, p Precision) *Value {
 	n := x.Type.Rank() - 2
 	if n < 0 || y.Type.Rank() != n+2 {
@@ -297,7 +297,7 @@ func (b *Builder) MatMul(x, y *Value, tx, ty bool, p Precision) *Value {
 	return b.Dot(x, y, d, p)
 }
 
-// Loop runs body count times. The body gets the index and the carried values and returns the new ones.
+// Loop runs body count times. The body gets the i32 index and the carried values and returns new ones; Loop returns the last.
 func (b *Builder) Loop(count int, init []*Value, body func(b *Builder, i *Value, carried []*Value) []*Value) []*Value {
 	blk := &Block{}
 	in := b.On(blk)
@@ -310,7 +310,7 @@ func (b *Builder) Loop(count int, init []*Value, body func(b *Builder, i *Value,
 	return b.Append(OpLoop, slices.Clone(init), Attrs{Count: count}, blk)
 }
 
-// LoopUntil is Loop where iterations from the i32 scalar end on change nothing and may be left out.
+// LoopUntil is Loop whose iterations from the i32 scalar end on change nothing, so that a backend may skip them.
 func (b *Builder) LoopUntil(count int, end *Value, init []*Value, body func(b *Builder, i *Value, carried []*Value) []*Value) []*Value {
 	rs := b.Loop(count, append(slices.Clone(init), end), func(b *Builder, i *Value, carried []*Value) []*Value {
 		last := len(init)
@@ -323,8 +323,8 @@ func (b *Builder) LoopUntil(count int, end *Value, init []*Value, body func(b *B
 	return rs[:len(init)]
 }
 
-// Grid appends a grid. The body gets the input blocks and carried blocks and returns output blocks and new carried blocks. It may add
-// carries: a window to g.Carry, indexed by axes, and a parameter to its block. These begin as zeros.
+// Grid appends a grid. The body gets the input blocks and carried blocks and returns output blocks and new carried blocks. The body may
+// add carries that start at zero: a window in g.Carry, indexed by axes, and a parameter of its block.
 func (b *Builder) Grid(g *Grid, args []*Value, body func(b *Builder, in, carried []*Value) (outs, next []*Value)) []*Value {
 	if len(args) != g.Tables+len(g.In)+len(g.Carry) {
 		b.Failf("grid %s: %d operands for %d tables, %d inputs, %d carries", g.Name, len(args), g.Tables, len(g.In), len(g.Carry))
@@ -357,32 +357,32 @@ func (b *Builder) Grid(g *Grid, args []*Value, body func(b *Builder, in, carried
 	return rs
 }
 
-// ProgramID is the grid point's id along an axis.
+// ProgramID returns the grid point's id along an axis, an i32 scalar.
 func (b *Builder) ProgramID(axis int) *Value { return b.op(OpProgramID, Attrs{Axis: axis}) }
 
-// When runs body if c holds.
+// When runs body if the bool scalar c holds.
 func (b *Builder) When(c *Value, body func(b *Builder)) {
 	blk := &Block{}
 	body(b.On(blk))
 	b.Append(OpWhen, []*Value{c}, Attrs{}, blk)
 }
 
-// Load reads a block of shape from a reference.
+// Load reads a block of the given shape from a reference, at starts plus the i32 scalars idx, with strides (nil: 1).
 func (b *Builder) Load(ref *Value, shape, starts, strides []int, idx ...*Value) *Value {
 	return b.Append(OpLoad, append([]*Value{ref}, idx...), Attrs{Starts: starts, Strides: strides}, nil, T(ref.Type.DType, shape...))[0]
 }
 
-// Store writes a block to a reference.
+// Store writes v to a block of a reference; the place is given as for Load.
 func (b *Builder) Store(v, ref *Value, starts, strides []int, idx ...*Value) {
 	b.Append(OpStore, append([]*Value{v, ref}, idx...), Attrs{Starts: starts, Strides: strides}, nil)
 }
 
-// RefCast views a reference as another element type or shape.
+// RefCast returns the same memory as a reference of another element type or shape.
 func (b *Builder) RefCast(ref *Value, d DType, shape ...int) *Value {
 	return b.opT(OpRefCast, Ref(ref.Type.Space, d, shape...), Attrs{}, ref)
 }
 
-// Finish names the module's results and verifies the whole.
+// Finish sets the module's results with their names, and verifies the module. It returns the first error.
 func (b *Builder) Finish(m *Module, names []string, results []*Value) error {
 	if b.Err() != nil {
 		return b.Err()

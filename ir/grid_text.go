@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// field is an attribute of a grid in the text form: how it is written, and how it is read back.
+// field prints and parses one attribute of a grid.
 type field[T any] struct {
 	name string
-	show func(T) (text string, needed bool) // what is not needed is left out
+	show func(T) (text string, needed bool) // needed is false for a default, which is not printed
 	read func(*parser, T) error
 }
 
-// gridFields are the attributes of a grid in the order in which they are written. They are read in any order, if only the axes come
-// before the windows that name them.
+// gridFields are the attributes of a grid in printing order. They parse in any order, except that the axes come
+// before the windows that use them.
 var gridFields = slices.Concat([]field[*Grid]{
 	always(word("name", func(g *Grid) *string { return &g.Name })),
 	always(list("dims", func(g *Grid) *[]GridDim { return &g.Dims }, GridDim.text, (*parser).gridDim)),
@@ -33,7 +33,7 @@ var gridFields = slices.Concat([]field[*Grid]{
 	list("alias", func(g *Grid) *[][2]int { return &g.Alias }, aliasText, (*parser).alias),
 })
 
-// String is the grid's part of the text form.
+// String returns the grid's part of the text form.
 func (g *Grid) String() string {
 	var out []string
 	for _, f := range gridFields {
@@ -44,7 +44,7 @@ func (g *Grid) String() string {
 	return strings.Join(out, ", ")
 }
 
-// grid reads the grid of a grid or kernel op, in braces.
+// grid parses the grid of a grid or kernel op, in braces.
 func (p *parser) grid() (*Grid, error) {
 	g := &Grid{}
 	err := p.commaList(func() error {
@@ -66,7 +66,7 @@ func (p *parser) grid() (*Grid, error) {
 	return g, err
 }
 
-// always has a field written whatever it holds.
+// always returns a field that is printed even at its default.
 func always[T any](f field[T]) field[T] {
 	show := f.show
 	f.show = func(x T) (string, bool) {
@@ -76,7 +76,7 @@ func always[T any](f field[T]) field[T] {
 	return f
 }
 
-// ofSchedule makes fields of a schedule those of its grid. Whoever names one has a schedule.
+// ofSchedule turns fields of a schedule into fields of its grid. Parsing one creates the schedule.
 func ofSchedule(fields []field[*Sched]) []field[*Grid] {
 	var out []field[*Grid]
 	for _, f := range fields {
@@ -112,7 +112,7 @@ func number[T any](name string, at func(T) *int) field[T] {
 	}}
 }
 
-// numbers are written where the slice is one, if an empty one.
+// numbers is [1,2,3], printed unless the slice is nil.
 func numbers[T any](name string, at func(T) *[]int) field[T] {
 	return field[T]{name, func(x T) (string, bool) {
 		return ints(*at(x)), *at(x) != nil
@@ -121,7 +121,7 @@ func numbers[T any](name string, at func(T) *[]int) field[T] {
 	}}
 }
 
-// flag is 1 where it is set.
+// flag is 1, printed if set.
 func flag[T any](name string, at func(T) *bool) field[T] {
 	return field[T]{name, func(x T) (string, bool) {
 		return "1", *at(x)
@@ -154,7 +154,7 @@ func words[T any](name string, at func(T) *[]string) field[T] {
 	return list(name, at, func(s string) string { return s }, func(p *parser) (string, error) { return p.word(), nil })
 }
 
-// windows is (window, ...), or (window:type, ...) where the types are the grid's own.
+// windows is (window, ...), or (window:type, ...) if the grid lists the types.
 func windows(name string, at func(*Grid) *[]Window, types func(*Grid) *[]Type) field[*Grid] {
 	return field[*Grid]{name, func(g *Grid) (string, bool) {
 		var out []string
@@ -263,8 +263,8 @@ func (p *parser) window(g *Grid) (w Window, err error) {
 	return w, err
 }
 
-// indexText prints 3, c, c-1, clamp(c-1,31), down(c-1,31) (which is 31 less that), every(4,...) of one of these, plus(7,...) of one of these, or t0[...]
-// of one of all.
+// indexText prints 3, c, c-1, clamp(c-1,31) or down(c-1,31) (31 minus the clamped value); around one of these every(4,...) and plus(7,...); around
+// any of them t0[...].
 func (g *Grid) indexText(x Index) string {
 	s := strconv.Itoa(x.Const)
 	if x.Axis >= 0 {
@@ -313,7 +313,7 @@ func (p *parser) index(g *Grid) (Index, error) {
 	return x, p.expect("]")
 }
 
-// ofAxis parses what is in plus and every: a number and an index.
+// ofAxis parses the arguments of plus and every: a number and an index.
 func (p *parser) ofAxis(g *Grid) (n int, x Index, err error) {
 	if err = p.int(&n); err != nil {
 		return n, x, err

@@ -71,7 +71,7 @@ func tWhen(in *Instr) ([]Type, error) {
 	return nil, nil
 }
 
-// At evaluates the index at a grid point; tables holds the contents of the grid's tables.
+// At returns the block index at grid point id; tables holds the contents of the grid's tables.
 func (x Index) At(id []int, tables [][]int64) int {
 	i := x.Const
 	if x.Axis >= 0 {
@@ -91,7 +91,7 @@ func (x Index) At(id []int, tables [][]int64) int {
 	return i
 }
 
-// bounds gives the least and greatest value of the index before any table look-up.
+// bounds returns the smallest and largest index over all points, before any table look-up.
 func (x Index) bounds(g *Grid) (lo, hi int) {
 	if x.Axis < 0 {
 		return x.Const, x.Const
@@ -141,7 +141,7 @@ func (g *Grid) checkWindow(what string, w Window, t Type, tables []*Value) error
 	return nil
 }
 
-// checkCommon verifies what grids and kernels have in common: axes, schedule, operands, outputs and windows.
+// checkCommon verifies everything that grids and kernels share: axes, schedule, operands, outputs and windows.
 func (g *Grid) checkCommon(in *Instr) error {
 	if g.Name != "" && !isName(g.Name) {
 		return fmt.Errorf("malformed name %q", g.Name)
@@ -185,7 +185,7 @@ func (g *Grid) checkDims(in *Instr) error {
 	return nil
 }
 
-// checkOperands verifies that there are as many as tables, windows and a bound ask for, and the types of tables and bound.
+// checkOperands verifies the number of operands (tables, windows, bound) and the types of tables and bound.
 func (g *Grid) checkOperands(in *Instr) error {
 	bounds := 0
 	if g.Bounded() {
@@ -205,7 +205,7 @@ func (g *Grid) checkOperands(in *Instr) error {
 	return nil
 }
 
-// checkOutputs verifies the types of the arrays that output windows belong to.
+// checkOutputs verifies the types of the arrays of output windows.
 func (g *Grid) checkOutputs(*Instr) error {
 	if len(g.Outs) != len(g.Out) {
 		return fmt.Errorf("%d output types for %d output windows", len(g.Outs), len(g.Out))
@@ -218,7 +218,7 @@ func (g *Grid) checkOutputs(*Instr) error {
 	return nil
 }
 
-// checkInto verifies which windows share an array, and which grids may fetch for themselves.
+// checkInto verifies which windows share an array, and which grids may use Copies.
 func (g *Grid) checkInto(in *Instr) error {
 	if n := len(g.Dims); g.Copies != 0 && (g.Copies < 0 || in.Op != OpGrid || len(g.Carry) > 0 || n == 0 || !g.Dims[n-1].Seq) {
 		return fmt.Errorf("copies are of a grid without carries whose last axis is sequential")
@@ -239,7 +239,7 @@ func (g *Grid) checkInto(in *Instr) error {
 	return nil
 }
 
-// checkWindows verifies that no window leaves its array. Arrays that a kernel sees whole have none.
+// checkWindows verifies that every window stays inside its array. Whole arrays of a kernel have no window.
 func (g *Grid) checkWindows(in *Instr) error {
 	inputs, carries := blockTypes(in.Args[g.Tables:][:len(g.In)]), blockTypes(in.Args[g.Tables+len(g.In):][:len(g.Carry)])
 	for _, side := range []struct {
@@ -447,7 +447,8 @@ func tDMA(in *Instr) ([]Type, error) {
 	return nil, nil
 }
 
-// BlockCounts is how many blocks of a shape a reference has along each dimension. Their numbers run along the last dimension first.
+// BlockCounts returns the number of blocks of a shape along each dimension of a reference. Block numbers are row-major. It fails if
+// blocks do not divide the reference.
 func BlockCounts(t Type, block []int) ([]int, error) {
 	if len(block) != t.Rank() {
 		return nil, fmt.Errorf("blocks %v of %s", block, t)

@@ -2,10 +2,10 @@ package ir
 
 import "fmt"
 
-// Op is an operation; its facts are in its row of Ops.
+// Op is an operation; Ops[op] describes it.
 type Op uint8
 
-// The ops. Each one's meaning is its Doc in the table.
+// The ops. Their meaning is the Doc of their rows.
 const (
 	BadOp Op = iota
 	OpConst
@@ -68,16 +68,16 @@ const (
 	NumOps
 )
 
-// Unit is the part of a machine that has the work of an op. A vector machine without matrix units does all of it.
+// Unit is the hardware unit that executes an op. On machines without matrix units, a vector machine does all work.
 type Unit uint8
 
 const (
 	unitUnset    Unit = iota
-	UnitNone          // no work: a constant, a view, or what has a body
-	UnitVector        // elements, each from those at the same place
-	UnitFunction      // roots, logarithms and the like, and quotients: elements by a unit of functions
-	UnitLane          // what moves lanes or rows: transposes, reductions, gathers
-	UnitMatrix        // products
+	UnitNone          // no work: constants, views, ops with a body
+	UnitVector        // elementwise
+	UnitFunction      // roots, logarithms, other functions, and quotients
+	UnitLane          // movement between lanes or rows: transposes, reductions, gathers
+	UnitMatrix        // matrix products
 	UnitLoad          // from memory
 	UnitStore         // to memory
 	UnitCopy          // between memories
@@ -86,7 +86,7 @@ const (
 // Row is the static description of an op.
 type Row struct {
 	Name     string
-	Args     int // operand count; -1: any from Min on
+	Args     int // operand count; -1: Min or more
 	Min      int // least operand count
 	Unit     Unit
 	Level    Level
@@ -95,8 +95,8 @@ type Row struct {
 	Body     bool     // has a body
 	Attrs    []string // attribute names, in printing order
 	Doc      string
-	// Types returns the result types from operands and attributes; explicit types are read from the
-	// instruction's results and checked.
+	// Types returns the result types for given operands and attributes. For ops with Explicit it checks the types in the
+	// instruction's results.
 	Types func(in *Instr) ([]Type, error)
 }
 
@@ -182,7 +182,7 @@ func init() {
 	}
 }
 
-// String is the op's name in the text form.
+// String returns the op's name in the text form.
 func (o Op) String() string {
 	if o == BadOp || o >= NumOps {
 		return fmt.Sprintf("op(%d)", uint8(o))
@@ -190,7 +190,7 @@ func (o Op) String() string {
 	return Ops[o].Name
 }
 
-// ParseOp is the inverse of String.
+// ParseOp returns the op with this name; false if there is none.
 func ParseOp(s string) (Op, bool) {
 	for o := BadOp + 1; o < NumOps; o++ {
 		if Ops[o].Name == s {
@@ -200,10 +200,10 @@ func ParseOp(s string) (Op, bool) {
 	return BadOp, false
 }
 
-// Pure tells whether the op has no effect and depends on its operands alone (a body must be looked at too).
+// Pure reports whether the op has no side effect and depends on its operands only. The instructions of a body must be checked separately.
 func (o Op) Pure() bool { return !Ops[o].Effect }
 
-// IsElementwise tells ops that compute each element from the elements at the same index.
+// IsElementwise reports whether each element of the result depends on the operands' elements at the same index only.
 func (o Op) IsElementwise() bool {
 	return o >= OpNeg && o <= OpPack
 }

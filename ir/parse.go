@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// maxNesting bounds how deep bodies may nest in parsed text.
+// maxNesting bounds the nesting of bodies in parsed text.
 const maxNesting = 32
 
-// maxElements bounds the size of a parsed type, so that hostile text can not ask for absurd memory.
+// maxElements bounds the size of a parsed type, so that hostile text cannot request huge memory.
 const maxElements = 1 << 40
 
-// Parse reads the text form and verifies the module. Errors name the line and column.
+// Parse reads the text form and verifies the module. Errors name line and column.
 func Parse(text string) (*Module, error) {
 	p := &parser{src: text, env: map[string]*Value{}}
 	m, err := p.module()
@@ -31,10 +31,10 @@ type parser struct {
 	pos   int
 	env   map[string]*Value
 	depth int
-	lines struct{ pos, n int } // line breaks before a position, as far as they are counted
+	lines struct{ pos, n int } // line breaks counted so far, up to a position
 }
 
-// line counts on to the line at hand.
+// line returns the current line number, counting on from the last call.
 func (p *parser) line() int {
 	p.lines.n += strings.Count(p.src[p.lines.pos:p.pos], "\n")
 	p.lines.pos = p.pos
@@ -377,7 +377,7 @@ func (p *parser) instr() (*Instr, error) {
 	return in, nil
 }
 
-// args reads %a, %b, ... where there are any.
+// args parses the operands %a, %b, ..., if any.
 func (p *parser) args(in *Instr) error {
 	if !p.peek("%") {
 		return nil
@@ -389,7 +389,7 @@ func (p *parser) args(in *Instr) error {
 	})
 }
 
-// braces reads {attributes}, which an op has that names any; all of its attributes may be such as are left out.
+// braces parses {attributes} of an op that has attributes; it may be absent if all of them are optional.
 func (p *parser) braces(in *Instr) error {
 	grid := in.Op == OpGrid || in.Op == OpKernel
 	needed := func(a string) bool { return optionalAttrs[a] == nil }
@@ -411,7 +411,7 @@ func (p *parser) braces(in *Instr) error {
 	return p.expect("}")
 }
 
-// body reads (parameters) { instructions } of an op that has one.
+// body parses (parameters) { instructions } of an op with a body.
 func (p *parser) body(in *Instr) error {
 	if !Ops[in.Op].Body {
 		return nil
@@ -423,7 +423,7 @@ func (p *parser) body(in *Instr) error {
 	return p.block(in.Body)
 }
 
-// results reads : type, type, ... and defines the results by their names.
+// results parses : type, type, ... and defines the named results.
 func (p *parser) results(in *Instr, names []string) error {
 	if p.accept(":") {
 		if err := p.commaList(func() error {

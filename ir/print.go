@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// Hash is the module's identity: the SHA-256, in hex, of its text.
+// Hash returns the module's identity: the SHA-256 of its text, in hex.
 func (m *Module) Hash() string {
 	h := sha256.Sum256([]byte(m.String()))
 	return hex.EncodeToString(h[:])
 }
 
-// String is the text form; Parse reads it back.
+// String returns the text form, which Parse reads.
 func (m *Module) String() string {
 	p := printer{names: map[*Value]string{}}
 	for _, v := range m.Body.Params {
@@ -35,10 +35,10 @@ func (m *Module) String() string {
 	return p.String()
 }
 
-// String is one line for error messages: the instruction without its body, values numbered from 0.
+// String returns one line for error messages: the instruction without its body, values numbered from 0.
 func (in *Instr) String() string { return in.short() }
 
-// short is one line for error messages.
+// short returns one line for error messages.
 func (in *Instr) short() string {
 	p := printer{names: map[*Value]string{}, noBody: true}
 	p.instr(in, 0)
@@ -136,7 +136,7 @@ func ints(v []int) string {
 	return "[" + strings.Join(s, ",") + "]"
 }
 
-// attrText lists the attributes that the op's row names, in the row's order; those that may be absent are left out.
+// attrText prints the op's attributes in the order of its row, without optional ones at their default.
 func (in *Instr) attrText() string {
 	a := &in.Attrs
 	if in.Op == BadOp || in.Op >= NumOps {
@@ -155,7 +155,7 @@ func (in *Instr) attrText() string {
 	return strings.Join(out, ", ")
 }
 
-// optionalAttrs are those that may be left out, and say when they are.
+// optionalAttrs are attributes that are not printed if the function returns true.
 var optionalAttrs = map[string]func(*Attrs) bool{
 	"strides": func(a *Attrs) bool { return a.Strides == nil },
 	"block":   func(a *Attrs) bool { return a.Dims == nil },

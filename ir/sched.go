@@ -5,39 +5,39 @@ import (
 	"strings"
 )
 
-// Sched is how the steps of a kernel are ordered and overlap; it changes no result. A chunk, one point of the sequential axis,
-// passes through phases 0, 1, ...; in time slot t phase p works on chunk t - Lags[p], and a step holds Steps time slots.
+// Sched orders and overlaps the steps of a kernel; it does not change results. A chunk, one point of the sequential axis,
+// passes through phases 0, 1, ...; in time slot t, phase p works on chunk t - Lags[p]. A step has Steps time slots.
 type Sched struct {
-	Steps  int          // chunks of a step; divides the points of the sequential axis
+	Steps  int          // chunks of a step; divides the size of the sequential axis
 	Lags   []int        // lag of each phase in chunks: 0 for the first, then ascending
-	Phases []StagePhase // least phase of the dots of a stage, and of all of it that depends on the state
+	Phases []StagePhase // lowest phase of a stage's dots, and of its instructions that depend on the state
 	Lock   int          // heads interleaved between two dots
-	Late   int          // hundredths of a time slot that the phase of the state waits for the others
-	Grain  int          // ten-thousandths of a time slot for which the work of a phase stands together before other phases' comes between
-	Ends   []int        // hundredths of a time slot at which each phase is done; nil: at its end
-	Side   []string     // stages that are spread over the time of their phase beside the rest of it, instead of in their turn
-	With   []string     // stages that are of the phase of the state whole, though they need no state
-	Enter  []int        // input windows that are read in the phase of the state: what sequences start from
-	After  int          // phases after that of the state, which is otherwise the last
-	// Waves are stages ordered as one in which groups of heads follow one another: a group's next dots come when Stagger groups
-	// have had theirs, and not when all have.
+	Late   int          // start offset of the state's phase, in hundredths of a time slot
+	Grain  int          // quantum in ten-thousandths of a time slot: work of one phase stays together for that long
+	Ends   []int        // end of each phase, in hundredths of a time slot; nil: 100
+	Side   []string     // stages interleaved with the rest of their phase over its whole time, instead of in program order
+	With   []string     // stages that run entirely in the state's phase, though they need no state
+	Enter  []int        // input windows read in the state's phase: initial states of sequences
+	After  int          // number of phases after the state's phase
+	// Waves are stages scheduled together, with groups of heads staggered: a group issues its next dots after Stagger other groups
+	// have issued theirs, instead of after all groups.
 	Waves   []string
 	Stagger int
-	// Fetch has the kernel copy the blocks of input windows itself, those of the next step while it does one: of windows that are looked
-	// up where the grid's Live says how many steps run, else of those that follow the steps. What another kernel of the module gives or takes stays in windows.
+	// Fetch makes the kernel copy the blocks of input windows itself, one step ahead. It applies to windows indexed by a table if the grid
+	// has Live, else to windows that follow the steps. Arrays passed between kernels of the module stay in windows.
 	Fetch bool
 }
 
-// State is the phase of what carries state.
+// State returns the index of the phase that carries the state.
 func (s *Sched) State() int { return len(s.Lags) - 1 - s.After }
 
-// StagePhase assigns a stage to a phase.
+// StagePhase puts a stage into a phase.
 type StagePhase struct {
 	Stage string
 	Phase int
 }
 
-// schedFields are those of its schedule.
+// schedFields are the attributes of a schedule in printing order.
 var schedFields = []field[*Sched]{
 	always(number("steps", func(s *Sched) *int { return &s.Steps })),
 	always(numbers("lags", func(s *Sched) *[]int { return &s.Lags })),
@@ -55,7 +55,7 @@ var schedFields = []field[*Sched]{
 	list("phases", func(s *Sched) *[]StagePhase { return &s.Phases }, StagePhase.text, (*parser).stagePhase),
 }
 
-// text is stage:phase.
+// text returns stage:phase.
 func (s StagePhase) text() string { return fmt.Sprintf("%s:%d", s.Stage, s.Phase) }
 
 func (p *parser) stagePhase() (StagePhase, error) {
@@ -67,7 +67,7 @@ func (p *parser) stagePhase() (StagePhase, error) {
 	return s, err
 }
 
-// Check says what keeps a grid or kernel from having the schedule; nil, which is none, suits all.
+// Check returns an error if a grid or kernel cannot use the schedule. A nil schedule fits every grid.
 func (s *Sched) Check(g *Grid) error {
 	if err := g.checkLive(); err != nil || s == nil {
 		return err
@@ -136,7 +136,7 @@ func (s *Sched) Check(g *Grid) error {
 	return nil
 }
 
-// known refuses a stage that no program has: a schedule that names it would change nothing.
+// known refuses an unknown stage, since naming it in a schedule would have no effect.
 func known(stage string) error {
 	if _, ok := LookupStage(stage); ok {
 		return nil

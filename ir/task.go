@@ -9,17 +9,17 @@ import (
 	"sync"
 )
 
-// Task is what an instruction works for: a stage of the algorithm, a chunk in flight and a head, -1 where there is none. It is a part of
-// the program, of its text and of its hash: schedules order instructions by it, and it survives to the compiler's schedule.
+// Task is the purpose of an instruction: a stage of the algorithm, a chunk in flight and a head, each -1 if it does not apply. It is part of
+// text and hash: schedules order instructions by task, and it survives into the compiler's schedule.
 type Task struct {
 	Stage       string
 	Chunk, Head int
 }
 
-// At is a task of a whole stage.
+// At returns the task of a whole stage.
 func At(stage string) Task { return Task{Stage: stage, Chunk: -1, Head: -1} }
 
-// String gives stage, stage.c1, stage.h3 or stage.c1.h3; empty for no task. Without a stage it begins with the point.
+// String returns stage, stage.c1, stage.h3 or stage.c1.h3; empty for no task. Without a stage it begins with the point.
 func (t Task) String() string {
 	s := t.Stage
 	if t.Chunk >= 0 {
@@ -31,7 +31,7 @@ func (t Task) String() string {
 	return s
 }
 
-// ParseTask is the inverse of String.
+// ParseTask is the inverse of String; it fails for other text.
 func ParseTask(s string) (Task, error) {
 	stage, rest, _ := strings.Cut(s, ".")
 	t := At(stage)
@@ -53,17 +53,17 @@ func ParseTask(s string) (Task, error) {
 	return t, nil
 }
 
-// Pos is the place in which an instruction was written: a line of the Go code that built it, or of the text that it was read from. It is
-// for whoever looks for a fault or reads a file of a kernel, and changes nothing: neither text nor hash have it, and no pass asks for it.
+// Pos is the source position of an instruction: the line of Go code that built it, or of the text that it was parsed from. It only serves
+// error messages and readers of generated files. It is not part of text or hash, and no pass reads it.
 type Pos struct {
-	File string // folder and name; empty for a text
-	Line int    // 0: not known
+	File string // folder and name; empty for parsed text
+	Line int    // 0: unknown
 
-	called string // what a formula calls the result of its op (Value.Called)
+	called string // formula name of the result (Value.Called)
 	op     Op
 }
 
-// String gives build/chunk.go:61, or line 61 of a text; empty where the place is not known.
+// String returns build/chunk.go:61, or line 61 for parsed text; empty if the position is unknown.
 func (p Pos) String() string {
 	switch {
 	case p.Line == 0:
@@ -74,7 +74,7 @@ func (p Pos) String() string {
 	return fmt.Sprintf("%s:%d", p.File, p.Line)
 }
 
-// caller is the line outside of this package that called into it.
+// caller returns the nearest calling line outside of this package.
 func caller() Pos {
 	var pcs [8]uintptr
 	n := runtime.Callers(3, pcs[:])
@@ -98,10 +98,10 @@ func caller() Pos {
 
 const builders = "github.com/gdngen/gdngen/ir.(*Builder)."
 
-// written are the lines by callers. There are as many as places that build.
+// written caches lines by call site; there is one entry per building call in the source.
 var written sync.Map
 
-// Where says what an instruction works for and where it was written, as far as that is known.
+// Where describes task and position of an instruction, as far as known.
 func (in *Instr) Where() string {
 	s := in.Task.String()
 	if p := in.Pos.String(); p != "" {
@@ -110,14 +110,14 @@ func (in *Instr) Where() string {
 	return s
 }
 
-// Stage is a part of the algorithm that programs of this module name.
+// Stage is a named part of the algorithm.
 type Stage struct {
 	Name string
-	By   string // who names it: a package, or two that share it
-	Doc  string // what is done there
+	By   string // the package that names it, or the two that share it
+	Doc  string // the work of the stage
 }
 
-// Stages is the table of them. A schedule may name no other. Programs of others may have tasks of stages of their own.
+// Stages lists the stages; a schedule may name no other. Programs from elsewhere may have tasks with other stages.
 var Stages = []Stage{
 	{"glue", "gdn/build", "Reshapes, pads and gathers what kernels take and give."},
 	{"load", "gdn/build", "Loads the rows of the chunk."},
@@ -153,7 +153,7 @@ var Stages = []Stage{
 	{"out", "autotune/bench", "Gives the results of the reference their types."},
 }
 
-// LookupStage finds a row.
+// LookupStage returns the row with this name.
 func LookupStage(name string) (Stage, bool) {
 	for _, s := range Stages {
 		if s.Name == name {

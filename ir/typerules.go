@@ -208,7 +208,7 @@ func isPerm(p []int, n int) bool {
 	return len(p) == n
 }
 
-// Step returns stride i, 1 where none are given.
+// Step returns stride i, or 1 without strides.
 func (a *Attrs) Step(i int) int {
 	if a.Strides == nil {
 		return 1

@@ -9,7 +9,7 @@ import (
 // DType is the element type of a value.
 type DType uint8
 
-// The element types. Sem is the type of a DMA semaphore, which only kernel scratch has.
+// The element types. Sem is a DMA semaphore, only for kernel scratch.
 const (
 	Invalid DType = iota
 	F64
@@ -42,19 +42,19 @@ var dtypes = [...]struct {
 	Sem:     {"sem", 0, false},
 }
 
-// String gives the name used in the text form: f32, bf16, i32, bool.
+// String returns the name in the text form: f32, bf16, i32, bool.
 func (d DType) String() string { return dtypes[d].name }
 
-// Bytes is the size of one element.
+// Bytes returns the size of one element in bytes.
 func (d DType) Bytes() int { return dtypes[d].bytes }
 
-// IsFloat tells floating point types from the others.
+// IsFloat reports whether the type is a floating point type.
 func (d DType) IsFloat() bool { return dtypes[d].float }
 
-// IsInt tells the integer types (Bool is not one).
+// IsInt reports whether the type is an integer type; Bool is not.
 func (d DType) IsInt() bool { return d >= I64 && d <= U16 }
 
-// ParseDType is the inverse of String.
+// ParseDType returns the type with this name, or an error.
 func ParseDType(s string) (DType, error) {
 	for d := F64; int(d) < len(dtypes); d++ {
 		if dtypes[d].name == s {
@@ -64,13 +64,13 @@ func ParseDType(s string) (DType, error) {
 	return Invalid, fmt.Errorf("unknown element type %q (known: f64 f32 f16 bf16 i64 i32 u32 u16 bool)", s)
 }
 
-// Space is where a reference lives. A value (Space None) is pure and lives nowhere.
+// Space is the memory of a reference. None marks a value, which is immutable and in no memory.
 type Space uint8
 
 // The memory spaces of the kernel level.
 const (
 	None Space = iota
-	HBM        // whole operands that a kernel moves itself
+	HBM        // whole operands that the kernel copies itself
 	VMEM       // vector memory: windows and scratch
 	SMEM       // scalar memory: prefetched tables
 )
@@ -86,19 +86,19 @@ type Type struct {
 	Space Space
 }
 
-// T makes a value type.
+// T returns a value type.
 func T(d DType, shape ...int) Type { return Type{DType: d, Shape: shape} }
 
-// Ref makes a reference type.
+// Ref returns a reference type.
 func Ref(s Space, d DType, shape ...int) Type { return Type{DType: d, Shape: shape, Space: s} }
 
-// IsRef tells references from values.
+// IsRef reports whether this is a reference type.
 func (t Type) IsRef() bool { return t.Space != None }
 
-// Rank is the number of dimensions; 0 for a scalar.
+// Rank returns the number of dimensions; 0 for a scalar.
 func (t Type) Rank() int { return len(t.Shape) }
 
-// Size is the number of elements.
+// Size returns the number of elements.
 func (t Type) Size() int {
 	n := 1
 	for _, d := range t.Shape {
@@ -107,10 +107,10 @@ func (t Type) Size() int {
 	return n
 }
 
-// Bytes is the number of bytes of the dense value.
+// Bytes returns the size of a dense array in bytes.
 func (t Type) Bytes() int { return t.Size() * t.DType.Bytes() }
 
-// Equal compares element type, shape and space.
+// Equal reports whether element type, shape and space are equal.
 func (t Type) Equal(u Type) bool {
 	if t.DType != u.DType || t.Space != u.Space || len(t.Shape) != len(u.Shape) {
 		return false
@@ -123,7 +123,7 @@ func (t Type) Equal(u Type) bool {
 	return true
 }
 
-// String gives f32[8,128], or vmem:f32[8,128] for a reference; a scalar is f32[].
+// String returns f32[8,128], or vmem:f32[8,128] for a reference; a scalar is f32[].
 func (t Type) String() string {
 	var b strings.Builder
 	if t.IsRef() {

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Value is the result of an instruction, or a parameter of a block.
+// Value is a result of an instruction, or a parameter of a block.
 type Value struct {
 	Type Type
-	Name string // a module parameter's name; empty for other values
+	Name string // only of a module parameter
 	Def  *Instr // nil for block parameters
 }
 
@@ -18,16 +18,16 @@ type Instr struct {
 	Args    []*Value
 	Results []*Value
 	Attrs   Attrs
-	Body    *Block // loop, grid, kernel and when
+	Body    *Block // only of loop, grid, kernel and when
 	Task    Task
 	Pos     Pos
 }
 
-// Result is the only result.
+// Result returns the first result; for ops with exactly one.
 func (in *Instr) Result() *Value { return in.Results[0] }
 
-// Called gives the value the name that it has in a formula, for files that people read, and returns it. What passes make of its instruction has the
-// name where it is of the same op. Parameters have names of their own, and nil has none.
+// Called sets the value's name in a formula, for files that people read, and returns the value. Passes keep the name on replacements with the same op.
+// Module parameters have their own names; on a parameter or nil it does nothing.
 func (v *Value) Called(name string) *Value {
 	if v != nil && v.Def != nil {
 		v.Def.Pos.called, v.Def.Pos.op = name, v.Def.Op
@@ -35,7 +35,7 @@ func (v *Value) Called(name string) *Value {
 	return v
 }
 
-// Called is the name that a formula has for the result; empty where it has none. A slice of what is in memory is loaded.
+// Called returns the result's name in a formula, or "". A slice that became a load keeps its name.
 func (in *Instr) Called() string {
 	if in.Op == in.Pos.op || in.Op == OpLoad && in.Pos.op == OpSlice {
 		return in.Pos.called
@@ -43,8 +43,8 @@ func (in *Instr) Called() string {
 	return ""
 }
 
-// NameOf is what a formula calls a value, or what it was before it was cast, cut, spread or turned (x_t); empty where it has no name. A name that
-// begins with _ ends the operand's.
+// NameOf returns a value's formula name, or the name of the value that it was converted, sliced, broadcast or transposed (suffix _t) from, or "". A name
+// that begins with _ is a suffix to the operand's name.
 func NameOf(v *Value) string {
 	if v == nil || v.Def == nil {
 		return ""
@@ -68,29 +68,29 @@ func NameOf(v *Value) string {
 	return name + own
 }
 
-// Block is a straight sequence of instructions with parameters and yielded values.
+// Block is a straight-line sequence of instructions with parameters and yielded values.
 type Block struct {
 	Params []*Value
 	Instrs []*Instr
 	Yield  []*Value
 }
 
-// Module is one function: parameters and results by name.
+// Module is one function with named parameters and results.
 type Module struct {
 	Name    string
 	Body    *Block   // Params carry their names
 	Results []string // names of Body.Yield
-	Reuse   []Reuse  // results that take the memory of parameters
+	Reuse   []Reuse  // results that reuse the memory of parameters
 }
 
-// Reuse says that a result takes the memory of a parameter of the same type: the caller gives the parameter up, and the
-// result is in its place. It changes no value.
+// Reuse puts a result into the memory of a parameter of the same type, which the caller gives up.
+// It does not change values.
 type Reuse struct{ Result, Param string }
 
 // Params returns the module's parameters.
 func (m *Module) Params() []*Value { return m.Body.Params }
 
-// Walk visits every instruction of a block, outer before inner, in program order.
+// Walk calls f for every instruction of a block and its bodies, outer before inner, in program order.
 func (b *Block) Walk(f func(*Instr)) {
 	for _, in := range b.Instrs {
 		f(in)
@@ -100,7 +100,7 @@ func (b *Block) Walk(f func(*Instr)) {
 	}
 }
 
-// Captures lists the values that a block uses from outside, in order of first use.
+// Captures returns the outer values that a block and its bodies use, in order of first use.
 func (b *Block) Captures() []*Value {
 	inside, seen := map[*Value]bool{}, map[*Value]bool{}
 	var out []*Value
@@ -132,7 +132,7 @@ func (b *Block) Captures() []*Value {
 	return out
 }
 
-// Level is where an op may stand.
+// Level is where an op is allowed.
 type Level uint8
 
 // The levels.
@@ -142,7 +142,7 @@ const (
 	Kernel              // inside a kernel's body only
 )
 
-// Precision is how a dot treats its operands; sums are always float32 (or the result's wider type).
+// Precision is the rounding of a dot's operands; sums are always float32 (or the result's wider type).
 type Precision uint8
 
 // The precisions. BF16x3 and BF16x6 split float32 operands into two and three bf16 parts.
@@ -157,7 +157,7 @@ var precisions = [...]string{"f32", "bf16x1", "bf16x3", "bf16x6"}
 
 func (p Precision) String() string { return precisions[p] }
 
-// ParsePrecision is the inverse of String.
+// ParsePrecision is the inverse of String; it fails for other text.
 func ParsePrecision(s string) (Precision, error) {
 	for i, n := range precisions {
 		if n == s {
@@ -167,12 +167,12 @@ func ParsePrecision(s string) (Precision, error) {
 	return 0, fmt.Errorf("unknown precision %q (known: f32 bf16x1 bf16x3 bf16x6)", s)
 }
 
-// Parts is the number of bf16 parts an operand is split into: the rounded operand, the rounded rest, and so on; 0 for
-// PrecF32. A bf16 operand is its own only part.
+// Parts returns the number of bf16 parts an operand is split into: the rounded operand, then the rounded remainders; 0 for
+// PrecF32. A bf16 operand always has one part.
 func (p Precision) Parts() int { return [...]int{PrecBF16x1: 1, PrecBF16x3: 2, PrecBF16x6: 3}[p] }
 
-// Products lists which part of the left operand meets which of the right, in the order in which the products are added:
-// the smallest first. Those of parts that a bf16 operand lacks are left out. Nil for PrecF32.
+// Products lists the pairs of left and right parts that are multiplied, in the order in which the products are added, smallest
+// first. For a bf16 operand, pairs with its missing parts are skipped by the caller. It is nil for PrecF32.
 func (p Precision) Products() [][2]int {
 	return [...][][2]int{
 		PrecBF16x1: {{0, 0}},
@@ -198,7 +198,7 @@ var cmps = [...]string{"eq", "ne", "lt", "le", "gt", "ge"}
 
 func (c Cmp) String() string { return cmps[c] }
 
-// ParseCmp is the inverse of String.
+// ParseCmp is the inverse of String; it fails for other text.
 func ParseCmp(s string) (Cmp, error) {
 	for i, n := range cmps {
 		if n == s {
@@ -208,7 +208,7 @@ func ParseCmp(s string) (Cmp, error) {
 	return 0, fmt.Errorf("unknown relation %q (known: eq ne lt le gt ge)", s)
 }
 
-// DotDims names the dimensions of a dot. The result's dimensions are batch, left free, right free, each in operand order.
+// DotDims lists the dimensions of a dot. The result's dimensions are batch, left free, right free, each in operand order.
 type DotDims struct {
 	LB, RB []int // batch
 	LC, RC []int // contracting
@@ -219,7 +219,7 @@ type GridDim struct {
 	Name  string
 	Size  int
 	Seq   bool
-	Bound bool // the sequential axis of a kernel only: its last operand, an i32, is the number of points that run, 1 to Size
+	Bound bool // only for a kernel's sequential axis: the last operand, an i32 scalar, is the number of points that run, 1 to Size
 }
 
 // Index is one block index of a window as a function of the grid point:
@@ -234,22 +234,22 @@ type Index struct {
 	Axis  int
 	Shift int
 	Max   int
-	Down  bool // needs a Max: the greatest block comes first
-	Every int  // points in a row that have one block; 0 is 1
+	Down  bool // reverses the order of blocks; needs Max
+	Every int  // consecutive points that share one block; 0 means 1
 	Const int
 	Table int
 }
 
-// IndexConst is a fixed block index.
+// IndexConst returns a fixed block index.
 func IndexConst(c int) Index { return Index{Axis: -1, Const: c, Max: -1, Table: -1} }
 
-// IndexAxis is the id of a grid axis.
+// IndexAxis returns the id along a grid axis.
 func IndexAxis(a int) Index { return Index{Axis: a, Max: -1, Table: -1} }
 
-// IndexTable looks the id of an axis up in a table operand.
+// IndexTable returns the table's entry at the id along an axis.
 func IndexTable(a, table int) Index { return Index{Axis: a, Max: -1, Table: table} }
 
-// Held is the index that shows each block for n points in a row.
+// Held returns the index that keeps each block for n consecutive points.
 func (x Index) Held(n int) Index {
 	if x.Every = n; n < 2 {
 		x.Every = 0
@@ -257,16 +257,16 @@ func (x Index) Held(n int) Index {
 	return x
 }
 
-// Reversed is the index that walks its n blocks from the last to the first.
+// Reversed returns the index that walks its n blocks from last to first.
 func (x Index) Reversed(n int) Index {
 	x.Max, x.Down = n-1, true
 	return x
 }
 
-// Window says which block of an operand a program sees: block b along dimension d covers elements
-// [b*Block[d], (b+1)*Block[d]). Every block must lie inside the operand. A window of a kernel without a block is the whole
-// array, left in main memory: the body moves what belongs there by copies. Blocks that it numbers by tables must exist, whatever
-// the inputs are: nothing checks copies.
+// Window selects the block of an operand at a grid point: block b along dimension d covers elements
+// [b*Block[d], (b+1)*Block[d]). Every block must lie inside the operand. A kernel's window without a block is the whole
+// array in HBM, and the body copies parts of it. If tables give the block numbers of these copies, they must be valid for
+// all inputs, since nothing checks copies.
 type Window struct {
 	Block []int
 	Index []Index
@@ -275,34 +275,33 @@ type Window struct {
 // Grid describes a grid (pure body) or kernel (body on references).
 //
 // Operands, in order: Tables i32 vectors, len(In) windowed inputs, len(Carry) initial carries, the number of points of a bounded axis.
-// Results, in order: len(Out) arrays, len(Carry) final carries.
+// Results, in order: the output arrays (Arrays), len(Carry) final carries.
 //
 // A grid runs its points in lexicographic order; points that differ in a parallel axis are independent.
 // Body parameters of a grid: the input blocks, then the carried blocks; it yields the output blocks, then the new carried blocks.
-// A carried block is loaded from the initial carry when its window's index differs from the previous point's (and at the
-// first point), and stored to the final carry before it changes (and after the last point). Windows of a carry that no point
-// visits keep the initial content. The output windows of all points must cover each output, except one with an alias. Points
-// that differ in the sequential axis alone may write a block again; the last one counts.
+// A carried block is loaded from the initial carry when its window's index changes (and at the first point). It is stored to the final
+// carry before the index changes (and after the last point). Carry blocks that no point covers keep the initial content. The output
+// windows of all points must cover each output, unless it has an alias. Points that differ in the sequential axis only may write the
+// same block; the last write counts.
 //
-// With Into several output windows of a grid may write to one array, in their order: window i to array Into[i], numbered in the
-// order of their first windows. There are as many results as arrays, and where a window's table gives a number that is no
-// block's, below zero or beyond the array, it writes nothing.
+// With Into, several output windows write to one array: window i to array Into[i], numbered in the order of their first windows. If a
+// window's table entry is no valid block number (negative or too large), it writes nothing.
 //
-// With Copies, points that blocks are fetched ahead, several input windows may show one operand, and where a window's table gives a
-// number that is no block's it shows zeros. The copies read the operand's memory in the course of the run: with an alias no point may write a
-// block that a later one reads.
+// With Copies, blocks are fetched that many points ahead, and several input windows may read one operand. If a window's table entry is no
+// valid block number, the window is zero. Copies read the operand during the run: with an alias, no point may write a block that a later
+// point reads.
 //
 // A kernel has no carries: lowering turns each into a window of the final carry, initialised from a window of the initial one.
 // Body parameters of a kernel: table references (smem), input windows, output windows (vmem), then Scratch references; it
 // yields nothing. An input window holds its block at every point. An output window is undefined until stored to, keeps its
 // content while its index does not change, and is written back when the index changes and at the end. Scratch is undefined
-// at first and kept throughout.
+// at first and keeps its content between points.
 //
-// What a grid with Live gives must not depend on whether the points from there on run. A schedule leaves them out of its kernel.
+// With Live, results must not depend on whether the points after the first Live entry run; a schedule omits them from its kernel.
 //
-// Alias lists {array, input} pairs of one type, of an array that output windows belong to: its blocks that no point visits hold the
-// input's content. The input windows of a grid show the operand as it was. In a kernel the output takes the input's memory, so that a
-// block must not be fetched once it is written back; blocks of an output without an alias that no point visits are undefined.
+// Alias lists {array, input} pairs of one type: output blocks that no point covers keep the input's content. Without an alias they are
+// undefined. A grid's input windows show the original operand. In a kernel the output shares the input's memory, so a block must not be
+// fetched after it was written back.
 type Grid struct {
 	Name    string
 	Dims    []GridDim
@@ -310,18 +309,18 @@ type Grid struct {
 	In      []Window
 	Out     []Window
 	Carry   []Window
-	Outs    []Type // types of the arrays that the Out windows belong to
-	Into    []int  // grid only: the array of each output window; nil: each has its own
-	Copies  int    // grid only: where above 0 the kernel fetches the blocks of input windows itself, so many points before their own
-	Main    bool   // arrays from the module's caller and for it stay in main memory, where a compiler might move them before and after
-	Live    int    // table, counted from 1, whose first entry is the number of points of the sequential axis that must run; 0: all
-	Inside  bool   // tables were made for it: whatever else the operands are, they name blocks of their arrays alone
-	Sched   *Sched // how a kernel's steps overlap; nil: as they stand
+	Outs    []Type // types of the arrays of the Out windows
+	Into    []int  // grid only: the array of each output window; nil: one each
+	Copies  int    // grid only: above 0, the kernel copies input blocks itself, this many points ahead
+	Main    bool   // arrays of the module's caller stay in HBM; otherwise a compiler may copy them before and after the kernel
+	Live    int    // 1-based number of the table whose first entry is the number of sequential points that must run; 0: all
+	Inside  bool   // the tables were computed for this grid, so they name valid blocks for all other operands
+	Sched   *Sched // order and overlap of a kernel's steps; nil: program order
 	Scratch []Type // kernel only
 	Alias   [][2]int
 }
 
-// Points is the number of grid points.
+// Points returns the number of grid points.
 func (g *Grid) Points() int {
 	n := 1
 	for _, d := range g.Dims {
@@ -330,16 +329,16 @@ func (g *Grid) Points() int {
 	return n
 }
 
-// Bounded says whether an operand tells how many points of the sequential axis run.
+// Bounded reports whether the last operand is the number of sequential points to run.
 func (g *Grid) Bounded() bool {
 	n := len(g.Dims)
 	return n > 0 && g.Dims[n-1].Bound
 }
 
-// Whole says whether the window shows all of an array of the type, left in main memory.
+// Whole reports whether the window is a whole array of type t in HBM.
 func (w Window) Whole(t Type) bool { return len(w.Block) == 0 && t.Rank() > 0 }
 
-// Array is the result that an output window belongs to.
+// Array returns the index of the result that an output window writes to.
 func (g *Grid) Array(window int) int {
 	if g.Into == nil {
 		return window
@@ -347,7 +346,7 @@ func (g *Grid) Array(window int) int {
 	return g.Into[window]
 }
 
-// Arrays are the types of the results that the output windows belong to.
+// Arrays returns the types of the output arrays, one per distinct array.
 func (g *Grid) Arrays() []Type {
 	var ts []Type
 	for i, t := range g.Outs {
@@ -358,7 +357,7 @@ func (g *Grid) Arrays() []Type {
 	return ts
 }
 
-// Attrs are the static parameters of an instruction. Which fields an op uses is in its table row.
+// Attrs are the static parameters of an instruction. Row.Attrs lists the fields that an op uses.
 type Attrs struct {
 	Axis    int
 	Dims    []int // broadcast: result dimension of each operand dimension; transpose: permutation; reduce: axes; copies: the block
@@ -370,6 +369,6 @@ type Attrs struct {
 	Cmp     Cmp
 	Value   float64 // const
 	Count   int     // loop
-	Until   int     // loop: 0, or the body's parameter that says from which iteration on nothing changes
+	Until   int     // loop: number of the body parameter with the iteration from which on nothing changes; 0: none
 	Grid    *Grid
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Error is a fault in a module, with the instruction it concerns.
+// Error is an error in a module, with the affected instruction.
 type Error struct {
 	Instr string // the instruction's text, shortened; empty for the module itself
 	What  string
@@ -19,7 +19,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s\n    in: %s", e.What, e.Instr)
 }
 
-// Verify checks levels, dominance, operand counts and every type in the module.
+// Verify checks levels, dominance, operand counts and every type in the module; the error is an *Error.
 func (m *Module) Verify() error {
 	if m.Body == nil {
 		return &Error{What: "module has no body"}
@@ -54,7 +54,7 @@ func (m *Module) Verify() error {
 	return m.checkReuse()
 }
 
-// checkReuse wants each pair to name a result and a parameter of one type, each in one pair at most.
+// checkReuse verifies that each pair names a result and a parameter of one type, and each of them at most once.
 func (m *Module) checkReuse() error {
 	taken := map[string]bool{}
 	for _, r := range m.Reuse {
@@ -87,7 +87,7 @@ func isName(s string) bool {
 	}) < 0
 }
 
-// verifier knows the values that are visible here and those that were ever defined.
+// verifier tracks the visible values and all values ever defined.
 type verifier struct {
 	seen, defined map[*Value]bool
 }
@@ -188,7 +188,7 @@ func (v *verifier) instr(in *Instr, level Level, dims int) error {
 	return v.block(in.Body, inner, dims)
 }
 
-// types applies the row's rule after checking what every rule relies on.
+// types checks the common preconditions and then applies the type rule of the op's row.
 func (in *Instr) types() ([]Type, error) {
 	row := &Ops[in.Op]
 	if row.Args >= 0 && len(in.Args) != row.Args || len(in.Args) < row.Min {

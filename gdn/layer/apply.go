@@ -15,26 +15,26 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Inserter is a backend that takes generated programs into its graphs (package kernels).
+// Inserter is a backend that can put generated programs into its graphs (package kernels).
 type Inserter interface {
-	Variant(s gdn.Spec, auto string) (gdn.Variant, error) // the best known, of text of gdn.Auto
+	Variant(s gdn.Spec, auto string) (gdn.Variant, error) // the best known variant for an auto text
 	Accepts(m *ir.Module) error
 	Insert(m *ir.Module, inputs map[string]*Node) []*Node
 }
 
-// SpecInserter is an Inserter that has programs of its own for some forward specs.
+// SpecInserter is an Inserter with its own programs for some forward specs.
 type SpecInserter interface {
 	Inserter
 	AcceptsSpec(s gdn.Spec) error
-	InsertSpec(s gdn.Spec, inputs map[string]*Node) []*Node // its outputs, in the order of s.Outputs
+	InsertSpec(s gdn.Spec, inputs map[string]*Node) []*Node // the outputs, in the order of s.Outputs
 }
 
-// DefaultVariant is the best known variant for a spec on a backend.
+// DefaultVariant returns the best known variant for a spec on a backend.
 func DefaultVariant(b compute.Backend, s gdn.Spec) (gdn.Variant, error) {
 	return variantFor(b, s, gdn.Auto)
 }
 
-// variantFor reads the text of a variant: where it is of gdn.Auto, or empty, the best known for a spec on a backend.
+// variantFor parses a variant text. For an auto or empty text it returns the best known variant for a spec on a backend.
 func variantFor(b compute.Backend, s gdn.Spec, text string) (gdn.Variant, error) {
 	if text == "" {
 		text = gdn.Auto
@@ -50,7 +50,7 @@ func variantFor(b compute.Backend, s gdn.Spec, text string) (gdn.Variant, error)
 	return graphVariant(b, s, text)
 }
 
-// graphVariant is the best known variant in graph code. A backend that slices at run time gets loops; elsewhere they are unrolled.
+// graphVariant returns the best known variant as graph code: with loops if the backend can slice at run time, else unrolled.
 func graphVariant(b compute.Backend, s gdn.Spec, auto string) (gdn.Variant, error) {
 	host := gdn.HostUnrolled
 	if b.Capabilities().Operations[compute.OpTypeDynamicSlice] {
@@ -63,10 +63,9 @@ func graphVariant(b compute.Backend, s gdn.Spec, auto string) (gdn.Variant, erro
 	return choices[0].Variant, nil
 }
 
-// Apply adds the program of a forward spec by a variant to a graph. Inputs are by the names of s.Inputs, results by those of
-// s.Outputs. Gradients with respect to all inputs but indices are the generated backward program's, whatever the backend.
-// An Inserter gets both programs as they are; where it can not take one, and on other backends, they become graph code.
-// An error says that the variant can not compute the spec, or which input is wrong.
+// Apply adds the program of a forward spec to the graph. inputs are named as in s.Inputs, results as in s.Outputs. Gradients by all inputs but indices come
+// from the generated backward program on every backend. An Inserter takes both programs as they are; if it cannot take one, and on other
+// backends, they become graph code. It fails if the variant cannot compute the spec, or an input is wrong.
 func Apply(s gdn.Spec, v gdn.Variant, inputs map[string]*Node) (map[string]*Node, error) {
 	if s.Direction != gdn.Forward {
 		return nil, fmt.Errorf("layer: the direction is %v: ask for a forward spec, its gradients come with it", s.Direction)
@@ -137,7 +136,7 @@ func Apply(s gdn.Spec, v gdn.Variant, inputs map[string]*Node) (map[string]*Node
 	return m, nil
 }
 
-// checkInputs compares the inputs with those of the spec.
+// checkInputs compares the inputs with s.Inputs.
 func checkInputs(s gdn.Spec, inputs map[string]*Node) error {
 	if err := s.Validate(); err != nil {
 		return fmt.Errorf("layer: %w", err)
@@ -154,7 +153,7 @@ func checkInputs(s gdn.Spec, inputs map[string]*Node) error {
 	return nil
 }
 
-// choose builds the programs, and says how they are put into the graph.
+// choose builds the programs, and returns the function that puts one into the graph.
 func choose(s gdn.Spec, v gdn.Variant, g *Graph) (*programs, func(m *ir.Module, inputs map[string]*Node) []*Node, error) {
 	graphCode := func(m *ir.Module, inputs map[string]*Node) []*Node { return irgraph.Build(g, m, inputs) }
 	k, ok := g.Backend().(Inserter)
@@ -176,7 +175,7 @@ func choose(s gdn.Spec, v gdn.Variant, g *Graph) (*programs, func(m *ir.Module, 
 	if err == nil && k.Accepts(p.forward) == nil && (p.backward == nil || k.Accepts(p.backward) == nil) {
 		return p, k.Insert, nil
 	}
-	if p, err = compose(s, v, irgraph.Prepare); err != nil { // the variant is for kernels
+	if p, err = compose(s, v, irgraph.Prepare); err != nil { // the variant needs kernels
 		if v, err = graphVariant(g.Backend(), s, gdn.Auto); err == nil {
 			p, err = compose(s, v, irgraph.Prepare)
 		}
@@ -184,10 +183,10 @@ func choose(s gdn.Spec, v gdn.Variant, g *Graph) (*programs, func(m *ir.Module, 
 	return p, graphCode, err
 }
 
-// programs are the two halves of a training step. The forward one gives what the backward one reads after its results.
+// programs are the forward and backward program of a training step. After its results the forward one returns values saved for the backward one.
 type programs struct {
 	forward, backward *ir.Module
-	missing           error // why there is no backward one
+	missing           error // why there is no backward program
 }
 
 type programKey struct {
@@ -196,11 +195,11 @@ type programKey struct {
 	prepared bool
 }
 
-// built has the programs that were asked for last: a graph of many layers builds each once. A server that sees many prompt
-// lengths has a graph for each, which holds its own program; those of graphs that are gone are let go here too.
+// built holds recently used programs, so that a graph of many layers builds each once. A server has a graph with its own program for each prompt length;
+// programs of freed graphs are released here too.
 var built = recent{most: 32}
 
-// recent holds so many programs, the last one used in front.
+// recent holds at most this many programs, the last used first.
 type recent struct {
 	sync.Mutex
 	most int
@@ -212,7 +211,7 @@ type keyed struct {
 	*programs
 }
 
-// get is the program of a key, nil where it is not held.
+// get returns the program of a key, or nil.
 func (r *recent) get(key programKey) *programs {
 	r.Lock()
 	defer r.Unlock()
@@ -225,7 +224,7 @@ func (r *recent) get(key programKey) *programs {
 	return k.programs
 }
 
-// put holds a program, in place of the one that was not used for longest.
+// put stores a program and drops the least recently used one.
 func (r *recent) put(key programKey, p *programs) {
 	r.Lock()
 	defer r.Unlock()
@@ -236,7 +235,7 @@ func (r *recent) put(key programKey, p *programs) {
 	}
 }
 
-// compose makes the programs, prepared by a function or, where that is nil, as they are.
+// compose builds the programs and applies prepare, unless it is nil.
 func compose(s gdn.Spec, v gdn.Variant, prepare func(*ir.Module) (*ir.Module, error)) (*programs, error) {
 	key := programKey{s, v, prepare != nil}
 	if p := built.get(key); p != nil {
@@ -258,8 +257,8 @@ func compose(s gdn.Spec, v gdn.Variant, prepare func(*ir.Module) (*ir.Module, er
 	return p, nil
 }
 
-// modules builds the two halves of a training step, whose backward one reads what the forward one keeps. Where there are none, as by the token
-// recurrence, gradients come from the inputs alone.
+// modules builds forward and backward programs, with values saved by the forward one. Variants without saved values, such as the token
+// recurrence, compute gradients from the inputs alone.
 func modules(s gdn.Spec, v gdn.Variant) (*programs, error) {
 	step := s
 	step.Direction = gdn.Train
@@ -273,7 +272,7 @@ func modules(s gdn.Spec, v gdn.Variant) (*programs, error) {
 	return &programs{forward: forward, backward: backward}, err
 }
 
-// halves builds a forward program that keeps nothing, and gradients in chunks from the inputs alone where there are any.
+// halves builds a forward program that saves nothing, and a chunkwise backward program from the inputs alone, if there is one.
 func halves(s gdn.Spec, v gdn.Variant) (p *programs, err error) {
 	p = new(programs)
 	if p.forward, err = build.Module(s, v); err != nil {

@@ -18,18 +18,18 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// IndexName is the file that says in which shard of a model each tensor is, and SingleName the model that has one file.
+// IndexName is the file that maps each tensor to a shard of the model. SingleName is the weights file of an unsharded model.
 const (
 	IndexName  = "model.safetensors.index.json"
 	SingleName = "model.safetensors"
 )
 
-// Weights are the tensors of a model in one or several safetensors files. Files are opened when a tensor of theirs is first
-// read, and only the parts that are read are loaded.
+// Weights are the tensors of a model in one or several safetensors files. A file is opened when one of its tensors is first
+// read, and only the tensors that are read are loaded.
 type Weights struct {
 	where  map[string]string // tensor -> file
 	files  map[string]*array.File
-	failed map[string]error // of files that can not be opened
+	failed map[string]error // by file that cannot be opened
 	mapped map[string][]byte
 	close  []func() error
 }
@@ -67,7 +67,7 @@ func OpenWeights(path string) (*Weights, error) {
 	return w, nil
 }
 
-// WeightsOf are tensors in memory, as weights.
+// WeightsOf returns Weights of tensors in memory.
 func WeightsOf(tensors map[string]*array.Array) *Weights {
 	w := &Weights{where: map[string]string{}, files: map[string]*array.File{"": {Tensors: tensors}}}
 	for name := range tensors {
@@ -76,7 +76,7 @@ func WeightsOf(tensors map[string]*array.Array) *Weights {
 	return w
 }
 
-// index reads the table of shards.
+// index reads the shard index.
 func (w *Weights) index(path string) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -100,10 +100,10 @@ func (w *Weights) index(path string) error {
 	return nil
 }
 
-// weightMap is the file of each tensor.
+// weightMap maps tensors to files.
 type weightMap map[string]string
 
-// UnmarshalJSON refuses a name that occurs twice, of which one would win.
+// UnmarshalJSON refuses duplicate names, since one of them would be lost.
 func (m *weightMap) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, (*map[string]string)(m)); err != nil {
 		return err
@@ -113,7 +113,7 @@ func (m *weightMap) UnmarshalJSON(data []byte) error {
 	if _, err := d.Token(); err != nil {
 		return err
 	}
-	for d.More() { // an object of strings, as it was read above
+	for d.More() { // an object of strings, as checked above
 		var file json.Token
 		name, err := d.Token()
 		if err == nil {
@@ -131,7 +131,7 @@ func (m *weightMap) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// file opens a shard once.
+// file opens a shard, once.
 func (w *Weights) file(path string) (*array.File, error) {
 	if f := w.files[path]; f != nil {
 		return f, nil
@@ -160,10 +160,10 @@ func (w *Weights) open(path string) (*array.File, error) {
 	return f, nil
 }
 
-// Names lists the tensors, sorted.
+// Names returns the names of the tensors, sorted.
 func (w *Weights) Names() []string { return slices.Sorted(maps.Keys(w.where)) }
 
-// Read gives a copy of a tensor. A file that was cut since it was opened is an error.
+// Read returns a copy of a tensor. It fails for an unknown name, and if the file was truncated after it was opened.
 func (w *Weights) Read(name string) (a *array.Array, err error) {
 	path, ok := w.where[name]
 	if !ok {
@@ -180,7 +180,7 @@ func (w *Weights) Read(name string) (a *array.Array, err error) {
 	if a == nil {
 		return nil, fmt.Errorf("tensor %s is missing from %s, where the index says it is", name, path)
 	}
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // pages of a file that is shorter by now are none
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // reading mapped pages of a truncated file faults
 	defer func() {
 		if bad := recover(); bad != nil {
 			a, err = nil, fmt.Errorf("tensor %s can not be read from %s, which was cut or lost since it was opened: %v", name, path, bad)
@@ -190,7 +190,7 @@ func (w *Weights) Read(name string) (a *array.Array, err error) {
 	return a.Clone(), nil
 }
 
-// Close lets the files go.
+// Close unmaps and closes the files.
 func (w *Weights) Close() error {
 	var errs []error
 	for _, f := range w.close {
@@ -200,8 +200,8 @@ func (w *Weights) Close() error {
 	return errors.Join(errs...)
 }
 
-// ReadConfig reads the sizes and options of a model's layers from its config.json, or from that of the text in it. It knows the models of
-// package gdn/published; another one, and a field whose value no layer here computes, is an error.
+// ReadConfig reads the sizes and options of a model's layers from its config.json, or from the text part inside. Models unknown to
+// package gdn/published, and unsupported field values, are errors.
 func ReadConfig(path string) (Config, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// Compute runs a spec of any direction on a backend, arrays in and out, by the names of s.Inputs and s.Outputs. Gradients are
-// those that GoMLX takes of the loss sum(o do) + sum(final_state dfinal_state). A nil variant is the backend's default.
+// Compute runs a spec of any direction on a backend, with arrays named as in s.Inputs and s.Outputs. Gradients are
+// GoMLX's gradients of the loss sum(o do) + sum(final_state dfinal_state). A nil variant selects the backend's default.
 func Compute(b compute.Backend, s gdn.Spec, v *gdn.Variant, inputs map[string]*array.Array) (map[string]*array.Array, error) {
 	if err := truth.CheckInputs(s, inputs); err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func Compute(b compute.Backend, s gdn.Spec, v *gdn.Variant, inputs map[string]*a
 	return results, nil
 }
 
-// differentiate gives the outputs of a spec of any direction, in order.
+// differentiate returns the outputs of a spec of any direction, in order.
 func differentiate(s gdn.Spec, v gdn.Variant, in map[string]*Node) []*Node {
 	f := s
 	f.Direction = gdn.Forward

@@ -16,9 +16,9 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// ComputeLayer runs a stored case of a whole layer on a backend: its first tokens at once, the others one by one from the
-// caches, and all of them in one call of a layer without a cache; then the gradients, where the case has them. The variant is as
-// Builder.Variant takes it.
+// ComputeLayer runs a stored layer case on a backend: the first tokens at once, the others one by one from the
+// caches, and all of them in one call without a cache; then the gradients, if the case has them. variant is as for
+// Builder.Variant. It returns the outputs that truth.LayerCase names.
 func ComputeLayer(b compute.Backend, c truth.LayerCase, variant string, inputs map[string]*array.Array) (map[string]*array.Array, error) {
 	cfg := Config{Hidden: c.Hidden, HeadsK: c.HeadsK, HeadsV: c.HeadsV, KeyDim: c.KeyDim, ValueDim: c.ValueDim, ConvWidth: c.ConvWidth, NormEps: c.NormEps,
 		Rule: c.Rule, Bound: c.Bound, DecayRank: c.DecayRank, GateRank: c.GateRank}
@@ -68,7 +68,7 @@ func ComputeLayer(b compute.Backend, c truth.LayerCase, variant string, inputs m
 	return out, nil
 }
 
-// layerGradients gives the gradients of sum(y dy) by x and by the weights, as a file of the format has those.
+// layerGradients returns the gradients of sum(y dy) by x and by the weights, in the file format.
 func layerGradients(b compute.Backend, scope *model.Scope, c Config, f Format, variant string, x, dy *array.Array) (map[string]*array.Array, error) {
 	variables := slices.Sorted(maps.Keys(c.variableShapes()))
 	exec, err := model.NewExec(b, scope.Store(), func(_ *model.Scope, in []*Node) []*Node {
@@ -108,7 +108,7 @@ func layerGradients(b compute.Backend, scope *model.Scope, c Config, f Format, v
 	return file.Tensors, err
 }
 
-// runParts runs a session of its own on parts of the tokens, one after another; the mask is of the first. It gives the outputs of the first
+// runParts runs a new session on parts of the tokens in turn; the mask belongs to the first part. It returns the outputs of the first
 // part and of all others, and the caches after the first and after the last.
 func runParts(session func() (*Session, error), parts []*array.Array, mask *array.Array) (map[string]*array.Array, error) {
 	s, err := session()
@@ -140,7 +140,7 @@ func runParts(session func() (*Session, error), parts []*array.Array, mask *arra
 	return out, keep("end")
 }
 
-// extendMask is a mask of the first tokens, of some in all: those after the first are real.
+// extendMask extends a mask of the first tokens to more tokens; the new ones are real.
 func extendMask(mask *array.Array, tokens int) *array.Array {
 	batch, first := mask.Shape[0], mask.Shape[1]
 	v := make([]float32, batch*tokens)
@@ -153,7 +153,7 @@ func extendMask(mask *array.Array, tokens int) *array.Array {
 	return array.FromFloat32s(ir.F32, []int{batch, tokens}, v)
 }
 
-// sliceTokens gives tokens begin to end of [batch, tokens, width] in f32.
+// sliceTokens returns tokens begin to end-1 of [batch, tokens, width] in f32.
 func sliceTokens(a *array.Array, begin, end int) *array.Array {
 	batch, tokens, width := a.Shape[0], a.Shape[1], a.Shape[2]
 	var v []float32
@@ -164,7 +164,7 @@ func sliceTokens(a *array.Array, begin, end int) *array.Array {
 	return array.FromFloat32s(ir.F32, []int{batch, end - begin, width}, v)
 }
 
-// joinTokens puts the tokens of y after those of x.
+// joinTokens concatenates x and y along the tokens.
 func joinTokens(x, y *array.Array) *array.Array {
 	batch, width := x.Shape[0], x.Shape[2]
 	var v []float32

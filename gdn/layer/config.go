@@ -17,31 +17,31 @@ import (
 const (
 	// ParamHeadsK is the number of query and key heads (int). Default 4.
 	ParamHeadsK = "gdn_heads_k"
-	// ParamHeadsV is the number of value heads (int), a multiple of the key heads. Default: as many.
+	// ParamHeadsV is the number of value heads (int), a multiple of the key heads. Default: the number of key heads.
 	ParamHeadsV = "gdn_heads_v"
 	// ParamKeyDim is the width of a query or key (int). Default 64.
 	ParamKeyDim = "gdn_key_dim"
-	// ParamValueDim is the width of a value (int). Default: that of a key.
+	// ParamValueDim is the width of a value (int). Default: the width of a key.
 	ParamValueDim = "gdn_value_dim"
 	// ParamConvWidth is the number of taps of the short convolution (int). Default 4.
 	ParamConvWidth = "gdn_conv_width"
-	// ParamNegEigval lets the state's eigenvalues be negative: beta is in (0,2) (bool). Default false.
+	// ParamNegEigval allows negative eigenvalues of the state: beta is in (0,2) (bool). Default false.
 	ParamNegEigval = "gdn_neg_eigval"
 	// ParamNormEps is the epsilon of the gated RMS norm (float64). Default 1e-6.
 	ParamNormEps = "gdn_norm_eps"
 	// ParamInitGain is the gain of the Xavier-uniform initialisation of the projections (float64). Default 2^-2.5.
 	ParamInitGain = "gdn_init_gain"
-	// ParamVariant is how the rule is computed, as Builder.Variant takes it (string), such as auto-fla. Default: auto.
+	// ParamVariant is the variant text for Builder.Variant (string), such as auto-fla. Default: auto.
 	ParamVariant = "gdn_variant"
 	// ParamRule is the rule, kda or gdn (string). Default gdn.
 	ParamRule = "gdn_rule"
-	// ParamBound is the lowest log decay of a token with rule kda (float64), below 0, such as -5. Default 0: none.
+	// ParamBound is the lower bound of a token's log decay with rule kda (float64), below 0, such as -5. Default 0: none.
 	ParamBound = "gdn_bound"
-	// ParamRank is the width through which the projections of decay and output gate go with rule kda (int). Default: that of a key.
+	// ParamRank is the rank of the projections of decay and output gate with rule kda (int). Default: the width of a key.
 	ParamRank = "gdn_rank"
 )
 
-// Config is the sizes and options of a layer.
+// Config has the sizes and options of a layer.
 type Config struct {
 	Hidden    int // features of the input, and of the output
 	HeadsK    int // query and key heads
@@ -53,23 +53,23 @@ type Config struct {
 	NegEigval bool
 
 	Rule      gdn.Rule // the gated delta rule, or kda
-	Bound     float64  // kda: the lowest log decay of a token, below 0; 0: none
-	DecayRank int      // kda: the decay is projected to this width and from there to the channels of the keys; 0: at once
-	GateRank  int      // kda: the same for the output gate and the values
+	Bound     float64  // kda: lower bound of a token's log decay, below 0; 0: none
+	DecayRank int      // kda: rank of the decay projection; 0: full
+	GateRank  int      // kda: rank of the output gate projection; 0: full
 
-	OutputGate string // what the output gate passes through: silu or sigmoid; "": silu, with kda sigmoid
+	OutputGate string // activation of the output gate, silu or sigmoid; "": silu, with kda sigmoid
 }
 
 // kda is the rule of Kimi Delta Attention.
 var kda = published.KDA
 
-// usualGates are the rules that have a layer, with what the output gate passes through unless the configuration says otherwise.
+// usualGates are the rules that have a layer, with the default activation of their output gate.
 var usualGates = map[gdn.Rule]string{{}: published.SiLU, kda: published.Sigmoid}
 
-// outputGates are what an output gate may pass through.
+// outputGates are the activations of an output gate.
 var outputGates = map[string]func(*Node) *Node{published.SiLU: silu, published.Sigmoid: Sigmoid}
 
-// outputGate is the one of the layer.
+// outputGate returns the activation of the layer's output gate.
 func (c Config) outputGate() func(*Node) *Node {
 	return outputGates[cmp.Or(c.OutputGate, usualGates[c.Rule])]
 }
@@ -97,7 +97,7 @@ func configOf(scope *model.Scope, hidden int) Config {
 	return c
 }
 
-// Check tells what is wrong with the sizes.
+// Check returns an error for the first invalid size or option.
 func (c Config) Check() error {
 	var errs []error
 	for _, f := range []struct {
@@ -134,13 +134,13 @@ func (c Config) Check() error {
 	return nil
 }
 
-// KeyWidth is the width of all queries, or all keys, of a token.
+// KeyWidth returns the width of all queries, or all keys, of a token.
 func (c Config) KeyWidth() int { return c.HeadsK * c.KeyDim }
 
-// ValueWidth is the width of all values of a token.
+// ValueWidth returns the width of all values of a token.
 func (c Config) ValueWidth() int { return c.HeadsV * c.ValueDim }
 
-// DecayWidth is the number of decays of a token: one a value head, or with rule kda one for each channel of its key.
+// DecayWidth returns the number of decays of a token: one per value head, with rule kda one per value head and key channel.
 func (c Config) DecayWidth() int {
 	n := 1
 	for _, d := range c.decayShape() {
@@ -149,7 +149,7 @@ func (c Config) DecayWidth() int {
 	return n
 }
 
-// decayShape is the shape of the decays of a token.
+// decayShape returns the shape of the decays of a token.
 func (c Config) decayShape() []int {
 	if c.Rule.Channels() {
 		return []int{c.HeadsV, c.KeyDim}
@@ -157,5 +157,5 @@ func (c Config) decayShape() []int {
 	return []int{c.HeadsV}
 }
 
-// Channels is the width of the convolution: queries, keys, values.
+// Channels returns the number of convolved channels: queries, keys, values.
 func (c Config) Channels() int { return 2*c.KeyWidth() + c.ValueWidth() }

@@ -8,9 +8,9 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 )
 
-// convolve is the depthwise causal convolution of x [batch, tokens, channels] over the tokens, each channel by taps of its
-// own, followed by SiLU; in float32, the result in the type of x. With remember it also gives the new cache. Padding is moved behind the
-// real tokens, so that these see one another and the cache, and back.
+// convolve applies the depthwise causal convolution to x [batch, tokens, channels], then SiLU, in float32; the result has the type of x. With
+// remember it also returns the new cache. Padding is moved after the real tokens and back, so that a real token's taps reach real
+// tokens and the cache.
 func (b *Builder) convolve(x *Node, remember bool) (y, cache *Node) {
 	c, g := b.cfg, x.Graph()
 	batch, tokens, channels, taps := x.Shape().Dim(0), x.Shape().Dim(1), c.Channels(), c.ConvWidth
@@ -23,7 +23,7 @@ func (b *Builder) convolve(x *Node, remember bool) (y, cache *Node) {
 	}
 	tap := func(j int) *Node { return Reshape(SliceAxis(w, 1, AxisElem(j)), 1, 1, channels) }
 
-	// before has the taps inputs before the first token, the oldest first: those of the cache, or zeros.
+	// before has the taps inputs before the first token, the oldest first: from the cache, or zeros.
 	before := Zeros(g, shapes.Make(x.DType(), batch, taps, channels))
 	if b.cache != nil && b.cuSeqlens == nil {
 		before = TransposeAllAxes(b.cache.Conv, 0, 2, 1)
@@ -32,7 +32,7 @@ func (b *Builder) convolve(x *Node, remember bool) (y, cache *Node) {
 	wide := ConvertDType(all, dtypes.Float32)
 	var sum *Node
 	for j := range taps {
-		back := taps - 1 - j // how many tokens ago
+		back := taps - 1 - j // the tap's distance in tokens
 		shifted := SliceAxis(wide, 1, AxisRange(taps-back, taps-back+tokens))
 		if b.cuSeqlens != nil && back > 0 {
 			shifted = b.withinSequence(shifted, back)
@@ -61,8 +61,8 @@ func (b *Builder) convolve(x *Node, remember bool) (y, cache *Node) {
 	return y, TransposeAllAxes(cache, 0, 2, 1)
 }
 
-// withinSequence keeps what a tap sees `back` tokens ago where that is in the token's own sequence, and takes it from the
-// sequence's cache, or zero, elsewhere.
+// withinSequence keeps a tap's input `back` tokens before a token if both are in one sequence. Otherwise it takes the input from the
+// sequence's cache, or zero.
 func (b *Builder) withinSequence(shifted *Node, back int) *Node {
 	g, taps := shifted.Graph(), b.cfg.ConvWidth
 	seq, pos := b.places(shifted.Shape().Dim(1))
@@ -70,7 +70,7 @@ func (b *Builder) withinSequence(shifted *Node, back int) *Node {
 	keep := BroadcastToDims(Reshape(inside, 1, -1, 1), shifted.Shape().Dimensions...)
 	other := ZerosLike(shifted)
 	if b.cache != nil {
-		// Row taps-back+pos of the sequence's cache; any row where the token needs none.
+		// Row taps-back+pos of the sequence's cache; an arbitrary row if the token needs none.
 		row := Where(inside, ZerosLike(pos), AddScalar(pos, taps-back))
 		rows := Reshape(TransposeAllAxes(b.cache.Conv, 0, 2, 1), -1, b.cfg.Channels())
 		index := Add(MulScalar(seq, taps), row)
@@ -79,7 +79,7 @@ func (b *Builder) withinSequence(shifted *Node, back int) *Node {
 	return Where(keep, shifted, other)
 }
 
-// places gives the sequence of each of n packed tokens, and its position there, as int32.
+// places returns, for n packed tokens, the sequence of each and its position in it, as int32.
 func (b *Builder) places(n int) (seq, pos *Node) {
 	g := b.x.Graph()
 	cu := ConvertDType(b.cuSeqlens, dtypes.Int32)
@@ -92,7 +92,7 @@ func (b *Builder) places(n int) (seq, pos *Node) {
 	return seq, Sub(token, Gather(cu, InsertAxes(seq, -1)))
 }
 
-// packedCache gives [sequences, taps, channels]: the last inputs of each packed sequence, or of its cache before them.
+// packedCache returns the last inputs [sequences, taps, channels] of each packed sequence; a short sequence keeps inputs of its old cache.
 func (b *Builder) packedCache(x *Node) *Node {
 	g, taps, channels := x.Graph(), b.cfg.ConvWidth, b.cfg.Channels()
 	n := b.cuSeqlens.Shape().Dim(0) - 1
@@ -100,7 +100,7 @@ func (b *Builder) packedCache(x *Node) *Node {
 	begin, end := SliceAxis(cu, 0, AxisRange(0, n)), SliceAxis(cu, 0, AxisRangeToEnd(1))
 	grid := func(v *Node) *Node { return BroadcastToDims(Reshape(v, n, 1), n, taps) }
 	length := grid(Sub(end, begin))
-	slot := Add(Iota(g, shapes.Make(dtypes.Int32, n, taps), 1), length) // of the old cache followed by the sequence
+	slot := Add(Iota(g, shapes.Make(dtypes.Int32, n, taps), 1), length) // in the old cache followed by the sequence
 	old := LessThan(slot, FillScalar(g, slot.Shape(), float64(taps)))
 	// Rows: the caches of all sequences, then the tokens.
 	cached := Zeros(g, shapes.Make(x.DType(), n*taps, channels))
@@ -109,7 +109,7 @@ func (b *Builder) packedCache(x *Node) *Node {
 	}
 	rows := Concatenate([]*Node{cached, Reshape(x, -1, channels)}, 0)
 	fromCache := Add(MulScalar(Iota(g, slot.Shape(), 0), taps), slot)
-	fromTokens := AddScalar(Add(grid(begin), slot), (n-1)*taps) // n*taps rows before them, of which slot counts taps
+	fromTokens := AddScalar(Add(grid(begin), slot), (n-1)*taps) // n*taps rows precede the tokens; slot already counts taps of them
 	index := Reshape(Where(old, fromCache, fromTokens), -1, 1)
 	return Reshape(Gather(rows, index), n, taps, channels)
 }

@@ -9,14 +9,14 @@
 //
 // Rules:
 //
-//  1. The rule is not written a second time here: the modules that package gdn builds, forward and backward, become graph
-//     code by a table over the ops (package irgraph), or go into the graph as generated programs (package kernels). So every
+//  1. The rule is implemented once, in package gdn/build: its forward and backward modules become graph code by a table
+//     over the ops (package irgraph), or go into the graph as generated programs (package kernels). So every
 //     variant that computes a spec computes it here too.
-//  2. Gradients are those of the generated backward module, on every backend. GoMLX never differentiates the rule itself.
+//  2. Gradients come from the generated backward module, on every backend. GoMLX never differentiates the rule itself.
 //  3. x is float32 or bfloat16. Gates, the state, the inverse within a chunk and norms are float32 always.
 //  4. A call with a cache and T tokens equals T calls of one token, up to rounding.
-//  5. What does not fit is an error that names the tensor and the shape that is wanted. Functions that build graphs panic with
-//     it, as GoMLX's do, and Exec returns it.
+//  5. Errors name the wrong tensor and the expected shape. Functions that build graphs panic with
+//     the error, as GoMLX's do, and Exec returns it.
 //
 // Gated Delta Networks: Improving Mamba2 with Delta Rule, https://arxiv.org/abs/2412.06464. Kimi Linear, https://arxiv.org/abs/2510.26692.
 package layer

@@ -10,9 +10,9 @@ import (
 	"github.com/gomlx/gomlx/ml/model/initializer"
 )
 
-// What a model around the layers needs, with gradients that are cheap on every backend.
+// Building blocks for models around the layers, with gradients that are cheap on every backend.
 
-// Linear multiplies the features of x, [batch, tokens, in], by weights [in, out] of scope. Its gradient is two
+// Linear multiplies the features of x [batch, tokens, in] by weights [in, out] in scope and returns [batch, tokens, out]. Its gradient is two
 // matrix products.
 func Linear(scope *model.Scope, x *Node, out int) *Node {
 	in := x.Shape().Dim(-1)
@@ -21,7 +21,7 @@ func Linear(scope *model.Scope, x *Node, out int) *Node {
 	return project(x, w.NodeValue(x.Graph()))[0]
 }
 
-// RMSNorm divides the features of x by their root mean square and scales them by weights of scope.
+// RMSNorm divides the features of x by their root mean square and scales them by weights in scope.
 func RMSNorm(scope *model.Scope, x *Node) *Node {
 	n := x.Shape().Dim(-1)
 	w := scope.WithInitializer(initializer.One).VariableWithShape("scale", shapes.Make(x.DType(), n)).NodeValue(x.Graph())

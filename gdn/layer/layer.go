@@ -21,7 +21,7 @@ const (
 	VarZ      = "z"       // [hidden, values]: the output gate
 	VarZDown  = "z_down"  // [hidden, rank], where z is [rank, values]
 	VarB      = "b"       // [hidden, value heads]: beta before its sigmoid
-	VarA      = "a"       // [hidden, value heads]: the decay before its softplus; with rule kda [hidden, value heads * key width]
+	VarA      = "a"       // [hidden, value heads]: the raw decay before softplus; with rule kda [hidden, value heads * key width]
 	VarADown  = "a_down"  // [hidden, rank], where a is [rank, value heads * key width]
 	VarConv   = "conv"    // [channels, taps], the last tap for the current token
 	VarALog   = "A_log"   // [value heads], f32
@@ -30,10 +30,10 @@ const (
 	VarOut    = "out"     // [values, hidden]
 )
 
-// Mixer computes the rule: from inputs named as s.Inputs names them to results named as s.Outputs names them.
+// Mixer computes the rule, from inputs named as in s.Inputs to results named as in s.Outputs.
 type Mixer func(s gdn.Spec, inputs map[string]*Node) map[string]*Node
 
-// Builder is a layer being configured. Its methods return it, so that calls chain; Done or DoneWithCache ends.
+// Builder configures a layer. Its methods return it for chaining; Done or DoneWithCache builds the graph.
 type Builder struct {
 	scope     *model.Scope
 	x         *Node
@@ -47,15 +47,15 @@ type Builder struct {
 	made      dtypes.DType // of weights
 }
 
-// Cache is what a layer remembers of the tokens so far.
+// Cache is the state of a layer after the tokens so far.
 type Cache struct {
-	Conv  *Node // [sequences, channels, taps]: the last inputs of the convolution, the oldest first, zeros where there were none
+	Conv  *Node // [sequences, channels, taps]: the last inputs of the convolution, the oldest first, zeros before the first token
 	State *Node // [sequences, value heads, key width, value width], f32
 }
 
 // New starts a layer of Gated DeltaNet, or of Kimi Delta Attention, on x, [batch, tokens, features] of float32 or bfloat16. Sizes come from the
-// hyperparameters (ParamHeadsK, ...) until a method sets them. Variables are made in scope, or taken
-// from it where they are there already.
+// hyperparameters (ParamHeadsK, ...) until a method sets them. Variables in scope are
+// reused, missing ones are created.
 func New(scope *model.Scope, x *Node) *Builder {
 	if x.Rank() != 3 {
 		panic(fmt.Errorf("layer: x is %s, want [batch, tokens, features]", x.Shape()))
@@ -68,16 +68,16 @@ func New(scope *model.Scope, x *Node) *Builder {
 		variant: model.GetParamOr(scope, ParamVariant, "")}
 }
 
-// Config gives the present sizes and options, as Save, Load and NewSession of the same layer take them.
+// Config returns the current sizes and options, for Save, Load and NewSession of the same layer.
 func (b *Builder) Config() Config { return b.cfg }
 
-// With sets all sizes and options at once, as ReadConfig gives them.
+// With sets all sizes and options at once, for example from ReadConfig.
 func (b *Builder) With(c Config) *Builder {
 	b.cfg = c
 	return b
 }
 
-// Heads sets the number of query and key heads, and of value heads, which is a multiple of it.
+// Heads sets the numbers of query and key heads and of value heads; value must be a multiple of key.
 func (b *Builder) Heads(key, value int) *Builder {
 	b.cfg.HeadsK, b.cfg.HeadsV = key, value
 	return b
@@ -101,70 +101,69 @@ func (b *Builder) NegativeEigenvalues(allow bool) *Builder {
 	return b
 }
 
-// KDA makes it Kimi Delta Attention (Kimi Linear, https://arxiv.org/abs/2510.26692): each channel of a key has a decay of its own, the
-// output gate is a sigmoid, and the projections of decay and output gate go through a width of rank, or go at once where that is 0. A bound
-// below 0, such as -5, is the lowest log decay of a token: bound sigmoid(exp(A_log) (a + dt_bias)) in place of
-// -exp(A_log) softplus(a + dt_bias).
+// KDA selects Kimi Delta Attention (Kimi Linear, https://arxiv.org/abs/2510.26692). Each key channel has its own decay, and the output gate is
+// a sigmoid. rank is the rank of the projections of decay and output gate; 0 means full. A bound below 0, such as -5, is the
+// lowest log decay of a token: bound sigmoid(exp(A_log) (a + dt_bias)) instead of -exp(A_log) softplus(a + dt_bias).
 func (b *Builder) KDA(rank int, bound float64) *Builder {
 	b.cfg.Rule, b.cfg.Bound, b.cfg.DecayRank, b.cfg.GateRank = kda, bound, rank, rank
 	return b
 }
 
-// InitGain sets the gain of the initialisation of the projections.
+// InitGain sets the gain of the Xavier-uniform initialisation of the projections.
 func (b *Builder) InitGain(gain float64) *Builder {
 	b.gain = gain
 	return b
 }
 
-// WeightType sets the type in which weights are made, in place of that of x: Float32, for training in bfloat16 with weights in float32.
+// WeightType sets the type of new weights; default is the type of x. Use Float32 to train in bfloat16 with float32 weights.
 func (b *Builder) WeightType(d dtypes.DType) *Builder {
 	b.made = d
 	return b
 }
 
-// Mask says which tokens are real: [batch, tokens], of any type, zero for padding. A padded token changes no state, and
+// Mask marks the real tokens: [batch, tokens] of any type, zero for padding. A padded token changes no state, and
 // padding may be on either side.
 func (b *Builder) Mask(mask *Node) *Builder {
 	b.mask = mask
 	return b
 }
 
-// CuSeqlens packs sequences along the tokens of a batch of 1: int64 [sequences+1], sequence n owning tokens cu[n] to
-// cu[n+1]-1. Neither the convolution nor the state crosses from one to another.
+// CuSeqlens packs sequences along the tokens of a batch of 1: int64 [sequences+1], sequence n owns tokens cu[n] to
+// cu[n+1]-1. Neither the convolution nor the state passes from one to another.
 func (b *Builder) CuSeqlens(cu *Node) *Builder {
 	b.cuSeqlens = cu
 	return b
 }
 
-// Cache continues after the tokens that c remembers.
+// Cache continues after the tokens that c covers.
 func (b *Builder) Cache(c *Cache) *Builder {
 	b.cache = c
 	return b
 }
 
-// Variant sets how the rule is computed: text of gdn.ParseVariant, or of gdn.Auto for the best known on the backend, which is also
-// what an empty text means. In training the best known is that of a step with its gradient.
+// Variant sets the variant: a text of gdn.ParseVariant, or an auto text for the best known on the backend. An empty text means
+// auto. In training, auto selects the best for a step with its gradient.
 func (b *Builder) Variant(text string) *Builder {
 	b.variant = text
 	return b
 }
 
-// Accuracy asks for the best known variant of a class of accuracy. On a CPU all variants compute in float32.
+// Accuracy selects the best known variant of an accuracy class. On a CPU all variants compute in float32.
 func (b *Builder) Accuracy(a gdn.Accuracy) *Builder { return b.Variant(a.Text()) }
 
-// Mixer puts another computation in the place of the rule.
+// Mixer replaces the computation of the rule.
 func (b *Builder) Mixer(f Mixer) *Builder {
 	b.mixer = f
 	return b
 }
 
-// Done gives the output, of the shape and type of x. It panics with an error where something does not fit.
+// Done returns the output, of the shape and type of x. It panics with an error for invalid sizes, options or inputs.
 func (b *Builder) Done() *Node {
 	y, _ := b.build(false)
 	return y
 }
 
-// DoneWithCache gives the output, and the cache for the tokens that follow.
+// DoneWithCache is Done, and also returns the cache for later tokens.
 func (b *Builder) DoneWithCache() (*Node, *Cache) { return b.build(true) }
 
 func (b *Builder) build(remember bool) (*Node, *Cache) {
@@ -176,7 +175,7 @@ func (b *Builder) build(remember bool) (*Node, *Cache) {
 	if b.mask != nil {
 		x = whereReal(b.realTokens(), x)
 	}
-	// Weights are drawn in this order: another one would be another training for a seed.
+	// The order of drawing weights is fixed: another order would change the training for a seed.
 	qkvFirst := b.matrix(VarQKV, c.Hidden, c.Channels())
 	zFirst, zSecond := b.throughRank(VarZDown, VarZ, c.GateRank, c.ValueWidth())
 	betaFirst := b.matrix(VarB, c.Hidden, c.HeadsV)
@@ -187,7 +186,7 @@ func (b *Builder) build(remember bool) (*Node, *Cache) {
 
 	s := gdn.NewSpec(batch, tokens, c.HeadsK, c.HeadsV, c.KeyDim, c.ValueDim)
 	s.Rule, s.Bound = c.Rule, c.Bound
-	s.DType, _ = device.ElementType(x.DType()) // o stays float32 until it is normalised
+	s.DType, _ = device.ElementType(x.DType()) // o stays float32 until after the norm
 	s.Gates, s.L2Norm, s.NegEigval = gdn.GatesFused, true, c.NegEigval
 	s.Init, s.Final = b.cache != nil, remember
 	part := func(from, heads, dim int) *Node {
@@ -219,7 +218,7 @@ func (b *Builder) build(remember bool) (*Node, *Cache) {
 	return y, &Cache{Conv: conv, State: out["final_state"]}
 }
 
-// rawGate is a gate of the tokens, [batch, tokens, n], in float32, and closed where a token is padding.
+// rawGate returns a raw gate of the tokens, [batch, tokens, n] in float32, with the value closed at padding.
 func (b *Builder) rawGate(x *Node, closed float64) *Node {
 	x = ConvertDType(x, dtypes.Float32)
 	if b.mask == nil {
@@ -228,7 +227,7 @@ func (b *Builder) rawGate(x *Node, closed float64) *Node {
 	return Where(overAxes(b.realTokens(), x), x, FillScalar(x.Graph(), x.Shape(), closed))
 }
 
-// realTokens is the mask as bools.
+// realTokens returns the mask as bools.
 func (b *Builder) realTokens() *Node { return asBools(b.mask) }
 
 // mix computes the rule.
@@ -282,13 +281,13 @@ func shapeOf(n *Node) string {
 	return n.Shape().String()
 }
 
-// EmptyCache is the cache before the first token.
+// EmptyCache returns the cache before the first token, all zeros.
 func (c Config) EmptyCache(g *Graph, d dtypes.DType, sequences int) *Cache {
 	return &Cache{Conv: Zeros(g, shapes.Make(d, sequences, c.Channels(), c.ConvWidth)),
 		State: Zeros(g, shapes.Make(dtypes.Float32, sequences, c.HeadsV, c.KeyDim, c.ValueDim))}
 }
 
-// variable makes or finds a variable and gives its value in the type of x.
+// variable creates or finds a variable and returns its value in the type of x.
 func (b *Builder) variable(name string, d dtypes.DType, init model.VariableInitializer, dims ...int) *Node {
 	if v := b.scope.GetVariable(name); v != nil {
 		if want := shapes.Make(v.DType(), dims...); !v.Shape().Equal(want) {
@@ -304,7 +303,7 @@ func (b *Builder) matrix(name string, in, out int) *Node {
 	return b.asInput(b.variable(name, b.made, uniform(b.scope, -limit, limit), in, out))
 }
 
-// asInput converts a variable to the type of x, unless that is float32: see product.
+// asInput converts a variable to the type of x, unless x is float32: see product.
 func (b *Builder) asInput(v *Node) *Node {
 	if v.DType() == b.x.DType() || b.x.DType() == dtypes.Float32 {
 		return v
@@ -312,8 +311,8 @@ func (b *Builder) asInput(v *Node) *Node {
 	return Narrow(ConvertDType(v, dtypes.Float32), b.x.DType())
 }
 
-// throughRank is a projection of the input to a width, through a rank where there is one: the matrix that meets the input, and what is to be
-// done with their product.
+// throughRank projects the input to a width, in two steps if there is a rank. It returns the matrix of the first step, and a function for the
+// rest.
 func (b *Builder) throughRank(down, name string, rank, out int) (first *Node, second func(*Node) *Node) {
 	if rank == 0 {
 		return b.matrix(name, b.cfg.Hidden, out), func(x *Node) *Node { return x }
@@ -329,14 +328,14 @@ func uniform(scope *model.Scope, lo, hi float64) model.VariableInitializer {
 	return initializer.RandomUniformFn(scope, lo, hi)
 }
 
-// logUniform draws the logarithm of a number from U(0, most).
+// logUniform draws log(u) with u from U(0, most).
 func logUniform(scope *model.Scope, most float64) model.VariableInitializer {
 	return func(g *Graph, s shapes.Shape) *Node {
 		return Log(MaxScalar(uniform(scope, 0, most)(g, s), 1e-4))
 	}
 }
 
-// timeSteps draws dt log-uniformly from lo to hi and gives the bias whose softplus is dt.
+// timeSteps draws dt log-uniformly from lo to hi and returns the bias whose softplus is dt.
 func timeSteps(scope *model.Scope, lo, hi float64) model.VariableInitializer {
 	return func(g *Graph, s shapes.Shape) *Node {
 		dt := MaxScalar(Exp(uniform(scope, math.Log(lo), math.Log(hi))(g, s)), 1e-4)
@@ -347,8 +346,8 @@ func timeSteps(scope *model.Scope, lo, hi float64) model.VariableInitializer {
 // silu is x sigmoid(x).
 func silu(x *Node) *Node { return Mul(x, Sigmoid(x)) }
 
-// project multiplies the features of x [batch, tokens, in] by each of the matrices [in, out]. The gradient is two products a
-// matrix, those of x summed in float32.
+// project multiplies the features of x [batch, tokens, in] by each of the matrices [in, out]. The gradient is two products per
+// matrix; the gradients of x are summed in float32.
 func project(x *Node, matrices ...*Node) []*Node {
 	batch, tokens, in := x.Shape().Dim(0), x.Shape().Dim(1), x.Shape().Dim(2)
 	var flat *Node
@@ -375,8 +374,8 @@ func project(x *Node, matrices ...*Node) []*Node {
 	})
 }
 
-// product contracts an axis of x with one of y. The result may be of float32 instead of their type. A few rows of float32 and a matrix of another
-// type are multiplied and summed in one loop, which XLA makes of it, since a product would first make a copy of the matrix.
+// product contracts axis i of x with axis j of y. The result may be float32 instead of their type. For a few rows of float32 and a matrix of another
+// type it multiplies and sums in one loop, which XLA fuses; a product would first copy the matrix.
 func product(x *Node, i int, y *Node, j int) *Node {
 	truncates := irgraph.Truncates(x.Graph().Backend())
 	if x.DType() != y.DType() && !truncates && i == 1 && j == 0 && x.Shape().Dim(0) <= 4 {
@@ -396,7 +395,7 @@ func rounded(x *Node, d dtypes.DType) *Node {
 	return irgraph.Convert(x, e)
 }
 
-// Narrow converts float32 to the type d, to nearest on every backend. The gradient is the adjoint in float32.
+// Narrow converts float32 to type d, to nearest on every backend. Its gradient passes the adjoint as float32.
 func Narrow(x *Node, d dtypes.DType) *Node {
 	if d == dtypes.Float32 {
 		return x

@@ -10,5 +10,5 @@ func mapFile(path string) (data []byte, release func() error, err error) {
 	return data, func() error { return nil }, err
 }
 
-// forget has nothing to let go.
+// forget does nothing: the file is in memory.
 func forget(file, part []byte) {}

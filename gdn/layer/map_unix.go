@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapFile maps a file into memory, so that only what is used of it is read.
+// mapFile maps a file into memory, so that only used pages are read.
 func mapFile(path string) (data []byte, release func() error, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -32,8 +32,8 @@ func mapFile(path string) (data []byte, release func() error, err error) {
 	return data, func() error { return syscall.Munmap(data) }, nil
 }
 
-// forget lets the pages go that are in a part of a mapped file alone: what was copied out need not be held twice. They are read again when they
-// are asked for. A part that is not of the file stays as it is.
+// forget drops the mapped pages that lie entirely in part, after their content was copied. A later access reads them again. A part outside of
+// the file is ignored.
 func forget(file, part []byte) {
 	at := int(uintptr(unsafe.Pointer(unsafe.SliceData(part))) - uintptr(unsafe.Pointer(unsafe.SliceData(file))))
 	if at < 0 || at > len(file) || len(part) > len(file)-at {
@@ -42,6 +42,6 @@ func forget(file, part []byte) {
 	page := os.Getpagesize()
 	from, to := (at+page-1)/page*page, (at+len(part))/page*page
 	if from < to {
-		_ = unix.Madvise(file[from:to], unix.MADV_DONTNEED) // or they stay
+		_ = unix.Madvise(file[from:to], unix.MADV_DONTNEED) // on failure the pages just stay
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/gdngen/gdngen/gdn/layer/device"
 )
 
-// RuleBuilder is the gated delta rule, or the rule of Kimi Delta Attention, being configured. Its methods return it, so that calls
-// chain; Done or DoneWithState ends.
+// RuleBuilder configures the gated delta rule, or the rule of Kimi Delta Attention. Its methods return it for
+// chaining; Done or DoneWithState builds the graph.
 type RuleBuilder struct {
 	q, k, v, g, beta   *Node
 	initial, cu, mask  *Node
@@ -29,27 +29,27 @@ func Rule(q, k, v, g, beta *Node) *RuleBuilder {
 	return &RuleBuilder{q: q, k: k, v: v, g: g, beta: beta}
 }
 
-// InitialState sets the state before the first token, [sequences, value heads, key width, value width] in float32; without
-// it states start at zero.
+// InitialState sets the state before the first token, [sequences, value heads, key width, value width] in float32. The default
+// is zero.
 func (b *RuleBuilder) InitialState(s *Node) *RuleBuilder {
 	b.initial = s
 	return b
 }
 
-// CuSeqlens packs sequences as Builder.CuSeqlens does.
+// CuSeqlens packs sequences; see Builder.CuSeqlens.
 func (b *RuleBuilder) CuSeqlens(cu *Node) *RuleBuilder {
 	b.cu = cu
 	return b
 }
 
-// Mask says which tokens are real: [batch, tokens], zero for padding. A padded token leaves the state as it is, whatever
-// is in it.
+// Mask marks the real tokens: [batch, tokens], zero for padding. A padded token leaves the state as it is, even if its inputs
+// are NaN.
 func (b *RuleBuilder) Mask(mask *Node) *RuleBuilder {
 	b.mask = mask
 	return b
 }
 
-// Scale sets the factor of q; 0, the default, is the key width to the power -1/2.
+// Scale sets the factor of q; 0, the default, means key width ^ -1/2.
 func (b *RuleBuilder) Scale(scale float64) *RuleBuilder {
 	b.scale = scale
 	return b
@@ -61,36 +61,36 @@ func (b *RuleBuilder) L2Norm() *RuleBuilder {
 	return b
 }
 
-// NegativeEigenvalues states that beta may be up to 2, which rules some variants out.
+// NegativeEigenvalues states that beta may be up to 2, which rules out some variants.
 func (b *RuleBuilder) NegativeEigenvalues() *RuleBuilder {
 	b.doubled = true
 	return b
 }
 
-// Bound states that no log decay of a channel is below it, as in Kimi's safe gate (-5), which makes programs faster; 0, the default,
-// is no bound. A decay below the bound gives wrong results.
+// Bound states that no channel's log decay is below lowest, as in Kimi's safe gate (-5), which makes programs faster. 0, the default,
+// means no bound. A decay below the bound gives wrong results.
 func (b *RuleBuilder) Bound(lowest float64) *RuleBuilder {
 	b.bound = lowest
 	return b
 }
 
-// Variant sets how it is computed, as Builder.Variant does.
+// Variant sets the variant text; see Builder.Variant.
 func (b *RuleBuilder) Variant(text string) *RuleBuilder {
 	b.variant = text
 	return b
 }
 
-// Accuracy asks for the best known variant of a class of accuracy, as Builder.Accuracy does.
+// Accuracy selects the best known variant of an accuracy class; see Builder.Accuracy.
 func (b *RuleBuilder) Accuracy(a gdn.Accuracy) *RuleBuilder { return b.Variant(a.Text()) }
 
-// Done gives the output, [batch, tokens, value heads, value width] in the type of v. It panics with an error where something
-// does not fit.
+// Done returns the output, [batch, tokens, value heads, value width] in the type of v. It panics with an error for invalid
+// inputs.
 func (b *RuleBuilder) Done() *Node {
 	o, _ := b.build(false)
 	return o
 }
 
-// DoneWithState gives the output, and the final states in the shape of InitialState.
+// DoneWithState is Done, and also returns the final states in the shape of InitialState.
 func (b *RuleBuilder) DoneWithState() (o, state *Node) { return b.build(true) }
 
 func (b *RuleBuilder) build(final bool) (o, state *Node) {
@@ -126,7 +126,7 @@ func (b *RuleBuilder) build(final bool) (o, state *Node) {
 		if m.Rank() != 2 || m.Shape().Dim(0) != q[0] || m.Shape().Dim(1) != q[1] {
 			panic(fmt.Errorf("layer: the mask is %s, want [%d, %d], one value for each token", m.Shape(), q[0], q[1]))
 		}
-		for _, name := range []string{"q", "k", "v", "g", "beta"} { // a beta of 0 writes nothing, but 0 times NaN is NaN
+		for _, name := range []string{"q", "k", "v", "g", "beta"} { // beta 0 writes nothing, but 0 times NaN is NaN
 			in[name] = whereReal(asBools(m), in[name])
 		}
 	}
@@ -134,7 +134,7 @@ func (b *RuleBuilder) build(final bool) (o, state *Node) {
 	return out["o"], out["final_state"]
 }
 
-// applyText applies a spec by a variant given as text; empty: the best known on the backend, in training that of a step with its
+// applyText applies a spec with a variant text; empty means the best known on the backend, in training the best for a step with its
 // gradient. It panics with an error.
 func applyText(s gdn.Spec, text string, training bool, in map[string]*Node) map[string]*Node {
 	work := s

@@ -16,15 +16,15 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// Session runs one layer over a prompt and the tokens that follow it, a call at a time, the caches staying on the device.
+// Session runs one layer over a prompt and later tokens, one call at a time; the caches stay on the device.
 type Session struct {
 	cfg   Config
 	exec  *model.Exec
 	cache []*tensors.Tensor
 }
 
-// NewSession makes a session on the weights in scope, which Load or a training has put there; without weights there it is an
-// error. The variant is as Builder.Variant takes it.
+// NewSession returns a session on the weights in scope, from Load or a training; without weights it fails.
+// variant is as for Builder.Variant.
 func NewSession(b compute.Backend, scope *model.Scope, c Config, variant string) (*Session, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
@@ -53,8 +53,8 @@ func NewSession(b compute.Backend, scope *model.Scope, c Config, variant string)
 	return s, err
 }
 
-// Step computes the next tokens, [batch, tokens, hidden] in float32 or bfloat16 whatever the type of the weights, and gives the output of the
-// same shape; both stay where GoMLX keeps them. The mask, [batch, tokens], may be nil. No tokens give none, and leave the caches as they are.
+// Step computes the next tokens, [batch, tokens, hidden] in float32 or bfloat16 independent of the weights' type, and returns the output of the
+// same shape; both stay in GoMLX's memory. The mask [batch, tokens] may be nil. Zero tokens return zero tokens and keep the caches.
 func (s *Session) Step(x, mask *tensors.Tensor) (*tensors.Tensor, error) {
 	if x.Rank() == 3 && x.Shape().Dim(1) == 0 {
 		return s.none(x, mask)
@@ -74,7 +74,7 @@ func (s *Session) Step(x, mask *tensors.Tensor) (*tensors.Tensor, error) {
 	return out[0], nil
 }
 
-// none is Step on no tokens, of which a backend makes no program.
+// none is Step for zero tokens, for which no backend makes a program.
 func (s *Session) none(x, mask *tensors.Tensor) (*tensors.Tensor, error) {
 	c, batch := s.cfg, x.Shape().Dim(0)
 	if batch == 0 || x.Shape().Dim(2) != c.Hidden {
@@ -93,7 +93,7 @@ func (s *Session) none(x, mask *tensors.Tensor) (*tensors.Tensor, error) {
 	return tensors.FromShape(x.Shape()), nil
 }
 
-// Run is Step on arrays.
+// Run is Step for arrays.
 func (s *Session) Run(x, mask *array.Array) (*array.Array, error) {
 	in, err := device.Tensor(x)
 	if err != nil {
@@ -112,8 +112,8 @@ func (s *Session) Run(x, mask *array.Array) (*array.Array, error) {
 	return device.Array(y)
 }
 
-// Caches gives copies of the convolution's cache, [batch, channels, taps], and of the state, [batch, value heads, key width,
-// value width]; an error before the first step.
+// Caches returns copies of the convolution's cache, [batch, channels, taps], and of the state, [batch, value heads, key width,
+// value width]. It fails before the first step.
 func (s *Session) Caches() (conv, state *array.Array, err error) {
 	if s.cache == nil {
 		return nil, nil, fmt.Errorf("layer: the session has run nothing yet")

@@ -4,19 +4,19 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 )
 
-// withGradient gives computed nodes a hand-written gradient. forward computes outputs from its arguments in any way, also
-// through nodes that GoMLX can not differentiate, such as While; backward gives the gradient of the loss with respect to
-// each input (nil: none) from that with respect to each output. An output that the loss does not use has zeros.
+// withGradient returns the outputs of forward with a hand-written gradient. forward may use any nodes, also ones that
+// GoMLX cannot differentiate, such as While. backward receives the gradient of the loss by each output (zeros if the loss does not use it)
+// and returns the gradient by each input (nil: none).
 //
-// GoMLX has custom gradients for one node only (IdentityWithCustomGradient). So each input passes through an identity that
-// replaces whatever adjoint comes back to it by its own gradient, and each output through one that notes its adjoint. What
-// connects them for GoMLX is a sum that is selected away.
+// GoMLX has custom gradients for single nodes only (IdentityWithCustomGradient). So each input passes through an identity that
+// replaces its adjoint by the given gradient, and each output through one that records its adjoint. A sum that is never
+// selected connects them in GoMLX's graph.
 func withGradient(inputs []*Node, forward func(inputs []*Node) []*Node, backward func(adjoints []*Node) []*Node) []*Node {
 	var noted, gradients []*Node
 	gates := make([]*Node, len(inputs))
 	for i, x := range inputs {
 		gates[i] = IdentityWithCustomGradient(x, func(x, _ *Node) *Node {
-			if noted != nil { // the first input of this pass; outputs come before inputs
+			if noted != nil { // the first input of this pass; outputs come before inputs in a backward pass
 				gradients, noted = backward(noted), nil
 			}
 			if gradients[i] == nil {
@@ -52,7 +52,7 @@ func withGradient(inputs []*Node, forward func(inputs []*Node) []*Node, backward
 	return result
 }
 
-// first is the first element of x, as a scalar.
+// first returns the first element of x as a scalar.
 func first(x *Node) *Node {
 	spec := make([]SliceAxisSpec, x.Rank())
 	for i := range spec {

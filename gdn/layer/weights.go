@@ -17,7 +17,7 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// Format is how a model stores the projections of a layer.
+// Format is a model family's layout of the projections of a layer.
 type Format string
 
 // The formats.
@@ -33,10 +33,10 @@ const (
 	KimiLinear Format = "kimi-linear"
 )
 
-// Formats lists the formats.
+// Formats lists all formats.
 var Formats = []Format{Qwen3Next, Qwen35, OlmoHybrid, KimiLinear}
 
-// formats has a row for each format: the rule of its layers, a tensor by which it is known, and all tensors, as torch has them: matrices are
+// formats has the rule of each format, a tensor that identifies it, and all its tensors in torch's layout: matrices are
 // [out, in].
 var formats = map[Format]struct {
 	rule    gdn.Rule
@@ -49,30 +49,30 @@ var formats = map[Format]struct {
 	KimiLinear: {kda, "q_conv1d.weight", Config.kimiLinear},
 }
 
-// stored is a tensor of a layer in a file: its name after the prefix, its shape, and whose values it holds.
+// stored is a tensor of a layer in a file: its name after the prefix, its shape, and the variables whose values it holds.
 type stored struct {
 	name  string
 	shape []int
 	parts []part
 }
 
-// part says which rows of a stored tensor are which outputs of a variable: rows[i] is output first+i.
+// part maps rows of a stored tensor to outputs of a variable: rows[i] is output first+i.
 type part struct {
 	variable string
 	first    int
 	rows     []int
 }
 
-// whole is a tensor whose rows are the outputs of a variable from one on, in order.
+// whole is a tensor whose rows are consecutive outputs of a variable, from first on.
 func whole(name, variable string, first int, shape ...int) stored {
-	rows := make([]int, slices.Max(shape[:max(1, len(shape)-1)])) // axes of length 1 may be before that of the rows
+	rows := make([]int, slices.Max(shape[:max(1, len(shape)-1)])) // axes of length 1 may come before the axis of rows
 	for i := range rows {
 		rows[i] = i
 	}
 	return stored{name, shape, []part{{variable, first, rows}}}
 }
 
-// tensorsOf lists the tensors of a layer in a format.
+// tensorsOf returns the tensors of a layer in a format.
 func (c Config) tensorsOf(f Format) ([]stored, error) {
 	row, ok := formats[f]
 	if !ok {
@@ -117,7 +117,7 @@ func (c Config) qwen35() []stored {
 	}, c.qwen()...)
 }
 
-// qwen are the tensors that both formats of Qwen have.
+// qwen returns the tensors that both Qwen formats share.
 func (c Config) qwen() []stored {
 	return []stored{
 		whole("conv1d.weight", VarConv, 0, c.Channels(), 1, c.ConvWidth),
@@ -128,7 +128,7 @@ func (c Config) qwen() []stored {
 	}
 }
 
-// separate are queries, keys and values each by itself, with their convolutions.
+// separate returns separate tensors of queries, keys and values, with their convolutions.
 func (c Config) separate() []stored {
 	var list []stored
 	for i, name := range []string{"q", "k", "v"} {
@@ -174,7 +174,7 @@ func (c Config) kimiLinear() []stored {
 	)
 }
 
-// variableShapes are the shapes of the variables.
+// variableShapes returns the shapes of the variables by name.
 func (c Config) variableShapes() map[string][]int {
 	m := map[string][]int{
 		VarQKV: {c.Hidden, c.Channels()}, VarZ: {c.Hidden, c.ValueWidth()}, VarB: {c.Hidden, c.HeadsV}, VarA: {c.Hidden, c.DecayWidth()},
@@ -189,7 +189,7 @@ func (c Config) variableShapes() map[string][]int {
 	return m
 }
 
-// detect finds the format by the names.
+// detect returns the format, by the tensor names.
 func detect(names []string, prefix string) (Format, error) {
 	var want []string
 	for _, f := range Formats {
@@ -201,10 +201,10 @@ func detect(names []string, prefix string) (Format, error) {
 	return "", fmt.Errorf("layer: none of %s is among the tensors: is the prefix right?", strings.Join(want, ", "))
 }
 
-// Load puts the weights of one layer into scope. The weights are those of a folder or file (see OpenWeights), named
-// prefix + "in_proj_qkvz.weight" and so on, in float32, bfloat16 or float16; prefix is, for example,
-// "model.layers.0.linear_attn.", or with Kimi Linear "model.layers.0.self_attn.". Variables get the type d, but A_log and dt_bias
-// float32; a layer over those of float16 takes x of float32. A layer that is built in scope afterwards has them. Missing tensors, tensors of another shape, and tensors under the prefix that no layer has are errors.
+// Load puts the weights of one layer into scope; a layer built there later uses them. It reads tensors prefix + "in_proj_qkvz.weight" and
+// so on, in float32, bfloat16 or float16, and returns the detected format. prefix is, for example, "model.layers.0.linear_attn.", or
+// "model.layers.0.self_attn." for Kimi Linear. Variables get type d, A_log and dt_bias float32; with float16 weights x must be float32. Missing
+// tensors, wrong shapes, and unknown tensors under the prefix are errors.
 func Load(scope *model.Scope, w *Weights, prefix string, c Config, d dtypes.DType) (Format, error) {
 	if err := c.Check(); err != nil {
 		return "", err
@@ -240,7 +240,7 @@ func Load(scope *model.Scope, w *Weights, prefix string, c Config, d dtypes.DTyp
 			err = s.check(prefix, a)
 		}
 		if err != nil {
-			if !slices.Contains(errs, err) { // a shard that can not be opened has one, for all its tensors
+			if !slices.Contains(errs, err) { // a shard that cannot be opened has one error for all its tensors
 				errs = append(errs, err)
 			}
 			continue
@@ -283,7 +283,7 @@ func names(list []stored) string {
 	return strings.Join(l, " ")
 }
 
-// check compares a tensor with what the configuration makes it. Axes of length 1 do not count: files differ in them.
+// check compares a tensor's shape with the configuration. Axes of length 1 are ignored, since files differ in them.
 func (s stored) check(prefix string, a *array.Array) error {
 	one := func(n int) bool { return n == 1 }
 	if !slices.Equal(slices.DeleteFunc(slices.Clone(a.Shape), one), slices.DeleteFunc(slices.Clone(s.shape), one)) {
@@ -295,7 +295,7 @@ func (s stored) check(prefix string, a *array.Array) error {
 	return nil
 }
 
-// element is the type in which a variable is held.
+// element returns the type of a variable in memory.
 func element(variable string, d dtypes.DType) ir.DType {
 	if variable == VarALog || variable == VarDtBias {
 		return ir.F32
@@ -304,7 +304,7 @@ func element(variable string, d dtypes.DType) ir.DType {
 	return e
 }
 
-// transposed tells the variables that are [in, out] here and [out, in] in a file.
+// transposed reports whether a variable is [in, out] here and [out, in] in files.
 func transposed(variable string) bool {
 	switch variable {
 	case VarConv, VarALog, VarDtBias, VarNorm:
@@ -313,9 +313,9 @@ func transposed(variable string) bool {
 	return true
 }
 
-// each calls f with the places of all values of a part, in the stored tensor and in the variable.
+// each calls f with the index of every value of a part, in the stored tensor and in the variable.
 func (p part) each(s stored, variable []int, f func(inFile, inVariable int)) {
-	outs, width := ir.T(ir.F32, variable...).Size(), 1 // outputs of the variable, and values of each
+	outs, width := ir.T(ir.F32, variable...).Size(), 1 // number of outputs of the variable, and of values per output
 	switch {
 	case transposed(p.variable):
 		width, outs = variable[0], variable[1]
@@ -334,8 +334,8 @@ func (p part) each(s stored, variable []int, f func(inFile, inVariable int)) {
 	}
 }
 
-// Save gives the tensors of the layer in scope, in a format and element type (float32, bfloat16 or float16), to be
-// written with array.WriteSafetensors. Loading and saving in the type of the file gives the same bits.
+// Save returns the tensors of the layer in scope, in a format and element type (float32, bfloat16 or float16), for
+// array.WriteSafetensors. Loading and saving in the file's type preserves all bits.
 func Save(scope *model.Scope, prefix string, c Config, f Format, d dtypes.DType) (*array.File, error) {
 	if err := c.Check(); err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-// Package array holds dense host arrays of the IR's element types: their conversions, comparison, and the
+// Package array holds dense host arrays of the IR's element types, with conversions, comparison, and the
 // safetensors file format.
 //
 // Conversions follow one set of rules. To a floating type: rounded once, to nearest, ties to even. From a floating
@@ -24,7 +24,7 @@ type Array struct {
 	Data  []byte
 }
 
-// New makes an array of zeros. It panics where ByteSize refuses the type or the shape.
+// New returns an array of zeros. It panics if ByteSize fails for the type and shape.
 func New(d ir.DType, shape ...int) *Array {
 	n, err := ByteSize(d, shape)
 	if err != nil {
@@ -33,7 +33,7 @@ func New(d ir.DType, shape ...int) *Array {
 	return &Array{Type: d, Shape: slices.Clone(shape), Data: make([]byte, n)}
 }
 
-// ByteSize is the size of a dense array. It refuses types without a host form, negative dimensions, and sizes
+// ByteSize returns the bytes of a dense array. It fails for types without a host form, negative dimensions, and sizes
 // that do not fit an int.
 func ByteSize(d ir.DType, shape []int) (int, error) {
 	if d == ir.Invalid || d >= ir.Sem {
@@ -58,7 +58,7 @@ func ByteSize(d ir.DType, shape []int) (int, error) {
 	return int(size), nil
 }
 
-// Check verifies that the element type exists and that Data has the length which Shape asks for.
+// Check returns an error unless the element type exists and len(Data) matches Shape.
 func (a *Array) Check() error {
 	if a == nil {
 		return fmt.Errorf("the array is nil")
@@ -73,21 +73,21 @@ func (a *Array) Check() error {
 	return nil
 }
 
-// IRType is the value type of the array.
+// IRType returns the value type of the array.
 func (a *Array) IRType() ir.Type { return ir.T(a.Type, a.Shape...) }
 
-// Size is the number of elements.
+// Size returns the number of elements.
 func (a *Array) Size() int { return a.IRType().Size() }
 
-// String gives the type and shape, f32[8,128].
+// String returns type and shape: f32[8,128].
 func (a *Array) String() string { return a.IRType().String() }
 
-// Clone copies the array.
+// Clone returns a copy with its own data.
 func (a *Array) Clone() *Array {
 	return &Array{Type: a.Type, Shape: slices.Clone(a.Shape), Data: slices.Clone(a.Data)}
 }
 
-// Reshape gives the same data another shape, sharing it. It panics if the sizes differ.
+// Reshape returns an array of another shape that shares the data. It panics if the sizes differ.
 func (a *Array) Reshape(shape ...int) *Array {
 	b := &Array{Type: a.Type, Shape: slices.Clone(shape), Data: a.Data}
 	if err := b.Check(); err != nil {
@@ -96,7 +96,7 @@ func (a *Array) Reshape(shape ...int) *Array {
 	return b
 }
 
-// FromFloat64s makes an array of the values. It panics if their number is not the size of the shape.
+// FromFloat64s returns an array with these values, converted to d. It panics if their number is not the size of the shape.
 func FromFloat64s(d ir.DType, shape []int, v []float64) *Array {
 	a := sized(d, shape, len(v))
 	le := binary.LittleEndian
@@ -130,7 +130,7 @@ func FromFloat64s(d ir.DType, shape []int, v []float64) *Array {
 	return a
 }
 
-// FromFloat32s makes an array of the values. It panics if their number is not the size of the shape.
+// FromFloat32s returns an array with these values, converted to d. It panics if their number is not the size of the shape.
 func FromFloat32s(d ir.DType, shape []int, v []float32) *Array {
 	a := sized(d, shape, len(v))
 	le := binary.LittleEndian
@@ -157,7 +157,7 @@ func FromFloat32s(d ir.DType, shape []int, v []float32) *Array {
 	return a
 }
 
-// FromInt64s makes an array of the values. It panics if their number is not the size of the shape.
+// FromInt64s returns an array with these values, converted to d. It panics if their number is not the size of the shape.
 func FromInt64s(d ir.DType, shape []int, v []int64) *Array {
 	a := sized(d, shape, len(v))
 	le := binary.LittleEndian
@@ -184,7 +184,7 @@ func FromInt64s(d ir.DType, shape []int, v []int64) *Array {
 	return a
 }
 
-// Float64s gives the elements as float64; exact but for I64 beyond 2^53.
+// Float64s returns the elements as float64; exact except I64 beyond 2^53.
 func (a *Array) Float64s() []float64 {
 	out := make([]float64, a.Size())
 	le := binary.LittleEndian
@@ -205,7 +205,7 @@ func (a *Array) Float64s() []float64 {
 	return out
 }
 
-// Float32s gives the elements as float32; exact for F32, F16, BF16, U16 and Bool, rounded for the others.
+// Float32s returns the elements as float32; exact for F32, F16, BF16, U16 and Bool, rounded for the others.
 func (a *Array) Float32s() []float32 {
 	out := make([]float32, a.Size())
 	le := binary.LittleEndian
@@ -234,7 +234,7 @@ func (a *Array) Float32s() []float32 {
 	return out
 }
 
-// Int64s gives the elements as int64, floating values truncated.
+// Int64s returns the elements as int64, floating values truncated.
 func (a *Array) Int64s() []int64 {
 	out := make([]int64, a.Size())
 	if a.Type.IsFloat() {
@@ -250,7 +250,7 @@ func (a *Array) Int64s() []int64 {
 	return out
 }
 
-// Convert copies the array into another element type.
+// Convert returns a copy with another element type.
 func (a *Array) Convert(d ir.DType) *Array {
 	switch {
 	case d == a.Type:
@@ -266,7 +266,7 @@ func (a *Array) Convert(d ir.DType) *Array {
 	return FromFloat32s(d, a.Shape, a.Float32s())
 }
 
-// sized makes an array for n given values.
+// sized returns an array of zeros for n values; it panics if the shape has another size.
 func sized(d ir.DType, shape []int, n int) *Array {
 	a := New(d, shape...)
 	if a.Size() != n {

@@ -6,17 +6,17 @@ import (
 	"slices"
 )
 
-// Stats says how far one array is from another. Where they can not be compared (NaN is set), the three figures are
+// Stats is the difference of two arrays. If they cannot be compared (NaN is set), the three figures are
 // NaN, so that a test of the form x <= tolerance fails.
 type Stats struct {
-	MaxAbs     float64 // greatest |got - want|
+	MaxAbs     float64 // largest |got - want|
 	Ratio      float64 // rms(got - want) / rms(want); 0 when both are zero, +Inf when only want is
 	RelMax     float64 // MaxAbs / max |want|, with the same convention
-	NaN        bool    // a NaN in either, an infinity the other has not, or different shapes
-	WorstIndex int     // flat index of MaxAbs or of the first offending element; -1 for no element or different shapes
+	NaN        bool    // a NaN in either, an infinity in only one of them, or different shapes
+	WorstIndex int     // flat index of MaxAbs or of the first NaN or infinity; -1 for no element or different shapes
 }
 
-// String gives one line for a report.
+// String returns one line for a report.
 func (s Stats) String() string {
 	if s.NaN {
 		if s.WorstIndex < 0 {
@@ -27,7 +27,7 @@ func (s Stats) String() string {
 	return fmt.Sprintf("ratio %.3g, max abs %.3g, max rel %.3g at element %d", s.Ratio, s.MaxAbs, s.RelMax, s.WorstIndex)
 }
 
-// Compare measures got against want in float64, whatever their element types.
+// Compare returns the difference of got from want, computed in float64 for all element types.
 func Compare(got, want *Array) Stats {
 	incomparable := Stats{MaxAbs: math.NaN(), Ratio: math.NaN(), RelMax: math.NaN(), NaN: true, WorstIndex: -1}
 	if !slices.Equal(got.Shape, want.Shape) {

@@ -50,8 +50,8 @@ func f16Bits(x float32) uint16 {
 	return sign | uint16((b-112<<23)>>13)
 }
 
-// roundToOdd gives the float32 next to x whose last bit is one, or x itself if it is a float32. Rounding the result
-// to a type of at most 22 significant bits is the same as rounding x.
+// roundToOdd returns the float32 next to x whose last bit is one, or x itself if it is a float32. Rounding the result
+// to a type of at most 22 significant bits gives the same as rounding x.
 func roundToOdd(x float64) float32 {
 	f := float32(x)
 	if float64(f) == x || x != x {
@@ -73,7 +73,7 @@ func oddFloat64(x int64) float64 {
 	return float64(x)
 }
 
-// intBounds are the least and greatest values of an integer type.
+// intBounds returns the smallest and largest value of an integer type.
 func intBounds(d ir.DType) (lo, hi int64) {
 	switch d {
 	case ir.I32:

@@ -19,18 +19,18 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// File is the content of a safetensors file. Names is the order of the tensors in the file's header; a file to be
-// written may leave it nil for alphabetical order.
+// File is the content of a safetensors file. Names is the order of the tensors in the header; nil means alphabetical
+// order when writing.
 type File struct {
 	Tensors  map[string]*Array
 	Names    []string
 	Metadata map[string]string
-	// Opaque are the tensors of a file whose element types are none of ours, such as F8_E4M3, with type and shape. Checkpoints have quantised
-	// tensors beside others.
+	// Opaque maps tensors of unsupported element types, such as F8_E4M3, to type and shape. Quantised checkpoints have
+	// some of them.
 	Opaque map[string]string
 }
 
-// Tensor gives a tensor by name. A tensor of an element type that is not read gives an error with the type.
+// Tensor returns a tensor by name. A missing tensor, or one of an unsupported element type, is an error.
 func (f *File) Tensor(name string) (*Array, error) {
 	if a := f.Tensors[name]; a != nil {
 		return a, nil
@@ -41,7 +41,7 @@ func (f *File) Tensor(name string) (*Array, error) {
 	return nil, fmt.Errorf("tensor %q is missing", name)
 }
 
-// transparent names the first opaque tensor.
+// transparent returns an error with the first opaque tensor, if any.
 func (f *File) transparent() error {
 	for _, name := range slices.Sorted(maps.Keys(f.Opaque)) {
 		_, err := f.Tensor(name)
@@ -57,7 +57,7 @@ const (
 	metadataKey    = "__metadata__"
 )
 
-// The names which the format gives to the element types of the IR.
+// The element types in the format's names.
 var safetensorsTypes = []struct {
 	name  string
 	dtype ir.DType
@@ -66,7 +66,7 @@ var safetensorsTypes = []struct {
 	{"I64", ir.I64}, {"I32", ir.I32}, {"U32", ir.U32}, {"U16", ir.U16}, {"BOOL", ir.Bool},
 }
 
-// ReadSafetensors reads a regular file, all of whose tensors must be of known element types.
+// ReadSafetensors reads a regular file. It fails if a tensor has an unsupported element type.
 func ReadSafetensors(path string) (*File, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -89,8 +89,8 @@ func ReadSafetensors(path string) (*File, error) {
 	return f, nil
 }
 
-// ParseSafetensors reads the bytes of a file. The arrays share them. The tensors must cover the data part
-// without gap or overlap, as the format demands. Those of other element types are opaque.
+// ParseSafetensors reads a file's bytes; the arrays share them. The tensors must cover the data part
+// without gap or overlap, as the format demands. Tensors of unsupported types become Opaque.
 func ParseSafetensors(data []byte) (*File, error) {
 	f, err := parseSafetensors(data)
 	if err != nil {
@@ -149,7 +149,7 @@ func parseSafetensors(data []byte) (*File, error) {
 	return f, nil
 }
 
-// foreign are beginnings of files that stand where weights should be, and what to do.
+// foreign lists first bytes of other files that are found in place of weights, with advice.
 var foreign = []struct{ start, advice string }{
 	{"version https://git-lfs", "a pointer of Git LFS in place of the file: fetch it by git lfs pull"},
 	{"<", "a page in HTML or XML, such as that of a refused download, in place of the file: download it again"},
@@ -159,7 +159,7 @@ var foreign = []struct{ start, advice string }{
 	{"{", "JSON: an index is given by a name that ends in .json"},
 }
 
-// beginning says what a file that is none of safetensors begins with.
+// beginning describes the first bytes of a file that is not safetensors.
 func beginning(data []byte) string {
 	if len(data) == 0 {
 		return ""
@@ -214,15 +214,15 @@ func (f *File) attach(entries []entry, body []byte) error {
 type entry struct {
 	name       string
 	dtype      ir.DType
-	opaque     string // the name of an element type that is none of ours
+	opaque     string // the name of an unsupported element type
 	shape      []int
 	begin, end int
 }
 
-// headerReader reads the header token by token: its depth is fixed, so nothing recurses on what the file says.
+// headerReader reads the header token by token. Its depth is fixed, so a hostile file cannot cause deep recursion.
 type headerReader struct{ *json.Decoder }
 
-// next is the decoder's Token with an error for a reader.
+// next is the decoder's Token with a readable error.
 func (h headerReader) next() (json.Token, error) {
 	tok, err := h.Token()
 	if err != nil {
@@ -253,7 +253,7 @@ func (h headerReader) object(read func(key string) error) error {
 	return h.fields(read)
 }
 
-// fields is object behind its brace.
+// fields is object after the opening brace.
 func (h headerReader) fields(read func(key string) error) error {
 	for h.More() {
 		key, err := h.string()
@@ -308,7 +308,7 @@ func (h headerReader) ints() ([]int, error) {
 func (h headerReader) metadata(f *File) error {
 	tok, err := h.next()
 	switch {
-	case err == nil && tok == nil: // null is none
+	case err == nil && tok == nil: // null
 		return nil
 	case err == nil && tok != json.Delim('{'):
 		err = fmt.Errorf("an object expected, found %v", tok)
@@ -372,7 +372,7 @@ func (h headerReader) entry() (entry, error) {
 	return e, nil
 }
 
-// dtype is an element type of ours, or the name of another.
+// dtype parses an element type, or returns the name of an unsupported one.
 func (h headerReader) dtype() (d ir.DType, opaque string, err error) {
 	s, err := h.string()
 	if err != nil {
@@ -397,8 +397,8 @@ func knownTypes() string {
 	return strings.Join(names, " ")
 }
 
-// WriteSafetensors writes the file beside path and renames it, so that path never holds a part of it.
-// Tensors are laid out by falling element size, then in the order of Names, which keeps each aligned.
+// WriteSafetensors writes a temporary file next to path and renames it, so that path never holds a part of it.
+// Tensors are ordered by falling element size, then as in Names, which keeps each one aligned.
 func WriteSafetensors(path string, f *File) error {
 	data, err := f.Bytes()
 	if err != nil {
@@ -420,7 +420,7 @@ func WriteSafetensors(path string, f *File) error {
 	return nil
 }
 
-// Bytes gives the file's bytes.
+// Bytes returns the encoded file. It fails for an array that Check refuses.
 func (f *File) Bytes() ([]byte, error) {
 	names, err := f.order()
 	if err != nil {
@@ -471,7 +471,7 @@ func (f *File) Bytes() ([]byte, error) {
 	return out, nil
 }
 
-// order is the tensors' names in the order of the data.
+// order returns the tensor names in the order of the data.
 func (f *File) order() ([]string, error) {
 	names := slices.Clone(f.Names)
 	if names == nil {

@@ -14,8 +14,8 @@ var (
 	pci       = regexp.MustCompile(`^0x[0-9a-f]{4}$`)
 )
 
-// Check finds what is wrong with a row, all of it: facts that it leaves out, names that could not be given on a command line, and
-// registers that kernels are not tiled for.
+// Check returns all faults of a row joined: missing facts, names that cannot be given on a command line, and
+// an unsupported register shape.
 func (t *Target) Check() error {
 	var faults []error
 	add := func(format string, args ...any) {
@@ -39,7 +39,7 @@ func (t *Target) Check() error {
 	return errors.Join(faults...)
 }
 
-// facts finds the fields of a row that are zero where zero is no fact, and what is wrong with its list of those unknown.
+// facts returns errors for zero fields that are neither tagged nor listed in unknown, and for a wrong list.
 func facts(target string, row reflect.Value, unknown []string) (faults []error) {
 	known := map[string]bool{}
 	for i := range row.NumField() {
@@ -61,7 +61,7 @@ func facts(target string, row reflect.Value, unknown []string) (faults []error) 
 	return faults
 }
 
-// zeros lists the fields at and below one that are zero where zero is no fact.
+// zeros lists the zero fields at and below a field, without fields whose tag allows zero.
 func zeros(field reflect.StructField, v reflect.Value) (missing []string) {
 	if v.Kind() == reflect.Pointer && !v.IsNil() {
 		v = v.Elem()

@@ -8,41 +8,41 @@ import (
 	"strings"
 )
 
-// GPU is one model of NVIDIA's GPUs: the facts that its generator, its checks and its cost model need. Rates are those of the whole device.
+// GPU is one model of NVIDIA's GPUs, with the facts for its generator, checks and cost model. Rates are for the whole device.
 //
-// A field whose zero is a fact has a tag with its meaning. Any other that is zero is a fact that the row names in Unknown: see Check.
+// A field that may be zero has a tag with the meaning of zero. Other zero fields must be listed in Unknown: see Check.
 type GPU struct {
 	Name       string   // h100
 	OtherNames []string `zero:"the field has no other name"`
-	Kind       string   // what the runtime calls such a device
+	Kind       string   // device name from the runtime
 	Capability int      // compute capability: 90 is 9.0
-	SMs        int      // streaming multiprocessors
-	Schedulers int      // of an SM: each issues one warp instruction a cycle
-	Registers  int      // of 32 bits, of an SM
-	Shared     int      // bytes of shared memory of an SM
-	// SharedProgram is the most shared memory of one program (thread block), and SharedReserved what the driver takes of each besides.
+	SMs        int      // number of streaming multiprocessors
+	Schedulers int      // per SM; each issues one warp instruction per cycle
+	Registers  int      // 32-bit registers per SM
+	Shared     int      // bytes of shared memory per SM
+	// SharedProgram is the largest shared memory of a thread block in bytes; the driver takes SharedReserved more for each.
 	SharedProgram, SharedReserved int
-	Threads                       int     // of an SM, at most
-	Programs                      int     // thread blocks of an SM, at most
-	L2                            int     // bytes of the second cache
-	Memory                        int     // bytes of main memory that programs may have
-	DRAM                          float64 // bytes per second of main memory by its data sheet
-	Copy                          float64 // bytes per second that a copy reaches: the floor of modelled times
+	Threads                       int     // most threads per SM
+	Programs                      int     // most thread blocks per SM
+	L2                            int     // bytes of L2 cache
+	Memory                        int     // bytes of HBM available to programs
+	DRAM                          float64 // HBM bytes per second by the data sheet
+	Copy                          float64 // HBM bytes per second that a copy reaches: the floor of modelled times
 	Clock                         float64 // cycles per second under load
-	MatmulBF16                    int     // multiply-adds of one scheduler's matrix unit a cycle
+	MatmulBF16                    int     // multiply-adds per cycle of one scheduler's matrix unit
 	Timing                        *GPUTiming
-	Calibrated                    string `zero:"the table is of public microbenchmarks"` // the device that it was fitted on, and when
+	Calibrated                    string `zero:"the table is of public microbenchmarks"` // device and date of the calibration
 
-	Unknown []string `zero:"all is known"` // facts that nobody has found out: names of fields
+	Unknown []string `zero:"all is known"` // names of fields with unknown facts
 }
 
-// GPUTiming is the latencies and issue intervals by which times of machine code are modelled, in cycles: one table for all kernels.
+// GPUTiming has latencies and issue intervals in cycles for modelling machine code: one table for all kernels.
 type GPUTiming struct {
-	DRAM        float64 // from a load of main memory to its value
+	DRAM        float64 // from a load of HBM to its value
 	Shared      float64 // from a load of shared memory to its value
 	Fragment    float64 // from ldmatrix to its value
 	Store       float64 // until a store to shared memory has read its registers
-	GlobalStore float64 // until a store to main memory has
+	GlobalStore float64 // until a store to HBM has read its registers
 	Shuffle     float64
 	Special     float64 // exp2, rsqrt and conversions
 	SystemReg   float64
@@ -50,14 +50,14 @@ type GPUTiming struct {
 	Integer     float64 // integers, logic, selects
 	Uniform     float64
 	Double      float64
-	Matmul      float64 // of one warp, mma.sync
-	MatmulUse   float64 // share of the matrix unit that mma.sync reaches
+	Matmul      float64 // mma.sync of one warp
+	MatmulUse   float64 // fraction of the matrix unit that mma.sync reaches
 	Barrier     float64
-	Release     float64 // until an instruction frees the registers that it reads
-	Launch      float64 // microseconds of the shortest kernel, in a graph
+	Release     float64 // until an instruction releases its source registers
+	Launch      float64 // microseconds of the shortest kernel in a graph
 }
 
-// GPUCalibration is what a device said of a row's table.
+// GPUCalibration has measurements of a device that replace a row's table.
 type GPUCalibration struct {
 	Timing GPUTiming `json:"timing"`
 	Copy   float64   `json:"copy"`  // bytes per second
@@ -66,7 +66,7 @@ type GPUCalibration struct {
 	Date   string    `json:"date"`
 }
 
-// Calibrate replaces the table of a GPU by what a device said, for this process; it goes before anything is modelled.
+// Calibrate replaces a GPU's timing table for this process. Call it before modelling anything. It fails unless copy, clock, DRAM and MatmulUse are positive.
 func (g *GPU) Calibrate(c GPUCalibration) error {
 	for name, x := range map[string]float64{"copy": c.Copy, "clock": c.Clock, "timing.DRAM": c.Timing.DRAM, "timing.MatmulUse": c.Timing.MatmulUse} {
 		if !(x > 0) {
@@ -78,10 +78,10 @@ func (g *GPU) Calibrate(c GPUCalibration) error {
 }
 
 // gpus are the supported models, oldest first. Sources: data sheets and architecture white papers of NVIDIA, and the device
-// descriptions that XLA compiles with (xla/backends/gpu/target_config). What `gdngen device calibrate --attached` tells of the h100 (Copy, Clock, and of
-// Timing all but Store, GlobalStore, SystemReg, Vector, Integer, Uniform, Double, Matmul and Release, which are public microbenchmarks) was
-// told by an H100 80GB HBM3 on 2026-11-26. The b200's Copy is the figure of XLA. Clocks of rows without Timing are the highest, not those under load.
-// An h20 reaches 148 TFLOP/s by its data sheet, by what clock and what units is not public.
+// descriptions that XLA compiles with (xla/backends/gpu/target_config). For the h100, Copy, Clock and most of Timing were measured by
+// `gdngen device calibrate --attached` on an H100 80GB HBM3, 2026-11-26. Its Store, GlobalStore, SystemReg, Vector, Integer, Uniform, Double, Matmul and
+// Release are public microbenchmarks. The b200's Copy is XLA's figure. Rows without Timing have the highest clock, not the clock under load.
+// An h20 reaches 148 TFLOP/s by its data sheet; by which clock and units is not public.
 var gpus = []GPU{
 	chip(GPU{
 		Name: "h100", OtherNames: []string{"hopper", "sm90"}, Kind: "NVIDIA H100 80GB HBM3", Capability: 90, SMs: 132,
@@ -103,7 +103,7 @@ var gpus = []GPU{
 	chip(GPU{Name: "gb300", Kind: "NVIDIA GB300", Capability: 103, SMs: 152, L2: 135528448, Memory: 297021079552, DRAM: 7.928e12, Clock: 2.07e9, Unknown: []string{"Copy", "Timing"}}),
 }
 
-// chip gives a row what all GPUs of compute capability 9.0 and 10.x have.
+// chip adds the facts that all GPUs of compute capability 9.0 and 10.x share.
 func chip(g GPU) GPU {
 	g.Schedulers, g.Registers, g.Shared, g.SharedProgram, g.SharedReserved, g.Threads, g.Programs = 4, 65536, 233472, 232448, 1024, 2048, 32
 	if !slices.Contains(g.Unknown, "MatmulBF16") {
@@ -115,10 +115,10 @@ func chip(g GPU) GPU {
 	return g
 }
 
-// PeakFlops is the most floating point operations per cycle: all matrix units full of bf16.
+// PeakFlops returns the largest number of bf16 floating point operations per cycle, with all matrix units busy.
 func (g *GPU) PeakFlops() float64 { return 2 * float64(g.SMs*g.Schedulers*g.MatmulBF16) }
 
-// GPUs lists the supported models, oldest first.
+// GPUs returns the supported models, oldest first.
 func GPUs() []*GPU {
 	list := make([]*GPU, len(gpus))
 	for i := range gpus {
@@ -127,7 +127,7 @@ func GPUs() []*GPU {
 	return list
 }
 
-// GPUNames lists the names of the GPUs.
+// GPUNames returns the names of the GPUs.
 func GPUNames() []string {
 	var names []string
 	for _, g := range gpus {
@@ -136,7 +136,7 @@ func GPUNames() []string {
 	return names
 }
 
-// LookupGPU finds a GPU by name, or by another that the field has for it; case makes no difference.
+// LookupGPU returns the GPU with this name or alternative name, ignoring case, or an error that lists the names.
 func LookupGPU(name string) (*GPU, error) {
 	name = strings.ToLower(name)
 	for i := range gpus {
@@ -147,8 +147,8 @@ func LookupGPU(name string) (*GPU, error) {
 	return nil, fmt.Errorf("unknown GPU %q (known: %s)", name, strings.Join(GPUNames(), " "))
 }
 
-// Start is the row that a calibration begins with: the GPU, where it has no table with that of another of its compute capability. It is nil where
-// none has one, and for a GPU that is no row, whose calibration nothing would read.
+// Start returns the row from which a calibration starts: g itself, or g with the timing of a GPU of the same compute capability. It is nil if no such
+// GPU has timing, and for a GPU without a row, since nothing would read its calibration.
 func (g *GPU) Start() *GPU {
 	if g.Timing != nil {
 		return g
@@ -162,22 +162,22 @@ func (g *GPU) Start() *GPU {
 	return &own
 }
 
-// Device is what is known of an attached GPU; what is zero is not known.
+// Device describes an attached GPU; zero fields are unknown.
 type Device struct {
-	Kind            string // what the runtime calls it
+	Kind            string // device name from the runtime
 	Capability, SMs int
 	Memory          int // bytes
 }
 
-// near says that nothing known of a device contradicts a row.
+// near reports whether the known facts of a device agree with a row (memory within 15 %).
 func (d Device) near(g *GPU) bool {
 	return (d.Capability == 0 || d.Capability == g.Capability) && (d.SMs == 0 || d.SMs == g.SMs) && (d.Memory == 0 || 20*abs(d.Memory-g.Memory) <= 3*g.Memory)
 }
 
 func abs(x int) int { return max(x, -x) }
 
-// GPUOf finds the GPU that a device is: the row of its name, another row of its compute capability, multiprocessors and memory, else a row of its own, in
-// which all is Unknown that only rows tell. Every device of compute capability 9.0 or 10.x has one, for kernels depend on no more.
+// GPUOf returns the GPU for a device: the row with its name, else a row with its compute capability, SM count and memory, else a new row whose
+// other facts are Unknown. Kernels only depend on compute capability, so every device of 9.0 or 10.x works; other devices are errors.
 func GPUOf(d Device) (*GPU, error) {
 	for word := range strings.FieldsSeq(strings.ToLower(d.Kind)) {
 		if i := slices.IndexFunc(gpus, func(g GPU) bool { return g.Name == word && d.near(&g) }); i >= 0 {
@@ -203,7 +203,7 @@ func GPUOf(d Device) (*GPU, error) {
 	return &g, nil
 }
 
-// Missing says of a GPU that is no row what is not known of it; empty for a row.
+// Missing returns, for a GPU without a row, a sentence that lists its unknown facts; "" for a row.
 func (g *GPU) Missing() string {
 	if _, err := LookupGPU(g.Name); err == nil {
 		return ""
@@ -212,7 +212,7 @@ func (g *GPU) Missing() string {
 		g.Kind, g.Capability/10, g.Capability%10, strings.Join(slices.Sorted(slices.Values(g.Unknown)), ", "))
 }
 
-// ParseGPUs reads names of GPUs, separated by commas; "all" stands for every one. A TPU generation is refused by name.
+// ParseGPUs returns the GPUs with these names, separated by commas; "all" means every one. Unknown names, TPU generations and duplicates are errors.
 func ParseGPUs(text string) ([]*GPU, error) {
 	if text == "all" {
 		return GPUs(), nil
@@ -234,21 +234,21 @@ func ParseGPUs(text string) ([]*GPU, error) {
 	return list, nil
 }
 
-// AreGPUs says whether names, separated by commas, begin with that of a GPU; ParseGPUs refuses others behind it by name. "all" are TPU generations.
+// AreGPUs reports whether the first of the names, separated by commas, is a GPU; ParseGPUs then refuses other names. "all" means TPU generations.
 func AreGPUs(text string) bool {
 	first, _, _ := strings.Cut(text, ",")
 	_, err := LookupGPU(strings.TrimSpace(first))
 	return err == nil
 }
 
-// GPUError says that a GPU was named where a TPU generation is wanted.
+// GPUError reports a GPU name where a TPU generation is required.
 type GPUError struct{ Name string }
 
 func (e *GPUError) Error() string {
 	return fmt.Sprintf("target %s is a GPU, and this is for TPU generations (%s): for GPUs there are gen --backend triton, check --engine triton, compile --target and explain --target", e.Name, strings.Join(Names(), " "))
 }
 
-// Check finds what is wrong with a row, all of it.
+// Check returns all faults of a row joined.
 func (g *GPU) Check() error {
 	faults := facts(g.Name, reflect.ValueOf(*g), g.Unknown)
 	for _, name := range append([]string{g.Name}, g.OtherNames...) {

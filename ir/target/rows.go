@@ -1,7 +1,7 @@
 package target
 
-// fullTiles makes vectors of bf16 in a kernel take whole registers, 16 rows each, as they do by default from v6e on. Before v6e libtpu 0.0.51
-// otherwise keeps 8 rows in half a register, and a bitcast from bf16 to 32 bits goes through memory. Layouts outside of kernels stay.
+// fullTiles makes bf16 vectors in kernels use whole registers of 16 rows, the default from v6e on. Before v6e, libtpu 0.0.51
+// otherwise keeps 8 rows in half a register, and a bitcast from bf16 to 32 bits goes through memory. Layouts outside of kernels do not change.
 var fullTiles = map[string]string{"xla_tpu_control_large_2nd_minor_layout_for_x16": "true"}
 
 // rows are the supported generations, oldest first.

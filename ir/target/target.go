@@ -1,7 +1,7 @@
-// Package target is the table of the machines that programs are made for: all facts of a TPU generation are in its row, and nowhere else.
-// GPUs are machines of another kind, with rows of their own: a [GPU] is no [Target], and what is made for TPUs refuses its name.
-// It imports none of ours, so that passes, backends, compilers, the cost model and the search may all ask it.
-// A new target is a row in rows.go, beside its tests and recorded data; what it does not say, Check finds.
+// Package target is the table of supported machines: each fact of a TPU generation is in its row and nowhere else.
+// GPUs have rows of another type: a [GPU] is no [Target], and TPU code refuses its name.
+// It imports no other package of this module, so that all of them can use it.
+// A new target is a row in rows.go, its tests and recorded data; Check finds missing facts.
 package target
 
 import (
@@ -10,88 +10,88 @@ import (
 	"strings"
 )
 
-// A vector register holds Sublanes rows of Lanes 32-bit elements, in every generation: kernels are tiled for no other, so Check refuses a row
-// that says otherwise.
+// A vector register holds Sublanes rows of Lanes 32-bit elements in every generation. Kernel tiling relies on it, and Check refuses
+// other rows.
 const Lanes, Sublanes = 128, 8
 
-// RegisterRows is the rows of a register whose elements have so many bytes: 8 of f32, 16 of bf16.
+// RegisterRows returns the rows of a register for elements of so many bytes: 8 for f32, 16 for bf16.
 func RegisterRows(bytes int) int { return Sublanes * 4 / max(bytes, 1) }
 
-// BundleBytes is the size of an encoded bundle, by the size of programs over their bundles.
+// BundleBytes is the size of an encoded bundle, from program sizes divided by their bundles.
 const BundleBytes = 64
 
-// Target is one TPU generation: the facts the generator, the cost model and the search need.
+// Target is one TPU generation, with the facts for the generator, the cost model and the search.
 // All rates are per core, as a kernel sees them.
 //
-// A field whose zero is a fact has a tag with its meaning. Any other that is zero is a fact that the row names in Unknown: see Check.
+// A field that may be zero has a tag with the meaning of zero. Other zero fields must be listed in Unknown: see Check.
 type Target struct {
 	Name     string  // v6e
-	Topology string  // the smallest topology name that the compiler takes
-	Kind     string  // what the runtime calls a device of this generation
-	Cores    int     // that share a kernel's parallel points, as the compiler spreads them
+	Topology string  // smallest topology name that the compiler accepts
+	Kind     string  // device name from the runtime
+	Cores    int     // cores over which the compiler spreads a kernel's parallel points
 	MXUs     int     // matrix units per core
 	MXUSize  int     // rows and columns of one matrix unit
 	VMEM     int     // bytes of vector memory
-	HBM      float64 // bytes per second of main memory
+	HBM      float64 // HBM bytes per second
 	Clock    float64 // cycles per second, derived from public peak figures
-	BF16VPU  bool    // the vector unit computes in bf16
-	// MatmulCycles is how long one vmatmul holds its matrix unit: 16 rows of bf16, or 8 rows of f32.
+	BF16VPU  bool    // the vector unit supports bf16
+	// MatmulBF16 and MatmulF32 are the cycles that one vmatmul holds its matrix unit: 16 rows of bf16, or 8 rows of f32.
 	MatmulBF16, MatmulF32 int
-	// PushBF16 and PushF32 are how long a weight push holds the port of its matrix unit: distances in schedules. The compiler's listing has
-	// 3 more than its pipeline needs.
+	// PushBF16 and PushF32 are the cycles that a weight push holds the port of its matrix unit, from distances in schedules. The compiler's
+	// listing has 3 more than its pipeline needs.
 	PushBF16, PushF32 int64
-	BranchDelay       int // bundles executed after a branch, before its target
-	Granule           int // bytes of the unit that a DMA size is counted in
-	// Flags are compile options to pass with every module whose kernels hold bf16.
+	BranchDelay       int // bundles executed after a branch and before its target
+	Granule           int // bytes of the unit of DMA sizes
+	// Flags are compile options for every module with bf16 kernels.
 	Flags map[string]string `zero:"the compiler's defaults do"`
 
-	OtherNames []string `zero:"the field has no other name"` // beside Name, in lower case
-	PCI        string   // the device id of its chips, as the kernel writes it
-	RowGather  bool     // the vector unit gathers along rows too, not along lanes alone
-	// MostDelay is the largest number of delay slots of a branch, where branches differ; the dump does not print it.
+	OtherNames []string `zero:"the field has no other name"` // alternative names, in lower case
+	PCI        string   // PCI device id, in the kernel's notation
+	RowGather  bool     // the vector unit gathers along rows too, not only along lanes
+	// MostDelay is the largest number of branch delay slots if branches differ; the dump does not print it.
 	MostDelay int       `zero:"all branches have BranchDelay"`
-	Register  Shape     // of the vector unit, in elements of 32 bits
-	Slots     Slots     // of a bundle
-	Timing    *Timing   // without it schedules have a throughput, no wall
-	Attention Attention // what a layer of attention takes
+	Register  Shape     // in elements of 32 bits
+	Slots     Slots     // per bundle
+	Timing    *Timing   // nil: only throughput is modelled, no stalls
+	Attention Attention // cost of an attention layer
 
-	Unknown []string `zero:"all is known"` // facts that nobody has found out: names of fields
+	Unknown []string `zero:"all is known"` // names of fields with unknown facts
 }
 
-// Shape is the rows and lanes of a register.
+// Shape is the number of rows and lanes of a register.
 type Shape struct{ Rows, Lanes int }
 
-// Slots is how many instructions of a kind a bundle takes, as the compiler prints beside its schedules: weights into matrix units, products,
-// lane moves, vector arithmetic, results, transcendental functions, loads, stores, scalar arithmetic.
+// Slots is the number of instructions of each kind in a bundle, as printed next to the compiler's schedules: weight pushes, matrix products,
+// lane moves, vector arithmetic, result pops, transcendental functions, loads, stores, scalar arithmetic.
 type Slots struct{ Push, Matmul, XLU, VALU, Pop, EUP, Load, Store, SALU int }
 
-// Attention is the static cycles of a public kernel, the splash attention of JAX 0.10.2, for one block of 1024 queries x 1024 keys of one
-// head of 128 in bf16, by libtpu 0.0.51. Backward is fused, with its reductions. They are those of 6 heads, 4096 tokens and no mask, over 96 blocks.
+// Attention is the static cycles of JAX 0.10.2's splash attention for one block of 1024 queries x 1024 keys of one bf16 head of width
+// 128, by libtpu 0.0.51. Backward is fused, with its reductions. The figures are from 6 heads, 4096 tokens and no mask, divided by 96 blocks.
 type Attention struct{ Forward, Backward float64 }
 
-// Machine is what the sizes of a program are chosen by.
+// Machine has the facts that decide the sizes of a program.
 type Machine struct {
-	Cores   int // that share a grid's parallel points
-	MXUSize int // rows and columns of a matrix unit
-	VMEM    int // bytes of vector memory; 0: not known
+	Cores   int // cores that share a grid's parallel points
+	MXUSize int // rows and columns of an MXU
+	VMEM    int // bytes of vector memory; 0: unknown
 }
 
-// Machine is what gdn chooses sizes by.
+// Machine returns the facts that decide the sizes of a program.
 func (t *Target) Machine() Machine { return Machine{Cores: t.Cores, MXUSize: t.MXUSize, VMEM: t.VMEM} }
 
-// PeakFlops is the most floating point operations per cycle: every matrix unit full, bf16 operands in single passes. A product
-// that is narrower than a unit fills a part of it.
+// PeakFlops returns the largest number of floating point operations per cycle: every MXU full, bf16 operands in single passes. A product
+// narrower than an MXU uses a part of it.
 func (t *Target) PeakFlops() float64 {
 	return 2 * float64(t.MXUs) * float64(t.MXUSize) * float64(t.MXUSize) * 16 / float64(t.MatmulBF16)
 }
 
-// VectorRate is the most float32 operations per cycle of the vector unit.
+// VectorRate returns the largest number of float32 operations per cycle of the vector unit.
 func (t *Target) VectorRate() float64 {
 	return float64(t.Slots.VALU * t.Register.Rows * t.Register.Lanes)
 }
 
-// CostFacts is the text of all that the cost model knows of a target. Costs are kept by its hash, so its form stays: a fact joins it where
-// costs come to follow from it, and is left out where it has its usual value.
+// CostFacts returns the facts that the cost model uses, as text. Stored costs are keyed by its hash, so its form must not change. A fact is added
+// when costs come to depend on it, and omitted at its usual value.
 func (t *Target) CostFacts() string {
 	text := listed(t.Name, t.Topology, t.Kind, t.Cores, t.MXUs, t.MXUSize, t.VMEM, t.HBM, t.Clock, t.BF16VPU, t.MatmulBF16, t.MatmulF32,
 		t.BranchDelay, t.Granule, t.Flags)
@@ -106,7 +106,7 @@ func (t *Target) CostFacts() string {
 
 func listed(facts ...any) string { return "{" + strings.TrimSuffix(fmt.Sprintln(facts...), "\n") + "}" }
 
-// All lists the supported generations, oldest first.
+// All returns the supported generations, oldest first.
 func All() []*Target {
 	list := make([]*Target, len(rows))
 	for i := range rows {
@@ -115,14 +115,14 @@ func All() []*Target {
 	return list
 }
 
-// UnknownError says that no target has a name.
+// UnknownError reports a name that no target has.
 type UnknownError struct{ Name string }
 
 func (e *UnknownError) Error() string {
 	return fmt.Sprintf("unknown target %q (known: %s; GPUs: %s)", e.Name, strings.Join(Names(), " "), strings.Join(GPUNames(), " "))
 }
 
-// Names lists the names of the targets.
+// Names returns the names of the targets.
 func Names() []string {
 	var names []string
 	for _, t := range rows {
@@ -131,7 +131,7 @@ func Names() []string {
 	return names
 }
 
-// Lookup finds a target by name, or by another that the field has for it; case makes no difference.
+// Lookup returns the target with this name or alternative name, ignoring case. Unknown names are an *UnknownError, GPUs a *GPUError.
 func Lookup(name string) (*Target, error) {
 	name = strings.ToLower(name)
 	for i := range rows {
@@ -145,7 +145,7 @@ func Lookup(name string) (*Target, error) {
 	return nil, &UnknownError{name}
 }
 
-// Parse reads names of targets, separated by commas; "all" stands for every one.
+// Parse returns the targets with these names, separated by commas; "all" means every one. Unknown names are errors.
 func Parse(text string) ([]*Target, error) {
 	if text == "all" {
 		return All(), nil
@@ -164,7 +164,7 @@ func Parse(text string) ([]*Target, error) {
 	return list, nil
 }
 
-// OfKind finds the target that a device is of, by what the runtime calls its kind.
+// OfKind returns the target for the runtime's device name, or an error.
 func OfKind(kind string) (*Target, error) {
 	kinds := make([]string, len(rows))
 	for i, t := range rows {
@@ -176,7 +176,7 @@ func OfKind(kind string) (*Target, error) {
 	return nil, fmt.Errorf("no target is a device of kind %q (known: %s)", kind, strings.Join(kinds, ", "))
 }
 
-// OfPCI finds the target whose chips have a PCI device id, such as 0x006f; nil where none has.
+// OfPCI returns the target with a PCI device id, such as 0x006f; nil if there is none.
 func OfPCI(id string) *Target {
 	for i := range rows {
 		if id != "" && rows[i].PCI == id {

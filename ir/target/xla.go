@@ -2,8 +2,8 @@ package target
 
 import "fmt"
 
-// XLA describes the GPU to XLA's compiler, which then needs none: a GpuTargetConfigProto in text form. Versions are those of the toolkit
-// that the compiler is to assume, and limits on threads and registers those of every GPU since compute capability 7.0.
+// XLA returns the GPU's description for XLA's compiler, a GpuTargetConfigProto in text form, so that it can compile without the GPU. Versions are the
+// assumed toolkit's; limits on threads and registers hold for every GPU since compute capability 7.0.
 func (g *GPU) XLA() string {
 	return fmt.Sprintf(`gpu_device_info {
   threads_per_block_limit: 1024 threads_per_warp: 32 thread_dim_limit_x: 1024 thread_dim_limit_y: 1024 thread_dim_limit_z: 64

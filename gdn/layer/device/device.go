@@ -1,4 +1,4 @@
-// Package device opens GoMLX backends the way this module needs them, and moves arrays in and out of tensors.
+// Package device opens GoMLX backends with the options that this module needs, and converts between arrays and tensors.
 package device
 
 import (
@@ -30,14 +30,14 @@ var Names = []string{XLA, Go}
 
 // Options says how to open a backend.
 type Options struct {
-	Plugin plugins.Options // how to obtain the plugin of xla
+	Plugin plugins.Options // source of the xla plugin
 }
 
-// Open opens a backend by name; a name with a configuration, such as "xla:/path/plugin.so" or "go:parallelism=4", is
-// passed on as it is. An empty name takes GOMLX_BACKEND, or xla.
+// Open opens a backend by name. A name with a configuration, such as "xla:/path/plugin.so" or "go:parallelism=4", is
+// passed on unchanged. An empty name means GOMLX_BACKEND, or xla.
 //
-// The go backend gets ops_sequential: without it a batched product asks for a worker from inside a worker, and on a machine
-// of few cores none is ever free.
+// The go backend gets ops_sequential: without it, a batched product requests a worker from inside a worker, which deadlocks on a machine
+// with few cores.
 func Open(ctx context.Context, name string, opts Options) (compute.Backend, error) {
 	if name == "" {
 		name = os.Getenv("GOMLX_BACKEND")
@@ -69,13 +69,13 @@ func init() {
 	}
 }
 
-// ElementType is a GoMLX element type as one of package ir; false where there is none.
+// ElementType converts a GoMLX element type to ir; false if there is none.
 func ElementType(d dtypes.DType) (ir.DType, bool) {
 	e, ok := elementTypes[d]
 	return e, ok
 }
 
-// Tensor copies an array into a tensor.
+// Tensor copies an array to a new tensor.
 func Tensor(a *array.Array) (*tensors.Tensor, error) {
 	if err := a.Check(); err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func Tensor(a *array.Array) (*tensors.Tensor, error) {
 	return t, nil
 }
 
-// Array copies a tensor into an array.
+// Array copies a tensor to a new array.
 func Array(t *tensors.Tensor) (*array.Array, error) {
 	d, ok := ElementType(t.DType())
 	if !ok {

@@ -17,7 +17,7 @@ import (
 // openXLA loads a plugin by path or name. Nothing is downloaded: plugins are pinned elsewhere.
 func openXLA(config string) (compute.Backend, error) {
 	xla.EnableAutoInstall(false)
-	name, _, _ := strings.Cut(config, ",") // options of the backend follow
+	name, _, _ := strings.Cut(config, ",") // options of the backend follow the name
 	path := name
 	if !filepath.IsAbs(name) {
 		path = pjrt.AvailablePlugins()[name]

@@ -14,16 +14,16 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Types are the element types of ir as GoMLX names them. There is none for semaphores.
+// Types maps element types of ir to GoMLX's. Semaphores have none.
 var Types = map[ir.DType]dtypes.DType{
 	ir.F64: dtypes.Float64, ir.F32: dtypes.Float32, ir.F16: dtypes.Float16, ir.BF16: dtypes.BFloat16,
 	ir.I64: dtypes.Int64, ir.I32: dtypes.Int32, ir.U32: dtypes.Uint32, ir.U16: dtypes.Uint16, ir.Bool: dtypes.Bool,
 }
 
-// Shape is a value type as a GoMLX shape.
+// Shape returns a value type as a GoMLX shape.
 func Shape(t ir.Type) shapes.Shape { return shapes.Make(Types[t.DType], t.Shape...) }
 
-// Supports refuses ops that have no meaning in a graph.
+// Supports returns an error for ops that cannot be in a graph.
 func Supports(op ir.Op) error {
 	if op == ir.BadOp || op >= ir.NumOps {
 		return fmt.Errorf("unknown op %s", op)
@@ -37,8 +37,8 @@ func Supports(op ir.Op) error {
 	return nil
 }
 
-// Prepare batches and simplifies a module, and tells whether every op of it has a rule. Build does it too; calling Prepare
-// first moves errors to a place that can return them.
+// Prepare batches and simplifies a module, and fails if an op has no rule. Build does the same; calling Prepare
+// first reports errors where they can be returned.
 func Prepare(m *ir.Module) (*ir.Module, error) {
 	m, err := pass.Apply(m, pass.Graph...)
 	if err != nil {
@@ -52,13 +52,13 @@ func Prepare(m *ir.Module) (*ir.Module, error) {
 	return m, err
 }
 
-// Build adds a prepared module to a graph. Inputs are by the names of the module's parameters, of their types; results are
+// Build adds a prepared module to a graph. inputs are named and typed as the module's parameters; results are
 // in the order of the module. It panics with an error, as GoMLX's graph functions do.
 func Build(g *graph.Graph, m *ir.Module, inputs map[string]*graph.Node) []*graph.Node {
 	return build(g, m, inputs, g.Backend().Capabilities().Operations[compute.OpTypeDynamicSlice])
 }
 
-// BuildUnrolled is Build with every loop unrolled, which GoMLX can differentiate itself, slowly.
+// BuildUnrolled is Build with every loop unrolled, so that GoMLX can differentiate the graph, slowly.
 func BuildUnrolled(g *graph.Graph, m *ir.Module, inputs map[string]*graph.Node) []*graph.Node {
 	return build(g, m, inputs, false)
 }
@@ -91,14 +91,14 @@ type builder struct {
 	inside  int  // depth of While bodies
 }
 
-// value is a node, or a number that is known while the graph is built, or a node with parts of it replaced.
+// value is a node, a number known while the graph is built, or a node with replaced parts.
 type value struct {
 	n     *graph.Node
 	known *int
 	patch *patch
 }
 
-// node gives the node of a value, making it where it is not there yet. One that is made inside a While belongs to its body
+// node returns the node of a value, and creates it if needed. A node created inside a While belongs to its body
 // and is not kept.
 func (b *builder) node(v *ir.Value) *graph.Node {
 	x := b.env[v]
@@ -117,8 +117,8 @@ func (b *builder) node(v *ir.Value) *graph.Node {
 	return n
 }
 
-// fill makes a value of one number. GoMLX's own scalars (Scalar, ZerosLike, MulScalar, ...) are kept per graph, and one that
-// was made inside a closure is then missing outside, so nothing in this package may use them.
+// fill returns a constant node. GoMLX caches its own scalars (Scalar, ZerosLike, MulScalar, ...) per graph, and one
+// created inside a closure is then missing outside. So this package must not use them.
 func (b *builder) fill(t ir.Type, v float64) *graph.Node {
 	c := graph.Const(b.g, shapes.CastAsDType(v, Types[t.DType]))
 	if t.Rank() == 0 {
@@ -155,7 +155,7 @@ func (b *builder) instr(in *ir.Instr) {
 	}
 }
 
-// describe is an instruction in an error.
+// describe formats an instruction for errors.
 func describe(in *ir.Instr) string {
 	s := in.Op.String()
 	for _, a := range in.Args {
@@ -167,7 +167,7 @@ func describe(in *ir.Instr) string {
 	return s
 }
 
-// constants gives the scalar operands that are known while the graph is built; ok says that all are.
+// constants returns the scalar operands known while the graph is built; ok is true if all are.
 func (b *builder) constants(args []*ir.Value) (known []*int, ok bool) {
 	ok = true
 	for _, a := range args {
@@ -177,7 +177,7 @@ func (b *builder) constants(args []*ir.Value) (known []*int, ok bool) {
 	return known, ok
 }
 
-// patch is a base with parts along one axis replaced, in the order in which they were written.
+// patch is a base with replaced parts along one axis, in writing order.
 type patch struct {
 	base  *graph.Node
 	axis  int
@@ -189,13 +189,13 @@ type part struct {
 	n     *graph.Node
 }
 
-// write gives a patch with one more part; nil where it overlaps another in part.
+// write returns a patch with one more part; nil if it partially overlaps another.
 func (p *patch) write(start int, n *graph.Node) *patch {
 	size := func(n *graph.Node) int { return n.Shape().Dimensions[p.axis] }
 	q := &patch{base: p.base, axis: p.axis}
 	for _, o := range p.parts {
 		switch {
-		case o.start == start && size(o.n) == size(n): // written anew
+		case o.start == start && size(o.n) == size(n): // replaces an earlier part
 		case o.start < start+size(n) && start < o.start+size(o.n):
 			return nil
 		default:
@@ -206,7 +206,7 @@ func (p *patch) write(start int, n *graph.Node) *patch {
 	return q
 }
 
-// join puts the parts and what is left of the base together.
+// join concatenates the parts and the remaining base.
 func (p *patch) join() *graph.Node {
 	parts := slices.Clone(p.parts)
 	slices.SortFunc(parts, func(x, y part) int { return x.start - y.start })

@@ -8,10 +8,10 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// unrolledCount is how often a loop may run to be unrolled even where the backend has dynamic slices.
+// unrolledCount is the largest loop count that is unrolled although the backend has dynamic slices.
 const unrolledCount = 2
 
-// buildLoop makes a While, or unrolls. A While within another is not supported by GoMLX's XLA backend, so inner loops are
+// buildLoop makes a While, or unrolls. GoMLX's XLA backend does not support a While within another, so inner loops are
 // always unrolled.
 func buildLoop(b *builder, in *ir.Instr) []*value {
 	if b.dynamic && b.inside == 0 && in.Attrs.Count > unrolledCount {
@@ -37,7 +37,7 @@ func buildLoop(b *builder, in *ir.Instr) []*value {
 	return carried
 }
 
-// hoist builds the instructions of a body that do not depend on its parameters, and gives the others.
+// hoist builds the instructions of a body that do not depend on its parameters, and returns the others.
 func (b *builder) hoist(body *ir.Block) []*ir.Instr {
 	varies := map[*ir.Value]bool{}
 	for _, p := range body.Params {
@@ -61,8 +61,8 @@ func (b *builder) hoist(body *ir.Block) []*ir.Instr {
 	return rest
 }
 
-// while builds a loop whose state is the index, the carried values, and what the body takes from outside: a closure of the
-// XLA backend sees its own parameters alone.
+// while builds a loop whose state is the index, the carried values, and the captured outer values: a closure of the
+// XLA backend sees its own parameters only.
 func (b *builder) while(in *ir.Instr) []*value {
 	state := []*Node{b.fill(ir.T(ir.I32), 0)}
 	inner := append([]*ir.Value{}, in.Body.Params...)

@@ -8,8 +8,8 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// rule says how an op is built: node for ops of one result on nodes, values for those that look at what is known, refuse
-// where it can not be.
+// rule builds an op: node for ops with one result on nodes, values for ops that use known numbers, refuse for unsupported
+// ops.
 type rule struct {
 	node   func(b *builder, in *ir.Instr, a []*Node) *Node
 	values func(b *builder, in *ir.Instr) []*value
@@ -104,7 +104,7 @@ func binary(f func(x, y *Node) *Node) rule {
 	return rule{node: func(_ *builder, _ *ir.Instr, a []*Node) *Node { return f(a[0], a[1]) }}
 }
 
-// bits is the rule of an op that is logical on bools and bitwise on integers.
+// bits is the rule for an op that is logical on bools and bitwise on integers.
 func bits(logical, bitwise func(x, y *Node) *Node) rule {
 	return rule{node: func(_ *builder, in *ir.Instr, a []*Node) *Node {
 		if in.Result().Type.DType == ir.Bool {
@@ -121,7 +121,7 @@ func buildNot(_ *builder, in *ir.Instr, a []*Node) *Node {
 	return BitwiseNot(a[0])
 }
 
-// shift is the rule of a shift: 0 from the width of the type on, where backends differ.
+// shift is the rule for a shift. It gives 0 for counts from the type's width on, where backends differ.
 func shift(f func(x, n *Node) *Node) rule {
 	return rule{node: func(b *builder, in *ir.Instr, a []*Node) *Node {
 		t := in.Result().Type
@@ -134,7 +134,7 @@ func shift(f func(x, n *Node) *Node) rule {
 	}}
 }
 
-// extremum is the rule of max and min: NaN wins, which the backends' own ops do not promise.
+// extremum is the rule for max and min. NaN wins, which the backends' own ops do not guarantee.
 func extremum(f, first func(x, y *Node) *Node) rule {
 	return rule{node: func(_ *builder, in *ir.Instr, a []*Node) *Node {
 		return extreme(in.Result().Type.DType, a[0], a[1], f, first)
@@ -193,10 +193,10 @@ func buildConvert(b *builder, in *ir.Instr, a []*Node) *Node {
 	ok := LogicalAnd(LogicalNot(LogicalOr(low, high)), Equal(x, x))
 	least := b.fill(to, lo)
 	y := ConvertDType(Where(ok, x, b.fill(t, 0)), Types[to.DType])
-	return Where(high, BitwiseNot(least), Where(low, least, y)) // the largest has all bits that the least has not
+	return Where(high, BitwiseNot(least), Where(low, least, y)) // the largest value is the complement of the least
 }
 
-// bounds are the least number of an integer type, and one more than its largest.
+// bounds are the least value of an integer type, and its largest plus one.
 var bounds = map[ir.DType][2]float64{
 	ir.I64: {-1 << 63, 1 << 63}, ir.I32: {-1 << 31, 1 << 31}, ir.U32: {0, 1 << 32}, ir.U16: {0, 1 << 16},
 }

@@ -51,7 +51,7 @@ func buildPad(b *builder, in *ir.Instr, a []*Node) *Node {
 	return Pad(a[0], b.fill(ir.T(in.Result().Type.DType), at.Value), config...)
 }
 
-// summed is the type in which values of type d are summed.
+// summed returns the type in which values of type d are summed.
 func summed(d ir.DType) ir.DType {
 	if d == ir.BF16 || d == ir.F16 {
 		return ir.F32
@@ -73,12 +73,12 @@ func (b *builder) as(x *Node, d ir.DType) *Node {
 // Convert changes the element type, rounding to nearest on every backend. It has no gradient.
 func Convert(x *Node, d ir.DType) *Node { return (&builder{g: x.Graph()}).as(x, d) }
 
-// Truncates tells backends that cut bits off where they convert to bf16, and sum products of bf16 in bf16.
+// Truncates reports whether a backend truncates when it converts to bf16, and sums products of bf16 in bf16.
 func Truncates(b compute.Backend) bool {
 	return b.Name() == gobackend.BackendName
 }
 
-// roundBF16 rounds f32 to the nearest bf16, ties to even, so that nothing is left to cut off.
+// roundBF16 rounds f32 to the nearest bf16, ties to even, as f32, so that truncation changes nothing.
 func (b *builder) roundBF16(x *Node) *Node {
 	t := ir.T(ir.U32, x.Shape().Dimensions...)
 	bits := Bitcast(x, dtypes.Uint32)
@@ -103,8 +103,8 @@ func buildReduceMax(b *builder, in *ir.Instr, a []*Node) *Node {
 	return b.fold(a[0], in.Attrs.Dims, greater)
 }
 
-// reduce uses the backend's own reduction, except inside a While: GoMLX's XLA backend keeps one function for all sums of a
-// graph, which belongs to the body where it was first used.
+// reduce uses the backend's own reduction, except inside a While. GoMLX's XLA backend keeps one function for all sums of a
+// graph, and that function belongs to the body that used it first.
 func (b *builder) reduce(x *Node, dims []int, f func(x, y *Node) *Node, whole func(x *Node, axes ...int) *Node) *Node {
 	if b.inside == 0 {
 		return whole(x, dims...)
@@ -131,7 +131,7 @@ func buildCumsum(b *builder, in *ir.Instr, a []*Node) *Node {
 	t, axis := in.Result().Type, in.Attrs.Axis
 	n := t.Shape[axis]
 	x := b.as(a[0], summed(t.DType))
-	// Sums of shifted copies, doubling the reach each time: the least that every backend has.
+	// Sums of shifted copies, doubling the distance each time: every backend supports this.
 	for reach := 1; reach < n; reach *= 2 {
 		pad := slices.Clone(t.Shape)
 		pad[axis] = reach
@@ -141,7 +141,7 @@ func buildCumsum(b *builder, in *ir.Instr, a []*Node) *Node {
 	return b.as(x, t.DType)
 }
 
-// buildGatherRows gathers with clamped indices and puts zeros where an index was out of range.
+// buildGatherRows gathers with clamped indices and selects zeros where an index was out of range.
 func buildGatherRows(b *builder, in *ir.Instr, a []*Node) *Node {
 	x, rows, axis, t := a[0], a[1], in.Attrs.Axis, in.Result().Type
 	n := in.Args[0].Type.Shape[axis]
@@ -163,7 +163,7 @@ func buildGatherRows(b *builder, in *ir.Instr, a []*Node) *Node {
 	return Where(broadcast(valid, t.Shape, []int{axis}), r, b.fill(t, 0))
 }
 
-// buildTake gathers single elements: every result element has an index of its own.
+// buildTake gathers single elements, with one index per result element.
 func buildTake(b *builder, in *ir.Instr, a []*Node) *Node {
 	t, axis := in.Args[1].Type, in.Attrs.Axis
 	n := t.Rank()
@@ -269,7 +269,7 @@ func buildDynUpdate(b *builder, in *ir.Instr) []*value {
 	return []*value{{n: Where(here, BroadcastToDims(y, t.Shape...), x)}}
 }
 
-// replace notes the block as a part of the array; nil where the block is smaller in more than one dimension, or overlaps
+// replace records the block as a part of the array; nil if the block is smaller in more than one dimension, or partially overlaps
 // an earlier part.
 func (b *builder) replace(in *ir.Instr, known []*int, y *Node) *value {
 	t, block := in.Result().Type, in.Args[1].Type
@@ -294,8 +294,8 @@ func (b *builder) replace(in *ir.Instr, known []*int, y *Node) *value {
 	return &value{patch: q}
 }
 
-// buildDot multiplies and sums in f32, or in f64 where the result is f64. Operands of a bf16 precision are split into bf16
-// parts; a compiler that keeps more than bf16 of a part only makes the product more accurate.
+// buildDot multiplies and sums in f32, or in f64 for an f64 result. With a bf16 precision, operands are split into bf16
+// parts. A compiler that keeps more than bf16 of a part only makes the product more accurate.
 func buildDot(b *builder, in *ir.Instr, a []*Node) *Node {
 	r, d, prec := in.Result().Type, in.Attrs.Dot, in.Attrs.Prec
 	wide := ir.F32
@@ -322,7 +322,7 @@ func buildDot(b *builder, in *ir.Instr, a []*Node) *Node {
 	return b.as(sum, r.DType)
 }
 
-// split cuts x, an operand of type d held in f32, into bf16 parts, the leading one first.
+// split returns the bf16 parts of x, an operand of type d held in f32, the leading one first.
 func (b *builder) split(x *Node, d ir.DType, parts int) []*Node {
 	if d == ir.BF16 {
 		return []*Node{x}

@@ -11,18 +11,18 @@ import (
 	"github.com/gdngen/gdngen/pjrt/table"
 )
 
-// mark begins the names of functions whose bodies are generated programs.
+// mark is the name prefix of functions whose bodies are replaced by generated programs.
 const mark = "gdngen_"
 
 func init() { table.Complete("@"+mark, complete) }
 
-// insertion is a program that waits for its graph to be compiled.
+// insertion is a program whose graph is not compiled yet.
 type insertion struct {
 	text string
-	dump func(program string) // gets the completed graph; may be nil
+	dump func(program string) // receives the completed graph; may be nil
 }
 
-// waiting are the programs by the names of their functions, which are unique in a process.
+// waiting holds programs by the names of their functions, which are unique in a process.
 var waiting = insertions{programs: map[string]insertion{}}
 
 type insertions struct {
@@ -40,7 +40,7 @@ func (w *insertions) add(of string, i insertion) (name string) {
 	return name
 }
 
-// take gives a program up to the one graph that has its function.
+// take removes and returns a program; only one graph has its function.
 func (w *insertions) take(name string) (insertion, bool) {
 	w.Lock()
 	defer w.Unlock()
@@ -71,7 +71,7 @@ func complete(text string) (string, error) {
 	return text, nil
 }
 
-// replace puts the main function of a module in the place of a function of text.
+// replace replaces a function of text by the main function of a module.
 func replace(text, name, module string) (string, error) {
 	const end = "\n  }"
 	head := "  func.func @" + name + "("

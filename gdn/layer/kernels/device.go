@@ -19,9 +19,9 @@ import (
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
-// OnDevice gives the options for the device of a backend, by the platform of its plugin and its kind: kernels for a TPU or a GPU that is a
-// target, plain StableHLO for others. For a GPU it obtains Triton and ptxas, and runs a small program with PTX inside on the device. An error says
-// why there are no kernels; the options are then those of plain StableHLO.
+// OnDevice returns the options for a backend's device, by its plugin's platform and device kind: kernels for supported TPUs and GPUs, plain
+// StableHLO otherwise. For a GPU it obtains Triton and ptxas, and runs a small PTX program on the device. With an error, which says why there
+// are no kernels, the options are those for plain StableHLO.
 func OnDevice(ctx context.Context, b compute.Backend, o plugins.Options) (Options, error) {
 	k, err := Wrap(b, Options{})
 	if err != nil {

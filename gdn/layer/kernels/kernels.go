@@ -24,14 +24,14 @@ import (
 	"github.com/gdngen/gdngen/pjrt/table"
 )
 
-// Options says what is generated.
+// Options selects the generated programs.
 type Options struct {
 	Target *target.Target       // Mosaic kernels in tpu_custom_call for this TPU; nil: StableHLO for a CPU or GPU
-	PTX    *ptx.Maker           // Triton kernels, as PTX inside of StableHLO, for this GPU; what they can not compute is plain StableHLO
-	Dump   func(program string) // gets every program before it is compiled; may be nil
+	PTX    *ptx.Maker           // Triton kernels as PTX inside StableHLO for this GPU; unsupported programs are plain StableHLO
+	Dump   func(program string) // receives every program before it is compiled; may be nil
 }
 
-// Backend is GoMLX's xla backend that takes generated programs into its graphs.
+// Backend is GoMLX's xla backend with generated programs in its graphs.
 type Backend struct {
 	*xla.Backend
 	opts     Options
@@ -42,8 +42,8 @@ type Backend struct {
 	refused  []error
 }
 
-// Wrap gives a backend that inserts generated programs into the graphs of one that device.Open opened. It tries its way out on a small
-// program first: an error says that this version of GoMLX is built differently, and b itself goes on working with graph code.
+// Wrap returns a backend that inserts generated programs into the graphs of b, which device.Open opened. It first runs a small test
+// program. An error means that this version of GoMLX is built differently; b itself then still works with graph code.
 func Wrap(b compute.Backend, opts Options) (*Backend, error) {
 	x, ok := b.(*xla.Backend)
 	if !ok {
@@ -65,7 +65,7 @@ func Wrap(b compute.Backend, opts Options) (*Backend, error) {
 	return k, k.try()
 }
 
-// try runs a program with another in it.
+// try runs a test program with an inserted program.
 func (k *Backend) try() error {
 	m, b := ir.NewModule("try")
 	x := b.Param("x", ir.T(ir.F32, 2))
@@ -96,7 +96,7 @@ func (k *Backend) try() error {
 	return nil
 }
 
-// Variant is the best known for a spec, of text of gdn.Auto: on a CPU, or on the target.
+// Variant returns the best known variant of an auto text for a spec, on the target or on a CPU.
 func (k *Backend) Variant(s gdn.Spec, auto string) (gdn.Variant, error) {
 	f, err := route.Resolve(s, auto, k.opts.Target, nil)
 	if err != nil {
@@ -105,7 +105,7 @@ func (k *Backend) Variant(s gdn.Spec, auto string) (gdn.Variant, error) {
 	return f.Variant, nil
 }
 
-// AcceptsSpec tells whether there are kernels of a forward spec as PTX; the reason is kept for Refused where PTX is asked for.
+// AcceptsSpec returns nil if there are PTX kernels for a forward spec. Otherwise, if PTX was requested, Refused lists the reason too.
 func (k *Backend) AcceptsSpec(s gdn.Spec) error {
 	if k.opts.PTX == nil {
 		return errors.New("kernels: no PTX is asked for")
@@ -120,7 +120,7 @@ func (k *Backend) AcceptsSpec(s gdn.Spec) error {
 	return err
 }
 
-// InsertSpec adds the kernels of a forward spec to the graph of its inputs, by the names of the spec. They have no gradient.
+// InsertSpec adds the kernels of a forward spec to the graph of its inputs, which are named as in s.Inputs. They have no gradient.
 func (k *Backend) InsertSpec(s gdn.Spec, inputs map[string]*graph.Node) []*graph.Node {
 	text, err := k.opts.PTX.Text(context.Background(), s)
 	if err != nil {
@@ -133,7 +133,7 @@ func (k *Backend) InsertSpec(s gdn.Spec, inputs map[string]*graph.Node) []*graph
 	return k.insert("ptx", text, s.Inputs(), results, inputs)
 }
 
-// Accepts tells whether a module can be inserted; the reason is kept for Refused.
+// Accepts returns nil if a module can be inserted; Refused lists the reason otherwise.
 func (k *Backend) Accepts(m *ir.Module) error {
 	_, err := k.emit(m)
 	if err != nil {
@@ -152,7 +152,7 @@ func (k *Backend) emit(m *ir.Module) (string, error) {
 	return a.Text, nil
 }
 
-// Insert adds a module to the graph of its inputs, by the names of the module's parameters. It has no gradient.
+// Insert adds a module to the graph of its inputs, which are named as the module's parameters. It has no gradient.
 func (k *Backend) Insert(m *ir.Module, inputs map[string]*graph.Node) []*graph.Node {
 	text, err := k.emit(m)
 	if err != nil {
@@ -179,7 +179,7 @@ func (k *Backend) insert(of, text string, params []gdn.Param, results []ir.Type,
 	for _, p := range params {
 		args = append(args, inputs[p.Name])
 	}
-	// A function of the same types, whose body is replaced when the graph is compiled.
+	// A function of the same types; its body is replaced when the graph is compiled.
 	f := graph.NewFunction(args[0].Graph(), name, func(g *graph.Graph) []*graph.Node {
 		for i, p := range params {
 			graph.Parameter(g, fmt.Sprintf("x%d", i), irgraph.Shape(p.Type))
@@ -197,14 +197,14 @@ func (k *Backend) insert(of, text string, params []gdn.Param, results []ir.Type,
 	return f.Call(args...)
 }
 
-// Inserted lists the programs that were put into graphs so far, by name.
+// Inserted returns the names of the programs inserted so far.
 func (k *Backend) Inserted() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.Clone(k.inserted)
 }
 
-// Refused lists why programs were not inserted so far.
+// Refused returns the reasons why programs were not inserted so far.
 func (k *Backend) Refused() []error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -220,11 +220,11 @@ func (k *Backend) Builder(name string) compute.Builder {
 	return &builder{Builder: b}
 }
 
-// builder is xla's, which knows whether its graph has generated programs.
+// builder is xla's builder; it also records whether its graph has generated programs.
 type builder struct {
 	*xla.Builder
-	filled bool // with generated programs
-	spread bool // over several devices
+	filled bool // has generated programs
+	spread bool // spread over several devices
 }
 
 func (b *builder) NewFunction(name string) (compute.Function, error) {
@@ -247,7 +247,7 @@ func (b *builder) DeviceAssignment(devices ...compute.DeviceNum) error {
 	return b.Builder.DeviceAssignment(devices...)
 }
 
-// Compile compiles; the generated programs are put in on the way (complete).
+// Compile compiles the graph; complete inserts the generated programs meanwhile.
 func (b *builder) Compile() (compute.Executable, error) {
 	if b.filled && b.spread {
 		return nil, errors.New("kernels: generated programs run on one device only; use the xla backend itself to spread over several")

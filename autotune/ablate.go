@@ -16,38 +16,37 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 )
 
-// Ablation splits a change of several axes: each move alone, and cumulatively in the order of expected gain.
+// Ablation is the result of Ablate: each move of a change judged alone, and the moves added one by one, by descending expected gain.
 type Ablation struct {
-	Run       string         `json:"run"`       // of the ablation
-	Candidate int            `json:"candidate"` // whose change it is
-	From      int            `json:"from"`      // the candidate that was changed
+	Run       string         `json:"run"`       // folder of the ablation's run
+	Candidate int            `json:"candidate"` // whose change is split
+	From      int            `json:"from"`      // the candidate before the change
 	Target    string         `json:"target"`
 	Ruler     string         `json:"ruler"`
 	Base      Ablated        `json:"base"`
 	Moves     []Ablated      `json:"moves"`
 	Whole     Ablated        `json:"whole"`
-	Separate  journal.Figure `json:"apart"` // share that the moves alone would save, multiplied
+	Separate  journal.Figure `json:"apart"` // 1 - the product of the cost ratios of the moves alone
 }
 
-// Ablated is a variant of an ablation, or two: with a move alone, and with those before it too.
+// Ablated is one move: judged alone, and together with the moves before it. For the base and the whole change, After is nil.
 type Ablated struct {
 	Move     string         `json:"move,omitempty"`
-	Expected journal.Figure `json:"expected,omitempty"` // share saved by the move alone, as estimated
+	Expected journal.Figure `json:"expected,omitempty"` // share of the cost saved by the move alone, as estimated
 	Alone    Judged         `json:"alone"`
 	After    *Judged        `json:"after,omitempty"` // with the moves before it
-	Pays     journal.Figure `json:"pays"`            // share that it saves after those before it
+	Pays     journal.Figure `json:"pays"`            // share of the cost saved by adding it to the moves before it
 }
 
-// Judged is the verdict and the cost of a variant.
+// Judged is the verdict of a variant and its cost on Ablation.Target.
 type Judged struct {
 	Variant  string          `json:"variant,omitempty"`
-	ID       int             `json:"id,omitempty"` // in the run of the ablation
+	ID       int             `json:"id,omitempty"` // candidate in the run of the ablation
 	Verdict  journal.Verdict `json:"verdict,omitempty"`
 	Reason   string          `json:"reason,omitempty"` // why there is no cost
 	PerToken journal.Figure  `json:"per_token,omitempty"`
 }
 
-// ablation is what is to be judged.
 type ablation struct {
 	Ablation
 	header   *journal.Header
@@ -58,8 +57,8 @@ type ablation struct {
 	expected []float64
 }
 
-// Ablate judges the moves that lead from a candidate's parent, or from another candidate where from is not 0, to the candidate, by the gates of
-// the search, in a run of their own in c.Dir (empty: ablate-N in the folder of the run). What that run has judged already is not judged again.
+// Ablate judges each move from candidate from (0: the parent of id) to candidate id, by the gates of the search. The ablation is a run of its
+// own in c.Dir (empty: ablate-N in the folder of the run) and resumes: variants judged there already are not judged again.
 func Ablate(ctx context.Context, dir string, id, from int, c Config) (*Ablation, error) {
 	a, err := newAblation(dir, id, from)
 	if err != nil {
@@ -122,7 +121,7 @@ func newAblation(dir string, id, from int) (*ablation, error) {
 	return a, nil
 }
 
-// told takes the moves that the record tells of, where they lead from the parent to the candidate: axes that follow from others are none of them.
+// told takes the moves from the candidate's recorded change, if they lead from the parent to the candidate. Axes implied by others are no moves.
 func (a *ablation) told(c, parent *journal.Candidate) bool {
 	if c.Parent != parent.ID || len(c.Change) < 2 {
 		return false
@@ -138,7 +137,7 @@ func (a *ablation) told(c, parent *journal.Candidate) bool {
 	return false
 }
 
-// order sorts the moves by what each alone is estimated to save; what has no estimate comes last.
+// order sorts the moves by the estimated saving of each alone. Moves without an estimate come last.
 func (a *ablation) order(e *estimator) {
 	score := func(v gdn.Variant) float64 {
 		if x := e.estimate(v); x != nil && len(x.Targets) > 0 {
@@ -162,12 +161,12 @@ func (a *ablation) order(e *estimator) {
 	}
 }
 
-// alone is the base with one move.
+// alone returns the base with move i only.
 func (a *ablation) alone(i int) (gdn.Variant, error) {
 	return a.base.With(a.moves[i].Axis, a.moves[i].Value)
 }
 
-// after is the base with the moves up to one. Moves that apply only with later ones wait for them.
+// after returns the base with moves 0 to i. It applies them repeatedly: a move may apply only once a later one is in.
 func (a *ablation) after(i int) gdn.Variant {
 	v := a.base
 	for range a.moves {
@@ -180,7 +179,7 @@ func (a *ablation) after(i int) gdn.Variant {
 	return v
 }
 
-// variants lists what is to be judged, each program once, the base first and the whole last.
+// variants lists the variants to judge, each program once: the base first, the whole change last.
 func (a *ablation) variants() []string {
 	var l []string
 	seen := map[gdn.Variant]bool{a.whole.Fit(a.spec): true}
@@ -201,7 +200,6 @@ func (a *ablation) variants() []string {
 	return append(l, a.whole.String())
 }
 
-// judge runs the variants through the gates, in a run of their own.
 func (a *ablation) judge(ctx context.Context, c Config, seeds []string) error {
 	h := a.header
 	drive := Search
@@ -219,7 +217,7 @@ func (a *ablation) judge(ctx context.Context, c Config, seeds []string) error {
 	c.Dir, c.Spec, c.Targets, c.Seed, c.Precision, c.Mixed = a.Run, a.spec, h.Targets, h.Seed, h.Precision, h.Mixed
 	c.Seeds, c.Strategy, c.Candidates, c.Patience, c.Promoted = seeds, "exhaustive", len(seeds), 0, nil
 	c.Ruler = measure.Ruler(h.RulerName())
-	c.Guards = nil // a share of an ablation is no champion
+	c.Guards = nil // an ablation names no champion to guard
 	var err error
 	if c.Shapes, err = ParseShapes(shapeTexts(h)); err != nil {
 		return err
@@ -241,7 +239,7 @@ func shapeTexts(h *journal.Header) (l []string) {
 	return l
 }
 
-// report reads what became of the variants.
+// report reads the verdicts and costs from the ablation's run.
 func (a *ablation) report(v journal.View) *Ablation {
 	judged := func(w gdn.Variant) Judged {
 		j := Judged{Variant: w.String()}
@@ -251,7 +249,7 @@ func (a *ablation) report(v journal.View) *Ablation {
 			return j
 		}
 		c := v.Candidate(id)
-		if c.Of > 0 { // the program or the schedule of another: the same cost
+		if c.Of > 0 { // same program or schedule as another candidate: same cost
 			j.Reason = fmt.Sprintf("as #%d", c.Of)
 			c = v.Candidate(c.Of)
 		}

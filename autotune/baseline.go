@@ -11,9 +11,9 @@ import (
 	"github.com/gdngen/gdngen/autotune/strategy"
 )
 
-// baseline judges what auto stands for on the targets before the first candidate, and records it as what the run is to beat. A variant
-// that is a seed is a candidate anyway and is left out. It takes from the session's budget. Of a session that is stopped meanwhile it
-// leaves nothing. Machinery that fails is a warning: the run goes on without a baseline.
+// baseline judges the variant that auto chooses on each target before the first candidate, and records it as the figure to beat. A
+// variant that is also a seed is skipped: it becomes a candidate anyway. The time counts against the session's budget. A stopped
+// session records no baseline. A failure of the machinery is a warning: the run goes on without a baseline.
 func (d *driver) baseline(ctx context.Context) error {
 	if !d.Baseline || d.plan.gpus != nil || d.state.Len() > 0 || len(d.state.Baselines()) > 0 {
 		return nil
@@ -59,7 +59,7 @@ func (d *driver) baseline(ctx context.Context) error {
 	return nil
 }
 
-// through leads a work through the gates, one after another.
+// through runs w through the gates in order, up to the first refusal or error.
 func (d *driver) through(ctx context.Context, w *judge.Work) (*judge.Refusal, error) {
 	for _, g := range d.gates {
 		if r, err := d.attempt(ctx, g, w); r != nil || err != nil || ctx.Err() != nil {
@@ -69,7 +69,6 @@ func (d *driver) through(ctx context.Context, w *judge.Work) (*judge.Refusal, er
 	return nil, nil
 }
 
-// tellBaseline says what a baseline costs.
 func (d *driver) tellBaseline(c *journal.Candidate) {
 	for _, t := range d.plan.Header.Targets {
 		if k := c.Cost(t); k != nil && d.Told != nil {

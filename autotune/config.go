@@ -27,61 +27,61 @@ import (
 	"github.com/gdngen/gdngen/pjrt/machine"
 )
 
-// Config is a search. The fields of the first group are the run's own: they are written into its header, and Resume takes
-// them from there. The others may differ from session to session, and have no part in any decision.
+// Config is a search. The fields of the first group belong to the run: they are written into its header, and Resume
+// takes them from there. The other fields may differ from session to session; no decision depends on them.
 type Config struct {
 	Spec      gdn.Spec            // zero: the preset bench
 	Targets   []string            // the first is compiled for first; none: v5e v6e tpu7x
-	Ruler     measure.Ruler       // what candidates are ranked by, where a target has it; empty: measure.Wall
-	Objective objective.Objective // what is made small; zero: cost
+	Ruler     measure.Ruler       // cost that ranks candidates, on targets that have it; empty: measure.Wall
+	Objective objective.Objective // what is minimized; zero: cost
 	Seed      uint64              //
 	Strategy  string              // such as model:4, the default, or exhaustive
 	Seeds     []string            // variants proposed first, as text, by name, or auto; none: DefaultSeeds
-	Axes      []string            // axes that are walked; none: all
-	Directive string              // a preset that names the axes, instead
-	Words     string              // what is demanded of an outside proposer, in Markdown
-	Expected  float64             // the gain, as a share, that its proposals are to expect at least
+	Axes      []string            // axes that proposals may change; none: all
+	Directive string              // a preset that names the axes
+	Words     string              // demands on an outside proposer, in Markdown
+	Expected  float64             // least gain, as a share, that its proposals must expect
 	Focus     map[string]string   // axes held at a value
-	Shapes    []judge.Shape       // other specs, weighed together with Spec, whose weight is that of the entry equal to it, or 1
-	Guards    map[string]float64  // by target: by what share a new champion elsewhere may be worse there
+	Shapes    []judge.Shape       // further specs, weighed together with Spec; an entry equal to Spec sets its weight (1 by default)
+	Guards    map[string]float64  // by target: by what share a champion of another target may be worse there
 	Precision string              // the lowest allowed: f32 bf16x6 bf16x3 bf16x1; empty: that of auto for a float32 spec, bf16x1 for others
 	Mixed     bool                // the evaluator's workers may have processors of different kinds, which may round differently
 	Promoted  []promoted.Row      // the user's champions: those for Spec, Targets and Precision are seeds too, and hashed into the header
-	Baseline  bool                // what auto stands for is judged before the first candidate, as what the run is to beat; not on GPUs
-	Lookahead int                 // candidates under way at a time; 0: as many as the workers and one in reserve, and at least 3
+	Baseline  bool                // the variant that auto chooses is judged first, as the figure to beat; not on GPUs
+	Lookahead int                 // candidates in flight at a time; 0: the number of workers and one, at least 3
 
 	Dir        string           // the folder of the run
-	Budget     time.Duration    // of this session, without the set-up; 0: no limit
+	Budget     time.Duration    // of this session, without setup; 0: no limit
 	Candidates int              // of the whole run; 0: no limit
-	Patience   int              // iterations without a new champion, after which the session ends; 0: no limit
-	Workers    int              // candidates judged in parallel, as far as the lookahead goes; 0: one a core, as memory allows
-	Attempts   int              // of a gate whose machinery fails, before the run pauses; 0: 3
-	Failures   int              // failures in a row after which the run pauses: of machinery, workers that crash or hang, a proposer; 0: DefaultFailures, -1: never
-	Answer     time.Duration    // limit of one answer of an outside proposer; 0: strategy.AnswerLimit
-	Backoff    time.Duration    // before the second attempt, doubled for each further one; 0: 1 s
+	Patience   int              // iterations without a new champion before the session ends; 0: no limit
+	Workers    int              // candidates judged in parallel, at most the lookahead; 0: one per core, as memory allows
+	Attempts   int              // tries of a gate whose machinery fails before the run pauses; 0: 3
+	Failures   int              // consecutive failures (machinery, worker crashes or hangs, proposer) before the run pauses; 0: DefaultFailures, -1: never
+	Answer     time.Duration    // time limit for one answer of an outside proposer; 0: strategy.AnswerLimit
+	Backoff    time.Duration    // wait before the second attempt, doubled for each further one; 0: 1 s
 	Lab        judge.LabOptions // for the default evaluator
-	Machine    *machine.Lock    // gates compute under it, and a device is timed alone; nil: one of the run's own
+	Machine    *machine.Lock    // lock: gates share it, device timing holds it exclusively; nil: one of the run's own
 	Evaluator  judge.Evaluator  // nil: a Lab, closed at the end
-	Generator  string           // version of the program; empty: that of the build
-	Progress   func(Progress)   // called for each candidate recorded
-	Warn       func(string)     // called for what the user should know
-	Told       func(string)     // called for what the session does before its first candidate
-	Begun      func(string)     // called once the session has begun: how many candidates are judged at a time, and why no more
+	Generator  string           // version of the generator; empty: the build's
+	Progress   func(Progress)   // called for each recorded candidate
+	Warn       func(string)     // called for warnings to the user
+	Told       func(string)     // called for steps of the session before its first candidate
+	Begun      func(string)     // called once the session has begun: how many candidates are judged at a time, and what limits it
 
-	limit string // of the workers, where their number is the default
+	limit string // why the default number of workers is not larger
 }
 
 // Progress is the state of a session.
 type Progress struct {
 	Candidate *journal.Candidate // recorded just now
-	Times     journal.Times      // its own
-	Flight    []string           // what is being judged
+	Times     journal.Times      // of the candidate
+	Flight    []string           // candidates being judged
 	View      journal.View       // of all candidates
 	Elapsed   time.Duration      // of this session
 	Budget    time.Duration
 }
 
-// String tells of the candidate in a line.
+// String returns one line about the candidate.
 func (p Progress) String() string {
 	c := p.Candidate
 	var b strings.Builder
@@ -103,7 +103,7 @@ const (
 	leastLookahead  = 3
 	defaultAttempts = 3
 	defaultBackoff  = time.Second
-	DefaultFailures = 10 // in a row, after which a run pauses
+	DefaultFailures = 10 // in a row
 	defaultStrategy = "model:4"
 	gpuStrategy     = "beam:4"
 	maxLookahead    = 256
@@ -115,13 +115,13 @@ var DefaultTargets = []string{"v5e", "v6e", "tpu7x"}
 // defaultSpec is the preset of a search without a spec.
 const defaultSpec = "bench"
 
-// ConfigError says what of a Config no run can be made of.
+// ConfigError says which part of a Config is invalid.
 type ConfigError struct{ Err error }
 
 func (e *ConfigError) Error() string { return e.Err.Error() }
 func (e *ConfigError) Unwrap() error { return e.Err }
 
-// session validates the part of the configuration that is not the run's own, and fills it in.
+// session validates the session's part of the configuration, and fills in defaults.
 func (c *Config) session() error {
 	for _, x := range []struct {
 		what string
@@ -151,7 +151,7 @@ func (c *Config) session() error {
 	return nil
 }
 
-// header validates the run's own part of the configuration and gives it its full form.
+// header validates the run's part of the configuration and writes it out in full.
 func (c *Config) header(e judge.Evaluator) (journal.Header, error) {
 	ruler, err := measure.ParseRuler(string(c.Ruler))
 	if err != nil {
@@ -236,7 +236,7 @@ func (c *Config) header(e judge.Evaluator) (journal.Header, error) {
 	return c.finish(h, e)
 }
 
-// floor is the lowest precision that a search allows where it is told none: that of auto, for a float32 spec, and one pass for others.
+// floor returns the lowest precision of a search that sets none: auto's for a float32 spec, one bf16 pass for others.
 func (c *Config) floor(targets []string, gpus bool) (string, error) {
 	switch {
 	case c.Spec.DType != ir.F32:
@@ -254,7 +254,7 @@ func (c *Config) floor(targets []string, gpus bool) (string, error) {
 	return least, err
 }
 
-// onGPUs is the part of a header that GPUs have of their own.
+// onGPUs fills in the header's fields for GPUs.
 func (c *Config) onGPUs(h *journal.Header) error {
 	if c.Ruler != "" && c.Ruler != measure.Wall {
 		return fmt.Errorf("ruler %s is for TPUs: candidates on GPUs are ranked by modelled time", c.Ruler)
@@ -291,7 +291,7 @@ func (c *Config) onGPUs(h *journal.Header) error {
 	return nil
 }
 
-// finish fills in what depends on the evaluator, and checks the whole.
+// finish fills in the fields that depend on the evaluator, and checks the header.
 func (c *Config) finish(h journal.Header, e judge.Evaluator) (journal.Header, error) {
 	for _, g := range e.Gates() {
 		h.Gates = append(h.Gates, g.Name)
@@ -340,7 +340,7 @@ func (c *Config) generator() string {
 	return "(devel)"
 }
 
-// plan is a header, parsed.
+// plan is a parsed header.
 type plan struct {
 	*journal.Header
 	spec      gdn.Spec
@@ -379,7 +379,7 @@ func newPlan(h *journal.Header, answer time.Duration) (*plan, error) {
 	return p, err
 }
 
-// newGround is a plan as far as judging needs it: without a strategy.
+// newGround parses the part of a header that judging needs: all but the strategy.
 func newGround(h *journal.Header) (*plan, error) {
 	p := &plan{Header: h}
 	var err error
@@ -470,8 +470,8 @@ func (p *plan) seedsOf(texts []string) (seeds []strategy.Seed, err error) {
 	return seeds, nil
 }
 
-// proposer names what proposals depend on beside the header and the candidates: the versions of the strategy and of the policy, the table of choices, and
-// estimates, told by those of the seeds.
+// proposer identifies everything that proposals depend on apart from header and candidates: the versions of strategy
+// and policy, the table of choices, and the estimator (by its estimates for the seeds).
 func (p *plan) proposer() string {
 	choices, estimates := sha256.New(), sha256.New()
 	if p.gpus != nil {
@@ -481,7 +481,7 @@ func (p *plan) proposer() string {
 		return fmt.Sprintf("%s, policy %d, choices of Triton %x", strategy.WalkVersion(p.Strategy), strategy.PolicyVersion, choices.Sum(nil)[:4])
 	}
 	for _, a := range gdn.Axes {
-		fmt.Fprintln(choices, a.Name, a.Doc, a.Values, a.Default, a.Group, a.Also) // hypotheses have words of Doc
+		fmt.Fprintln(choices, a.Name, a.Doc, a.Values, a.Default, a.Group, a.Also) // hypotheses quote Doc
 	}
 	name := fmt.Sprintf("%s, policy %d, choices %x", strategy.Version(p.Strategy), strategy.PolicyVersion, choices.Sum(nil)[:4])
 	if p.space.Estimate == nil {
@@ -495,7 +495,7 @@ func (p *plan) proposer() string {
 	return fmt.Sprintf("%s, estimates %x", name, estimates.Sum(nil)[:4])
 }
 
-// matches says why a run can not be gone on with.
+// matches returns why a run can not be resumed, or nil.
 func matches(h *journal.Header, generator, proposer string, e judge.Evaluator) error {
 	var gates []string
 	for _, g := range e.Gates() {
@@ -525,7 +525,7 @@ func matches(h *journal.Header, generator, proposer string, e judge.Evaluator) e
 // objectsDir is where a run keeps its objects.
 func objectsDir(dir string) string { return filepath.Join(dir, "objects") }
 
-// PauseError says that the machinery kept failing, or without a gate that the disk did. The run can be resumed.
+// PauseError says that the machinery (or, without a gate, the disk) kept failing. The run can be resumed.
 type PauseError struct {
 	Candidate int
 	Gate      string
@@ -542,18 +542,18 @@ func (e *PauseError) Error() string {
 
 func (e *PauseError) Unwrap() error { return e.Err }
 
-// ErrExists says that a folder holds a run already.
+// ErrExists says that the folder already holds a run.
 var ErrExists = errors.New("the folder holds a run already: resume it, or choose another")
 
-// ParseShapes reads entries SPEC=WEIGHT. A spec holds equal signs itself: the weight follows the last one, and without one that is a
-// number it is 1.
+// ParseShapes reads entries SPEC=WEIGHT. A spec holds equal signs itself: the weight follows the last one. If the text
+// there is not a number, the weight is 1.
 func ParseShapes(entries []string) ([]judge.Shape, error) {
 	var l []judge.Shape
 	for _, entry := range entries {
 		text, weight := entry, 1.
 		if i := strings.LastIndexByte(entry, '='); i > 0 {
 			head := entry[:i]
-			// t=4096 is part of a spec, bench=4096 is a weight: what stands before decides.
+			// t=4096 is part of a spec, bench=4096 is a weight: the text before it decides.
 			if w, err := strconv.ParseFloat(entry[i+1:], 64); err == nil {
 				if _, err := gdn.Parse(head); err == nil {
 					text, weight = head, w

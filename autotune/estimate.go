@@ -12,14 +12,14 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// estimator guesses what a variant costs without a compiler: the instructions of its kernels, before steps overlap, by the slot that
-// each takes, and the longest chain of results; and the main memory traffic of what is outside of kernels. It is off by a factor,
-// but tells which of two variants of one kind takes less, in a hundredth of the time: strategies rank by it what is not tried yet.
+// estimator estimates a variant's cost without a compiler. Per kernel it counts instructions by slot and the longest
+// chain of results, before steps overlap; outside of kernels it counts HBM traffic. Estimates are off by a factor, but
+// rank variants of one kind, a hundred times faster than compiling. Strategies rank untried variants by them.
 type estimator struct {
 	spec    gdn.Spec
 	targets []*target.Target
 
-	counted once[*counts] // by fitted variant, its order of instructions aside
+	counted once[*counts] // by fitted variant without its order of instructions
 	kept    once[*strategy.Estimate]
 }
 
@@ -27,7 +27,7 @@ func newEstimator(s gdn.Spec, targets []*target.Target) *estimator {
 	return &estimator{spec: s, targets: targets}
 }
 
-// once keeps a value for each variant. Different ones are made side by side, and each by the first that asks.
+// once caches a value per variant. Values of different variants are made in parallel, each only once.
 type once[T any] struct{ made sync.Map }
 
 func (o *once[T]) get(v gdn.Variant, first func() T) T {
@@ -38,7 +38,7 @@ func (o *once[T]) get(v gdn.Variant, first func() T) T {
 	return value.(func() T)()
 }
 
-// counts is what a program is made of, before its steps overlap.
+// counts are the instructions of a program, before its steps overlap.
 type counts struct {
 	kernels []kernelCount
 	xla     float64 // cycles outside of them
@@ -46,12 +46,12 @@ type counts struct {
 
 // kernelCount is the instructions of one kernel.
 type kernelCount struct {
-	points float64 // of its grid
+	points float64 // number of grid points
 	f32    count   // with bf16 emulated in the vector unit
-	bf16   count   // with a vector unit that has it
+	bf16   count   // with bf16 in the vector unit
 }
 
-// estimate is nil where there is none. Of the choices of order and overlap it knows that they lengthen the program.
+// estimate returns nil if the variant can not be built. Options of order and overlap only change the estimated program size.
 func (e *estimator) estimate(v gdn.Variant) *strategy.Estimate {
 	v = v.Fit(e.spec)
 	return e.kept.get(v, func() *strategy.Estimate { return e.measure(v) })
@@ -87,15 +87,15 @@ func (e *estimator) measure(v gdn.Variant) *strategy.Estimate {
 	return x
 }
 
-// count counts the instructions of a variant; nil where it can not be built.
+// count counts the instructions of a variant; nil if it can not be built.
 func (e *estimator) count(v gdn.Variant) (c *counts) {
 	defer func() {
-		if recover() != nil { // the gates find the same and say so
+		if recover() != nil { // the gates hit and report the same panic
 			c = nil
 		}
 	}()
 	m, err := build.Module(e.spec, v)
-	for _, name := range []string{"precision", "cse", "tile"} { // what the others remove is little
+	for _, name := range []string{"precision", "cse", "tile"} { // other passes remove little
 		var p pass.Pass
 		if err == nil {
 			p, err = pass.Find(name)
@@ -118,7 +118,7 @@ func (e *estimator) count(v gdn.Variant) (c *counts) {
 	return c
 }
 
-// outside is the cycles of an instruction outside of kernels. A reshape that leaves the last dimension as it is is a view of the same tiles.
+// outside returns the cycles of an instruction outside of kernels. A reshape that keeps the last dimension is a view of the same tiles.
 func outside(in *ir.Instr) (cycles float64) {
 	for _, r := range in.Results {
 		switch a := in.Args; {
@@ -132,8 +132,8 @@ func outside(in *ir.Instr) (cycles float64) {
 	return cycles
 }
 
-// A program that overlaps steps has a body of its own for each phase's first and last step, and further chunks of a step repeat a part of
-// it: how many times longer compiling takes for a phase ahead, and the power of the chunks of a step.
+// A program that overlaps steps has copies of its body for each phase's first and last step, and further chunks of a step repeat a
+// part of it. phaseSize is the factor in size per phase ahead, stepSize the power of the number of chunks in a step.
 const (
 	phaseSize = 1.8
 	stepSize  = .77
@@ -154,11 +154,11 @@ const (
 	slotKinds
 )
 
-// calibrated is the target whose schedules the shares and latencies below were fitted to. Its slots stand for those of all targets: with slots
-// of their own the others would want shares of their own.
+// calibrated is the target whose schedules the shares and latencies below were fitted to. All targets use its slots:
+// with other slots the shares would have to be fitted again.
 const calibrated = "v6e"
 
-// slotsPerCycle are those of the calibrated target, by kind.
+// slotsPerCycle are the calibrated target's slots per cycle, by kind.
 var slotsPerCycle = sync.OnceValue(func() [slotKinds]float64 {
 	t, err := target.Lookup(calibrated)
 	if err != nil {
@@ -171,29 +171,29 @@ var slotsPerCycle = sync.OnceValue(func() [slotKinds]float64 {
 	}
 })
 
-// Cycles of a register that is transposed, or written otherwise, outside of a kernel.
+// Cycles per register of a transpose, or of another copy, outside of a kernel.
 const (
 	transposeCycles = 8
 	copyCycles      = 3.3
 )
 
-// How the cycles of a step follow from the cycles that the fullest slot and all slots take, and from the longest chain of results: least
-// squares over 72 schedules for v6e (correlation of the logarithms .97).
+// Shares of a step's cycles: of the fullest slot's cycles, of all slots' cycles, and of the longest chain of results.
+// Least squares over 72 schedules for v6e (correlation of the logarithms .97).
 const (
 	fullestShare = .3
 	slotsShare   = .4
 	chainShare   = .15
 )
 
-// What instructions take in schedules for v6e: slots of the unit that moves lanes for a register that is permuted, with its pattern, and
-// for one filled from a column; rows of the left operand that a slot of the matrix units takes.
+// Costs of instructions in schedules for v6e: slots of the XLU to permute a register, with its pattern, and to fill one
+// from a column; rows of the left operand per slot of the MXUs.
 const (
 	patternXLU = 5
 	columnXLU  = 1.5
 	rowsPerMul = 4
 )
 
-// Latencies in cycles of what takes long.
+// Latencies in cycles of slow instructions.
 const (
 	waitDot   = 210
 	waitMove  = 120 // transposes, broadcasts along lanes, gathers
@@ -206,7 +206,7 @@ type count struct {
 	longest float64
 }
 
-// registers is how many vector registers of 8 x 128 words a tile takes.
+// registers returns the number of vector registers of 8 x 128 words in a tile.
 func registers(t ir.Type) float64 {
 	rows, lanes := 1, 1
 	for i, n := range t.Shape {
@@ -223,11 +223,11 @@ func registers(t ir.Type) float64 {
 	return math.Ceil(float64(rows)/perRegister) * math.Ceil(float64(lanes)/target.Lanes)
 }
 
-// body counts the instructions of a block, those of a loop as often as it turns, for a vector unit that has bf16 or not.
+// body counts the instructions of a block, times the trip count in a loop, for a vector unit with or without bf16.
 func body(b *ir.Block, bf16 bool) count {
 	var c count
 	ready := map[*ir.Value]float64{}
-	written := map[*ir.Value]float64{} // when the memory behind a reference was
+	written := map[*ir.Value]float64{} // when memory was last written, by reference
 	for _, in := range b.Instrs {
 		at := 0.
 		for _, a := range in.Args {
@@ -298,7 +298,7 @@ func instruction(in *ir.Instr, c *count, bf16 bool) (wait float64) {
 	return waitOther
 }
 
-// moves is what an op of n result registers asks of the unit that moves lanes: slots for each register, of so many.
+// moves returns the slots of the XLU that an op with n result registers takes: slots per register, and the number of registers.
 func moves(in *ir.Instr, n float64) (each, of float64) {
 	a := in.Args[0].Type
 	switch in.Op {
@@ -308,7 +308,7 @@ func moves(in *ir.Instr, n float64) (each, of float64) {
 		if t := in.Result().Type; a.Rank() > 0 && a.Shape[a.Rank()-1] == 1 && t.Shape[t.Rank()-1] > 1 {
 			return columnXLU, n
 		}
-		return 0, 0 // rows, and single numbers, are spread by loads
+		return 0, 0 // rows and scalars are broadcast by loads
 	case ir.OpTake, ir.OpGatherRows:
 		return patternXLU, n
 	}

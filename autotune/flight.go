@@ -5,8 +5,8 @@ import (
 	"runtime"
 )
 
-// inFlight says how many candidates are judged at a time, and what keeps them from being more. Workers judge; the lookahead, which is part
-// of what makes a run the same again, bounds what is proposed before its predecessors are known.
+// inFlight says how many candidates are judged at a time, and what limits the number: the workers that judge, or the lookahead, which bounds
+// how many are proposed before their predecessors' verdicts are known. The lookahead is part of the header, so that runs are reproducible.
 func inFlight(workers, lookahead int, limit string) string {
 	text := fmt.Sprintf("%d at a time", min(workers, lookahead))
 	switch {

@@ -12,8 +12,8 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// gpusOf finds GPUs by name; there are none where the names are those of TPUs. A run is for machines of one kind: their variants, and the figures
-// that rank them, have nothing in common.
+// gpusOf returns the GPUs of the names; nil if the names are TPUs. A run has only TPUs or only GPUs: their variants and
+// figures can not be compared.
 func gpusOf(names []string) (list []*target.GPU, err error) {
 	for _, name := range names {
 		if g, err := target.LookupGPU(name); err == nil {
@@ -34,11 +34,11 @@ func gpusOf(names []string) (list []*target.GPU, err error) {
 	return list, nil
 }
 
-// tritonTable is the choices of the triton backend for a spec.
+// tritonTable lists the axes of the triton backend for a spec.
 type tritonTable struct{ spec gdn.Spec }
 
-// ParseTargets reads what a search is for, names of TPU generations (or all) or of GPUs, separated by commas, and gives the table of
-// choices of the latter; nil where they are TPUs.
+// ParseTargets reads a search's targets, separated by commas: TPU generations (or all), or GPUs. table holds the axes
+// for GPUs; it is nil for TPUs.
 func ParseTargets(text string, s gdn.Spec) (names []string, table strategy.Table, err error) {
 	gpus := false
 	for name := range strings.SplitSeq(strings.TrimSuffix(text, ","), ",") {
@@ -64,7 +64,7 @@ func ParseTargets(text string, s gdn.Spec) (names []string, table strategy.Table
 	return names, nil, err
 }
 
-// TableFor is the table of choices of a search on targets; nil where they are TPUs.
+// TableFor returns the table of axes for GPU targets; nil for TPUs. It errs if Triton does not support the spec.
 func TableFor(targets []string, s gdn.Spec) (strategy.Table, error) {
 	gpus, err := gpusOf(targets)
 	if err != nil || gpus == nil {
@@ -78,7 +78,7 @@ func TableFor(targets []string, s gdn.Spec) (strategy.Table, error) {
 
 func (t tritonTable) Kind() string { return "Triton" }
 
-// tritonStages are the kernels that an axis bears upon; one without an entry bears upon all.
+// tritonStages lists the kernels that an axis influences; an axis without an entry influences all.
 var tritonStages = map[string][]string{
 	"bv": {"scan", "decode"}, "warps": {"scan", "summarise", "decode"}, "stages": {"scan", "summarise"}, "preparewarps": {"prepare"}, "mapbv": {"summarise"},
 	"inverse": {"prepare"}, "leaf": {"prepare"}, "solve": {"prepare"}, "tparts": {"scan", "summarise"},
@@ -124,10 +124,10 @@ func (t tritonTable) Precision(variant string) string {
 	return v.Precision(t.spec)
 }
 
-// tritonSeeds are what a run begins with that names nothing else: the naive variant, then the best known.
+// tritonSeeds are the default seeds of a run: the naive variant, then the best known.
 var tritonSeeds = []string{"naive", "auto"}
 
-// tritonSeedDoc says what a seed is.
+// tritonSeedDoc describes a seed.
 func tritonSeedDoc(text string, s gdn.Spec) string {
 	for _, p := range triton.Presets {
 		if v, err := triton.Parse(p.Name, s); err == nil && v.Text(s) == text {

@@ -8,7 +8,7 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// ParseGuards reads entries TARGET or TARGET=SHARE, a share being a number or percent.
+// ParseGuards reads entries TARGET or TARGET=SHARE; a share is a number or a percentage. Without entries it returns nil.
 func ParseGuards(entries []string) (map[string]float64, error) {
 	if len(entries) == 0 {
 		return nil, nil
@@ -31,7 +31,7 @@ func ParseGuards(entries []string) (map[string]float64, error) {
 	return guards, nil
 }
 
-// ParseShare reads a number or percent, zero or more.
+// ParseShare reads a number or a percentage; ok is false below zero.
 func ParseShare(text string) (share float64, ok bool) {
 	number, isPercent := strings.CutSuffix(text, "%")
 	x, err := strconv.ParseFloat(strings.TrimSpace(number), 64)

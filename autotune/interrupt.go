@@ -8,12 +8,12 @@ import (
 	"github.com/gdngen/gdngen/autotune/report"
 )
 
-// interruptGrace is how long a session may take to end once its context is done. Compilers and devices are other processes, and are killed
-// at once; what runs in this one, such as the interpreter or a strategy that weighs its moves, may not look at the context.
+// interruptGrace is the time that a session gets to end once its context is done. Compilers and devices are other processes, and
+// are killed at once; the interpreter, or a strategy that weighs its moves, run in this process and may not look at the context.
 const interruptGrace = 3 * time.Second
 
-// interruptible drives a session and returns soon after ctx ends. A session that is still busy then is left to itself: it records nothing
-// more, and holds the run until it sees that it is over. The summary is of what the journal holds.
+// interruptible drives a session and returns at most interruptGrace after ctx ends. A session that is still busy then
+// is abandoned: it records nothing more, and keeps the run's lock until it notices. The summary describes the journal.
 func interruptible(ctx context.Context, c Config, fresh bool) (*report.Summary, error) {
 	var left atomic.Bool
 	if tell := c.Progress; tell != nil {

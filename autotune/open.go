@@ -17,7 +17,7 @@ import (
 	"github.com/gdngen/gdngen/internal/store"
 )
 
-// Status sums up a run that may be in progress.
+// Status summarizes a run, which may be in progress.
 func Status(dir string) (*report.Summary, error) {
 	s, warnings, err := journal.Read(dir, nil)
 	if err != nil {
@@ -28,7 +28,7 @@ func Status(dir string) (*report.Summary, error) {
 	return sum, nil
 }
 
-// Best is the champion of a run on a target; an empty target is the run's first.
+// Best returns the champion of a run on a target; an empty target is the run's first.
 func Best(dir, target string) (*journal.Candidate, error) {
 	s, _, err := journal.Read(dir, nil)
 	if err != nil {
@@ -44,7 +44,7 @@ func Best(dir, target string) (*journal.Candidate, error) {
 	return c, nil
 }
 
-// Candidate is a candidate of a run by its id; an empty id is the champion of the first target.
+// Candidate returns a candidate of a run by its id; an empty id is the champion on the first target.
 func Candidate(dir, id string) (*journal.Candidate, error) {
 	if id == "" {
 		return Best(dir, "")
@@ -59,8 +59,8 @@ func Candidate(dir, id string) (*journal.Candidate, error) {
 	return nil, fmt.Errorf("run %s has no candidate %q (it has 1 to %d)", dir, id, s.Len())
 }
 
-// VariantOf gives the text of a variant for "@DIR#ID", a candidate of a search, or "@DIR", its champion on the first target. Axes may follow, after a
-// comma. Other text stays as it is.
+// VariantOf returns the text of the variant for "@DIR#ID", a candidate of a search, or "@DIR", its champion on the
+// first target. Axes may follow, after a comma. Other text is returned as it is.
 func VariantOf(text string) (string, error) {
 	at, more, _ := strings.Cut(text, ",")
 	place, isRun := strings.CutPrefix(at, "@")
@@ -94,15 +94,15 @@ func VariantOf(text string) (string, error) {
 	return v.String(), err
 }
 
-// Verification is what Verify found.
+// Verification is the result of Verify.
 type Verification struct {
 	Champions map[string]int // by target
-	Faults    []string       // what does not follow from the records
+	Faults    []string       // decisions that contradict the records
 	Notes     []string       // what could not be recomputed, and why
 }
 
-// Verify recomputes the decisions of a run: what was proposed, duplicates, ranks, causes and champions, and checks its objects. What
-// another version of the strategy, of the table of choices or of the rules decided is not recomputed: a note says so.
+// Verify recomputes the decisions of a run (proposals, duplicates, ranks, causes and champions) and checks its objects. Decisions
+// by another version of the strategy, of the table of choices or of the rules are not recomputed: a note says so.
 func Verify(dir string) (*Verification, error) {
 	s, _, err := journal.Read(dir, nil)
 	if err != nil {
@@ -135,7 +135,7 @@ func Verify(dir string) (*Verification, error) {
 	return v, nil
 }
 
-// verifyCosts recomputes the costs of every candidate, as far as they follow from what is kept.
+// verifyCosts recomputes the costs of every candidate, as far as stored objects allow.
 func (p *plan) verifyCosts(s *journal.State, objects *store.Store) (faults []string) {
 	grounds := judge.Grounds{Shapes: p.shapes, Targets: p.targets, Objective: p.objective}
 	for _, c := range slices.Concat(s.Baselines(), s.Now().Candidates()) {
@@ -182,7 +182,7 @@ func (p *plan) verifyProposals(s *journal.State) (faults []string) {
 // Object reads an object of a run by its key.
 func Object(dir, key string) ([]byte, error) { return store.Store{Dir: objectsDir(dir)}.Get(key) }
 
-// ModuleOf gives the module of a candidate, as it was compiled for a target; without one for the first of the run.
+// ModuleOf returns a candidate's module as compiled for a target (empty: the run's first), or an error if it has none.
 func ModuleOf(dir, target string, c *journal.Candidate) ([]byte, error) {
 	if target == "" {
 		sum, err := Status(dir)

@@ -13,7 +13,7 @@ import (
 	"github.com/gdngen/gdngen/pjrt/machine"
 )
 
-// Judge leads single candidates of a run through the gates, for a driver that is another process.
+// Judge runs single candidates of a run through the gates, for a driver in another process.
 type Judge struct {
 	plan    *plan
 	state   *journal.State
@@ -21,14 +21,14 @@ type Judge struct {
 	machine *machine.Lock
 }
 
-// Order asks for a judgement.
+// Order asks for the judgement of a candidate.
 type Order struct {
-	At        int                // how many candidates may be known
+	At        int                // number of earlier candidates that it may be compared with
 	Candidate *journal.Candidate // as it was proposed
-	Text      string             // of a program, in place of a variant
+	Text      string             // of a program, instead of a variant
 }
 
-// NewJudge judges by an evaluator, which stays the caller's, under the lock of a machine.
+// NewJudge returns a Judge that uses e, which the caller closes, under the lock m.
 func NewJudge(h *journal.Header, e judge.Evaluator, m *machine.Lock) (*Judge, error) {
 	p, err := newGround(h)
 	if err != nil {
@@ -41,7 +41,7 @@ func NewJudge(h *journal.Header, e judge.Evaluator, m *machine.Lock) (*Judge, er
 	return j, add(j.state, journal.KindHeader, h)
 }
 
-// add adds a record to a state that no file keeps.
+// add adds a record to a state without a file.
 func add(s *journal.State, kind journal.Kind, body any) error {
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -50,10 +50,10 @@ func add(s *journal.State, kind journal.Kind, body any) error {
 	return s.Add(journal.Record{Kind: kind, Body: text})
 }
 
-// Known is the number of candidates that the judge knows of.
+// Known returns the number of candidates that the judge has been told of.
 func (j *Judge) Known() int { return j.state.Len() }
 
-// Know adds candidates that were judged, in the order of their ids.
+// Know adds judged candidates, in the order of their ids.
 func (j *Judge) Know(l []*journal.Candidate) error {
 	for _, c := range l {
 		if err := add(j.state, journal.KindCandidate, c); err != nil {
@@ -63,8 +63,8 @@ func (j *Judge) Know(l []*journal.Candidate) error {
 	return nil
 }
 
-// Judge leads a candidate through the gates until one refuses it or fails. before, if not nil, is called before each gate. The
-// seconds of each gate come too. An error is that of an order that can not be followed, or of ctx.
+// Judge runs a candidate through the gates until one refuses it or fails. before, if not nil, is called before each
+// gate. wall holds the seconds of each gate. An error means that the order is invalid, or is ctx's.
 func (j *Judge) Judge(ctx context.Context, o Order, before func(gate string)) (steps []judge.Step, wall map[string]float64, err error) {
 	if o.At < 0 || o.At > j.Known() {
 		return nil, nil, fmt.Errorf("candidate %d is to be judged by %d others, of which %d are known", o.Candidate.ID, o.At, j.Known())

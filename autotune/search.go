@@ -21,14 +21,14 @@ import (
 	"github.com/gdngen/gdngen/pjrt/machine"
 )
 
-// Search begins a run in c.Dir. It ends when the strategy has nothing more, when a budget is spent, or when ctx is done: it returns within
-// interruptGrace then, compilers are stopped, candidates under way are dropped, and the run can be resumed. Failing machinery is a
-// *PauseError, another driver on the run a *journal.LockedError; with these errors the summary of what is recorded comes too.
+// Search begins a run in c.Dir. It ends when the strategy has no more proposals, when a budget is spent, or when ctx is done: then it returns
+// within interruptGrace, compilers are stopped, candidates in flight are dropped, and the run can be resumed. Failing machinery is a
+// *PauseError, another driver on the run a *journal.LockedError; these errors come with the summary of the records so far.
 func Search(ctx context.Context, c Config) (*report.Summary, error) {
 	return interruptible(ctx, c, true)
 }
 
-// Resume goes on with the run in c.Dir; the fields of c that belong to the run are taken from its header.
+// Resume continues the run in c.Dir; the fields of c that belong to the run are taken from its header.
 func Resume(ctx context.Context, c Config) (*report.Summary, error) {
 	if _, _, err := journal.Read(c.Dir, nil); err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func Resume(ctx context.Context, c Config) (*report.Summary, error) {
 	return interruptible(ctx, c, false)
 }
 
-// drive is one session.
+// drive runs one session.
 func drive(ctx context.Context, c Config, fresh bool) (sum *report.Summary, err error) {
 	if c.Dir == "" {
 		return nil, errors.New("a run needs a folder")
@@ -86,7 +86,7 @@ func drive(ctx context.Context, c Config, fresh bool) (sum *report.Summary, err 
 	if err := errors.Join(d.begin(e), d.objects.Clean()); err != nil {
 		return nil, err
 	}
-	d.start = time.Now() // a budget is without the set-up
+	d.start = time.Now() // the budget does not include setup
 	defer func() { err = errors.Join(err, d.plan.strategy.Close()) }()
 	if err := d.baseline(ctx); err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func drive(ctx context.Context, c Config, fresh bool) (sum *report.Summary, err 
 	return sum, err
 }
 
-// newEvaluator is the default evaluator of targets.
+// newEvaluator returns the default evaluator for targets.
 func newEvaluator(ctx context.Context, targets []string, o judge.LabOptions) (judge.Evaluator, error) {
 	gpus, err := gpusOf(targets)
 	switch {
@@ -123,15 +123,15 @@ type driver struct {
 	start   time.Time
 	begun   int // candidates before this session
 	pace    pace
-	failing atomic.Int64 // failures in a row
-	meter   meter        // nil: the evaluator has none
+	failing atomic.Int64 // consecutive failures
+	meter   meter        // nil: the evaluator does not count processor time
 
-	confirmer judge.Confirmer // nil: the evaluator is this process
+	confirmer judge.Confirmer // nil: the evaluator runs in this process
 	before    time.Duration
 	flight    []string // candidates being judged, for the progress
 }
 
-// attach binds the device of an evaluator, where it has one, to the targets of the run.
+// attach binds an evaluator's device, if it has one, to the targets of the run.
 func attach(e judge.Evaluator, targets []string) error {
 	a, ok := e.(interface {
 		Attach([]*target.Target) error
@@ -150,10 +150,10 @@ func attach(e judge.Evaluator, targets []string) error {
 	return a.Attach(list)
 }
 
-// meter is an evaluator that knows how much processor time it and its workers have used.
+// meter is an evaluator that reports the processor time used by it and its workers.
 type meter interface{ CPU() time.Duration }
 
-// pace is how long candidates take that reach a compiler.
+// pace is the time that candidates take which reach a compiler.
 type pace struct {
 	mu    sync.Mutex
 	sum   time.Duration
@@ -172,17 +172,17 @@ func (p *pace) mean() time.Duration {
 	return p.sum / time.Duration(max(1, p.count))
 }
 
-// spent says whether the budget does not leave half the time that a candidate takes.
+// spent reports whether less than half the time of a typical candidate is left in the budget.
 func (d *driver) spent() bool {
 	return d.Budget > 0 && time.Since(d.start)+d.pace.mean()/2 >= d.Budget
 }
 
-// interrupted says why a session stopped whose context ended.
+// interrupted is the reason of a session whose context ended.
 const interrupted = "interrupted"
 
 func (d *driver) budgetSpent() string { return fmt.Sprintf("the budget of %v is spent", d.Budget) }
 
-// begin writes the header of a new run, or checks that of an old one.
+// begin writes the header of a new run, or checks an existing one.
 func (d *driver) begin(e judge.Evaluator) error {
 	message := "resumed"
 	if d.state.Header == nil {
@@ -215,14 +215,14 @@ func (d *driver) begin(e judge.Evaluator) error {
 	return d.journal.Append(journal.KindSession, journal.Event{Message: message, Flight: flight})
 }
 
-// task is a candidate under way.
+// task is a candidate in flight.
 type task struct {
 	work   *judge.Work
-	fresh  judge.Work         // as it was proposed; workers write into work
-	marks  map[int]judge.Mark // the candidate before each gate that asks again
+	fresh  judge.Work         // as proposed; workers write into work
+	marks  map[int]judge.Mark // the candidate before each gate that is asked again
 	reject *judge.Refusal
-	fault  bool          // no program: reject is the proposer's fault
-	err    error         // the machinery's
+	fault  bool          // reject is the proposer's fault: there is no program
+	err    error         // of the machinery
 	done   chan struct{} // closed when judged, or dropped
 	judged bool          // false: dropped, before it began or in the middle
 }
@@ -230,7 +230,7 @@ type task struct {
 // run proposes, judges and records until there is a reason to stop, which it returns.
 func (d *driver) run(ctx context.Context) (stopped string, err error) {
 	queue := make(chan *task, d.plan.Lookahead)
-	halt := make(chan struct{}) // closed: begin nothing more
+	halt := make(chan struct{}) // closed: begin no more
 	finished := make(chan struct{})
 	ctx, cancel := context.WithCancel(ctx)
 	for range d.Workers {
@@ -243,7 +243,7 @@ func (d *driver) run(ctx context.Context) (stopped string, err error) {
 	}
 	var flight []*task // in order of their ids
 	defer func() {
-		cancel() // what is still under way can not be recorded: its turn does not come
+		cancel() // tasks still in flight can not be recorded: their turn does not come
 		close(queue)
 		for range d.Workers {
 			<-finished
@@ -292,7 +292,7 @@ func (d *driver) run(ctx context.Context) (stopped string, err error) {
 				cancel()
 				<-flight[0].done
 			}
-		case <-late: // more than one were to be finished
+		case <-late: // several candidates were to be finished
 			cancel()
 			<-flight[0].done
 		}
@@ -320,11 +320,11 @@ func (d *driver) run(ctx context.Context) (stopped string, err error) {
 	}
 }
 
-// graceShare is the part of a budget, one in so many, that candidates under way may take after it; then they are dropped, as by an interrupt.
+// graceShare: candidates in flight may take 1/graceShare of the budget beyond its end; then they are dropped, as by an interrupt.
 const graceShare = 4
 
-// propose makes the next candidate, or says why there is none. It knows the candidates up to its number less the lookahead
-// and, where the strategy has nothing for so few, one more at a time.
+// propose returns the next candidate, or the reason why there is none. The strategy sees the candidates up to its
+// number less the lookahead. If it has nothing to propose for so few, it is shown one more at a time.
 func (d *driver) propose(ctx context.Context, flight []*task) (*task, string) {
 	done := d.state.Len()
 	id := done + len(flight) + 1
@@ -363,10 +363,10 @@ func (d *driver) propose(ctx context.Context, flight []*task) (*task, string) {
 	return nil, "the strategy has nothing more to propose"
 }
 
-// boundPercent is how near the champions must be to the bound of main memory, in percent, for a search to end: nothing can gain more.
+// boundPercent: a search ends when its champions are within so many percent of the HBM bound, since nothing can gain more.
 const boundPercent = 2
 
-// atBound says whether no program can be noticeably better on any target. Of objectives cost alone has such a bound.
+// atBound reports whether no program can be noticeably better on any target. Only the objective cost has such a bound.
 func (d *driver) atBound() bool {
 	if d.plan.Objective != "" {
 		return false
@@ -389,7 +389,7 @@ func (d *driver) atBound() bool {
 	return true
 }
 
-// idle counts the iterations of this session since the last champion; before the first there are none.
+// idle counts the iterations of this session since the last champion; 0 before the first champion.
 func (d *driver) idle() (n int) {
 	for _, c := range slices.Backward(d.state.Now().Candidates()[d.begun:]) {
 		if c.Verdict == journal.Keep {
@@ -402,7 +402,7 @@ func (d *driver) idle() (n int) {
 	return 0
 }
 
-// pending lists the variants of the candidates after the first known ones.
+// pending returns the variants in flight after the first known candidates.
 func (d *driver) pending(known int, flight []*task) []string {
 	l := variants(d.state.Now().Candidates()[known:])
 	for _, t := range flight {
@@ -413,7 +413,7 @@ func (d *driver) pending(known int, flight []*task) []string {
 	return l
 }
 
-// variants are those of candidates that are variants.
+// variants returns the variants of candidates; texts of programs are left out.
 func variants(l []*journal.Candidate) (out []string) {
 	for _, c := range l {
 		if c.Variant != "" {
@@ -423,7 +423,7 @@ func variants(l []*journal.Candidate) (out []string) {
 	return out
 }
 
-// proposed is the record of a candidate before it is judged: what its proposal says.
+// proposed returns the record of a candidate before judgement: its proposal.
 func (p *plan) proposed(id int, x *strategy.Proposal, view journal.View) *journal.Candidate {
 	c := &journal.Candidate{ID: id, Parent: x.Parent, Hypothesis: x.Hypothesis, Gain: journal.Figure(x.Gain), Risk: journal.Figure(x.Risk), Shortlist: x.Shortlist, Next: x.Next, Escalated: x.Escalated}
 	for _, m := range x.Moves {
@@ -462,13 +462,13 @@ func (d *driver) task(id int, p *strategy.Proposal, view journal.View) *task {
 	return t
 }
 
-// verdictGate is the name of the last gate, which the driver itself is: rank by cost.
+// verdictGate is the name of the last gate, which the driver runs itself: rank by cost.
 const verdictGate = "verdict"
 
-// proposalRole is the object that holds the words of a proposer, where they are no variant.
+// proposalRole is the role of the object with a proposer's answer, if that is no variant.
 const proposalRole = "proposal"
 
-// judge leads a task through the gates. Where ctx ends on the way the task is dropped: half of a judgement is none.
+// judge runs a task through the gates. If ctx ends meanwhile the task is dropped.
 func (d *driver) judge(ctx context.Context, t *task, halt <-chan struct{}) {
 	defer close(t.done)
 	select {
@@ -502,7 +502,7 @@ func (d *driver) judge(ctx context.Context, t *task, halt <-chan struct{}) {
 	}
 }
 
-// attempt runs a gate, and again after a pause where the machinery fails. What fails because ctx ended is no fault of it.
+// attempt runs a gate, and again after a pause if the machinery fails. A failure because ctx ended does not count.
 func (d *driver) attempt(ctx context.Context, g judge.Gate, w *judge.Work) (*judge.Refusal, error) {
 	before := w.Mark()
 	for n := 1; ; n++ {
@@ -529,7 +529,7 @@ func (d *driver) attempt(ctx context.Context, g judge.Gate, w *judge.Work) (*jud
 	}
 }
 
-// backOff waits after the n-th attempt, or until ctx ends, which is its error.
+// backOff waits after the n-th attempt. It returns ctx's error if that ends first.
 func (d *driver) backOff(ctx context.Context, n int) error {
 	select {
 	case <-time.After(d.Backoff << (n - 1)):
@@ -539,7 +539,7 @@ func (d *driver) backOff(ctx context.Context, n int) error {
 	}
 }
 
-// record concludes a judged task, whose turn it is, and appends it to the journal.
+// record concludes a judged task in its turn, and appends it to the journal.
 func (d *driver) record(ctx context.Context, t *task) error {
 	w := t.work
 	if t.err != nil {
@@ -577,11 +577,11 @@ func (d *driver) record(ctx context.Context, t *task) error {
 	return d.append(w, reject)
 }
 
-// errDropped says that the session ends before a candidate can be recorded.
+// errDropped says that the session ended before a candidate could be recorded.
 var errDropped = errors.New("the session is over")
 
-// confirm has a champion of workers judged once more before it counts: one that lies, or has bad memory, ends no session. A worker that is lost is
-// followed by another. What is not confirmed when the budget and its grace are over is dropped.
+// confirm has a worker's champion judged once more before it counts, since the worker may be faulty. A lost worker is
+// replaced up to d.Attempts times. A champion that is not confirmed within the budget and its grace is dropped.
 func (d *driver) confirm(ctx context.Context, t *task, v journal.Verdict) error {
 	if d.confirmer == nil || v != journal.Keep {
 		return nil
@@ -617,7 +617,7 @@ func (d *driver) confirm(ctx context.Context, t *task, v journal.Verdict) error 
 	}
 }
 
-// keep stores the objects of a candidate and names them in its record.
+// keep stores the objects of a candidate and writes their keys into its record.
 func (d *driver) keep(w *judge.Work) error {
 	for role, content := range w.Objects {
 		key, err := d.objects.Put(content)

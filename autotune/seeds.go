@@ -13,7 +13,7 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// promoted gives the user's champions that hold for a search: for its spec, targets and least precision.
+// promoted returns the user's champions for the search's spec, targets and least precision.
 func (c *Config) promoted(least string, targets []string) (rows []promoted.Row, variants []gdn.Variant, err error) {
 	for _, t := range targets {
 		row := promoted.Find(c.Promoted, c.Spec, t, promoted.ClassOf(c.Objective, least))
@@ -31,8 +31,8 @@ func (c *Config) promoted(least string, targets []string) (rows []promoted.Row, 
 	return rows, variants, nil
 }
 
-// seeds gives the text of each variant that is proposed first, and those in reserve where the user named some. The user's champions
-// are part of what auto stands for, beside those of the table, so that a run ranks both.
+// seeds returns the texts of the variants proposed first, and of a reserve if the user named seeds. auto includes the
+// user's champions next to the table's, so that a run ranks both.
 func (c *Config) seeds(least string, targets []string, own []gdn.Variant) (first, reserve []string, err error) {
 	class := promoted.ClassOf(c.Objective, least)
 	best, err := champions(c.Spec, class.Text(), targets)
@@ -69,7 +69,7 @@ func (c *Config) seeds(least string, targets []string, own []gdn.Variant) (first
 	return first, slices.DeleteFunc(all, func(text string) bool { return slices.Contains(first, text) }), nil
 }
 
-// champions gives what a text stands for on the targets, each variant once: for text of gdn.Auto the best known ones.
+// champions resolves a text on the targets, each variant once: gdn.Auto gives the best known ones.
 func champions(s gdn.Spec, text string, targets []string) ([]gdn.Variant, error) {
 	var list []gdn.Variant
 	for _, name := range targets {
@@ -88,13 +88,13 @@ func champions(s gdn.Spec, text string, targets []string) ([]gdn.Variant, error)
 	return list, nil
 }
 
-// inBF16 are the changes that make a float32 variant one for bf16 tensors; the first that keeps its numbers is taken.
+// inBF16 lists the changes that adapt a float32 variant to bf16 tensors; the first that keeps its numbers is taken.
 var inBF16 = [][2]string{{"bf16x1", "bf16x1"}, {"bf16x1", "bf16x3"}, {"bf16x1", "f32"}}
 
-// DefaultSeeds are the best known variants for a spec and the named ones of a precision, each program once. Where tensors are not
-// float32, those without a precision of their own compute in bf16. First is the naive one, then those made for bf16, then the best
-// known, so that a short run ends with a good kernel; then the rest. The others with a pipeline, which compile slowest, are last. Negative
-// examples are none: they would be refused for certain.
+// DefaultSeeds returns the best known variants for a spec and the named ones of a precision, each program once. If
+// tensors are not float32, variants without a precision of their own compute in bf16. The naive variant is first, then
+// variants made for bf16, then the best known, so that a short run ends with a good kernel; then the rest. Other
+// variants with a pipeline compile slowest and are last. Negative examples are left out: the gates would refuse them.
 func DefaultSeeds(s gdn.Spec, least string, best []gdn.Variant) []string {
 	var naive, low, made, rest, slow []string
 	seen := map[gdn.Variant]bool{}
@@ -107,7 +107,7 @@ func DefaultSeeds(s gdn.Spec, least string, best []gdn.Variant) []string {
 	for _, n := range gdn.Variants {
 		v, err := gdn.ParseVariant(n.Text)
 		if err != nil || n.Negative || !strategy.Reaches(v.Precision().String(), least) || v.Check(s) != nil {
-			continue // a test reads the table whole; some are not for every spec
+			continue // a test checks the whole table; some variants are not for every spec
 		}
 		own := v.Precision() == ir.PrecBF16x1
 		if s.DType != ir.F32 && v.Precision() == ir.PrecF32 && v.Algo == gdn.AlgoChunk {
@@ -132,7 +132,7 @@ func DefaultSeeds(s gdn.Spec, least string, best []gdn.Variant) []string {
 	return slices.Concat(naive, low, made, rest, slow)
 }
 
-// lowered is v in the lowest allowed precision that keeps its numbers, with the inverse in a higher one where it must be.
+// lowered returns v in the lowest allowed precision that keeps its numbers; the inverse may need a higher one.
 func lowered(v gdn.Variant, s gdn.Spec, least string) gdn.Variant {
 	for _, p := range inBF16 {
 		w, err := v.With("prec", p[0])
@@ -146,7 +146,7 @@ func lowered(v gdn.Variant, s gdn.Spec, least string) gdn.Variant {
 	return v
 }
 
-// seedDoc is the hypothesis of a seed: what the table of champions, or that of named variants of the same cell, says about it.
+// seedDoc returns the hypothesis of a seed: the description in the table of champions, or of a named variant in the same cell.
 func seedDoc(v gdn.Variant, s gdn.Spec, targets []*target.Target) string {
 	for _, n := range gdn.Variants {
 		if w, err := gdn.ParseVariant(n.Text); err == nil {

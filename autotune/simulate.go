@@ -11,28 +11,28 @@ import (
 	"github.com/gdngen/gdngen/internal/terminal"
 )
 
-// Simulation is how a strategy would have gone, judged by the candidates of a journal.
+// Simulation is the result of replaying a journal under another strategy.
 type Simulation struct {
 	Strategy string           `json:"strategy"`
-	Judged   int              `json:"judged"`  // proposals that the journal knows
-	Unknown  int              `json:"unknown"` // proposals that it does not: passed over, at no cost
-	Best     []journal.Figure `json:"best"`    // least score per token and value head on the first target after each judged one
-	Within   map[string]int   `json:"within"`  // judged candidates until the best was within a share of the journal's best; absent: never
+	Judged   int              `json:"judged"`  // proposals that the journal has
+	Unknown  int              `json:"unknown"` // proposals that it lacks: skipped, at no cost
+	Best     []journal.Figure `json:"best"`    // least score per token and value head on the first target, after each judged proposal
+	Within   map[string]int   `json:"within"`  // judged proposals until the best was within a share of the journal's best; absent: never
 	Reason   string           `json:"reason"`  // why it ended
 }
 
-// within are the shares that a simulation tells of.
+// within lists the shares of Simulation.Within.
 var within = []struct {
 	name  string
 	ratio float64
 }{{"2x", 2}, {"25 %", 1.25}, {"10 %", 1.1}, {"3 %", 1.03}, {"best", 1}}
 
-// passedOver bounds the proposals in a row that a journal does not know.
+// passedOver bounds the consecutive proposals that a journal lacks.
 const passedOver = 300
 
-// Simulate replays the journal of a run under other strategies: what they propose is judged by the record of the same variant. A
-// journal knows few of all variants, so the figures compare strategies on the part of the space that it covers; an exhaustive
-// run compares them best. judged limits the candidates of each; 0: as many as the journal has.
+// Simulate replays the journal of a run under other strategies: each proposal gets the recorded verdict and cost of the same
+// variant. A journal has few of all variants, so the figures compare strategies only on the part of the space that it covers; the
+// journal of an exhaustive run compares them best. judged limits the candidates of each strategy; 0: as many as the journal has.
 func Simulate(ctx context.Context, dir string, strategies []string, judged int) ([]Simulation, error) {
 	s, _, err := journal.Read(dir, nil)
 	if err != nil {
@@ -61,7 +61,7 @@ func Simulate(ctx context.Context, dir string, strategies []string, judged int) 
 	return out, ctx.Err()
 }
 
-// replay lets the plan's strategy propose, and judges by what is known.
+// replay runs the plan's strategy, judged by the known candidates.
 func (p *plan) replay(ctx context.Context, known journal.View, most int) (*Simulation, error) {
 	goal := math.Inf(1)
 	for _, c := range known.Candidates() {
@@ -106,7 +106,7 @@ func (p *plan) replay(ctx context.Context, known journal.View, most int) (*Simul
 	return sim, nil
 }
 
-// perToken is a candidate's score per token and value head on the first target; infinite where it has none.
+// perToken returns a candidate's score per token and value head on the first target; infinity if it has none.
 func (p *plan) perToken(c *journal.Candidate) float64 {
 	if k := c.Cost(p.Targets[0]); k != nil && c.Verdict.Ranked() {
 		return float64(k.PerToken)
@@ -114,8 +114,8 @@ func (p *plan) perToken(c *journal.Candidate) float64 {
 	return math.Inf(1)
 }
 
-// judgedBy is the record of a proposal, with the verdict of the same variant among those known; found says whether there is one. Its rank
-// is that among the candidates of state.
+// judgedBy returns the record of a proposal, with the verdict of the same variant among the known candidates; found is
+// false if it has none. The rank is among the candidates of state.
 func (p *plan) judgedBy(known journal.View, x *strategy.Proposal, state *journal.State) (c *journal.Candidate, found bool, err error) {
 	c = p.proposed(state.Len()+1, x, state.Now())
 	c.Gate, c.Verdict, c.Reason = journal.GateProposal, journal.Invalid, "not in the journal"
@@ -134,7 +134,7 @@ func (p *plan) judgedBy(known journal.View, x *strategy.Proposal, state *journal
 	return c, true, err
 }
 
-// count counts a judged candidate, with the best so far and the best of the journal.
+// count adds a judged candidate; best is the best score so far, goal the journal's best.
 func (sim *Simulation) count(best, goal float64) {
 	sim.Judged++
 	sim.Best = append(sim.Best, journal.Figure(best))
@@ -145,7 +145,7 @@ func (sim *Simulation) count(best, goal float64) {
 	}
 }
 
-// SimulationShares names the shares of Simulation.Within, in order.
+// SimulationShares returns the keys of Simulation.Within, in order.
 func SimulationShares() []string {
 	var l []string
 	for _, w := range within {
@@ -154,7 +154,7 @@ func SimulationShares() []string {
 	return l
 }
 
-// WriteSimulations prints how strategies would have gone, side by side.
+// WriteSimulations prints a row per strategy.
 func WriteSimulations(w io.Writer, sims []Simulation) {
 	heads := []string{"STRATEGY", ">JUDGED", ">UNKNOWN", ">BEST"}
 	for _, name := range SimulationShares() {

@@ -26,13 +26,13 @@ import (
 // Protocol says how a workload is measured. The zero value is not valid; see DefaultProtocol.
 type Protocol struct {
 	Warmup     int           `json:"warmup"`              // executions before the timed ones of a trial
-	Iterations int           `json:"iterations"`          // timed executions of a trial, at most; 0: outputs are judged, and nothing is timed
+	Iterations int           `json:"iterations"`          // most timed executions of a trial; 0: outputs are judged, and nothing is timed
 	Trials     int           `json:"trials"`              // each with inputs of its own
-	Measure    time.Duration `json:"measure"`             // ends the iterations of a trial early, not before pjrt.LeastIterations; 0: never
+	Measure    time.Duration `json:"measure"`             // ends a trial after this time, but not before pjrt.LeastIterations executions; 0: never
 	Cold       bool          `json:"cold"`                // the caches are overwritten before each execution
-	InPlace    bool          `json:"in_place"`            // final states take the memory of the copies of the initial ones
+	InPlace    bool          `json:"in_place"`            // final states overwrite the copies of the initial states
 	Statistic  string        `json:"statistic,omitempty"` // of the executions of a trial: mean, the default, or median
-	Server     string        `json:"server,omitempty"`    // that measures by a protocol of its own
+	Server     string        `json:"server,omitempty"`    // fib:URL of a server that measures by its own protocol
 }
 
 // The values of Protocol.Statistic.
@@ -41,14 +41,14 @@ const (
 	median = "median"
 )
 
-// DefaultProtocol is FlashInfer-Bench's protocol, with a limit on the iterations of slow programs. There a program
-// writes into memory of the caller, whose allocation is not timed; here states are written to copies.
+// DefaultProtocol is FlashInfer-Bench's protocol, with a limit on the iterations of slow programs. One difference:
+// there a program writes into memory of the caller, whose allocation is not timed; here states are written to copies.
 var DefaultProtocol = Protocol{Warmup: 10, Iterations: 50, Trials: 3, Measure: time.Second, Cold: true, InPlace: true}
 
-// Timed says whether executions are timed. Where none is, outputs are judged alone.
+// Timed reports whether executions are timed. If not, outputs are only judged.
 func (p Protocol) Timed() bool { return p.Server != "" || p.Iterations > 0 }
 
-// String is the protocol in the flags of gdngen contest bench.
+// String returns the protocol as flags of gdngen contest bench.
 func (p Protocol) String() string {
 	if p.Server != "" {
 		return "--on " + p.Server
@@ -66,7 +66,7 @@ func (p Protocol) String() string {
 	return text
 }
 
-// Check refuses a protocol that can not be followed.
+// Check returns an error for negative counts or times, fewer than one trial, or an unknown statistic.
 func (p Protocol) Check() error {
 	if p.Statistic != "" && p.Statistic != mean && p.Statistic != median {
 		return fmt.Errorf("statistic %q: want %s or %s", p.Statistic, mean, median)
@@ -77,17 +77,17 @@ func (p Protocol) Check() error {
 	return nil
 }
 
-// Job is one evaluation. Without a definition it only asks for the environment.
+// Job asks for one evaluation. A job without a definition only asks for the environment.
 type Job struct {
 	Plugin     string                 `json:"plugin"` // path of the PJRT plugin
 	Definition *flashinfer.Definition `json:"definition"`
 	Workload   *flashinfer.Workload   `json:"workload"`
-	Root       string                 `json:"root"` // that paths of the workload start from
+	Root       string                 `json:"root"` // folder that paths of the workload are relative to
 	Variant    string                 `json:"variant"`
 	Protocol   Protocol               `json:"protocol"`
 }
 
-// Outcome is what an evaluation gave.
+// Outcome is the result of a Job. Latencies are in milliseconds.
 type Outcome struct {
 	Status      flashinfer.Status      `json:"status,omitempty"`
 	Log         string                 `json:"log,omitempty"`
@@ -98,11 +98,11 @@ type Outcome struct {
 	Environment flashinfer.Environment `json:"environment"`
 	Target      string                 `json:"target,omitempty"` // the generation of the device; empty: no TPU
 
-	// Fault says why no evaluation could be made: it is no judgement of the variant.
+	// Fault says why the evaluation could not be made. It is not a verdict on the variant.
 	Fault string `json:"fault,omitempty"`
 }
 
-// Figures of our own among those that a trace has.
+// Figures that gdngen adds to a trace.
 const (
 	minLatency   = "min_latency_ms" // of the fastest execution
 	minReference = "min_reference_latency_ms"
@@ -110,7 +110,7 @@ const (
 	protocolOf   = "protocol"
 )
 
-// Errors are largest errors, as text: JSON has no number for infinity.
+// Errors are the largest errors of all trials, as text: JSON has no number for infinity.
 type Errors struct {
 	Relative, Absolute, OfLargest string
 }
@@ -131,7 +131,7 @@ func number(text string) float64 {
 	return x
 }
 
-// bencher is a device with what was compiled for it last.
+// bencher is a device with the programs compiled last.
 type bencher struct {
 	plugin      string
 	engine      *pjrt.Engine
@@ -144,7 +144,7 @@ type bencher struct {
 	compiled       string // how long that took, for the log
 }
 
-// open makes the bencher one of a plugin.
+// open starts the plugin and its device.
 func (b *bencher) open(plugin string) error {
 	if b.engine != nil && b.plugin == plugin {
 		return nil
@@ -191,10 +191,9 @@ func hardware(i device.Info) string {
 	return fmt.Sprintf("%s CPU, %d processors", runtime.GOARCH, runtime.NumCPU())
 }
 
-// defaultCache is the size of the caches of a device that does not tell.
+// defaultCache is the assumed cache size in bytes of a device that does not report one.
 const defaultCache = 128 << 20
 
-// cacheBytes is the size of the largest cache of the device.
 func cacheBytes(e *pjrt.Engine) int {
 	if e.Platform() != "cpu" {
 		return defaultCache
@@ -218,8 +217,8 @@ func cacheBytes(e *pjrt.Engine) int {
 	return min(largest, defaultCache)
 }
 
-// prepare compiles the programs of a spec unless they are there: the solution, and where it is timed the loop that it is compared with. refused
-// tells that the error is one of the variant, not of the reference.
+// prepare compiles the programs of a spec unless the last ones fit: the solution, and for timing also the token loop.
+// refused tells an error of the variant from an error of the reference.
 func (b *bencher) prepare(s gdn.Spec, variant string, timed bool) (refused bool, err error) {
 	key := fmt.Sprintf("%s by %s, timed: %v", s, variant, timed)
 	if b.key == key {
@@ -268,7 +267,7 @@ func (b *bencher) prepare(s gdn.Spec, variant string, timed bool) (refused bool,
 	return false, nil
 }
 
-// emit makes the program of a variant for the device: on a TPU kernels, elsewhere plain ops. by says which kernels.
+// emit makes the program of a variant: kernels on a TPU, plain ops elsewhere. by names the kernels.
 func (b *bencher) emit(s gdn.Spec, variant string) (a *codegen.Artifact, by string, err error) {
 	form, err := route.Resolve(s, variant, b.target, nil)
 	if err != nil {
@@ -285,7 +284,7 @@ func (b *bencher) emit(s gdn.Spec, variant string) (a *codegen.Artifact, by stri
 	return a, by, err
 }
 
-// evaluate does one job. It never returns an error: what went wrong is the outcome.
+// evaluate does one job. It returns no error: failures are part of the outcome.
 func (b *bencher) evaluate(ctx context.Context, j *Job) *Outcome {
 	if err := b.open(j.Plugin); err != nil {
 		return &Outcome{Fault: err.Error()}
@@ -303,7 +302,7 @@ func (b *bencher) evaluate(ctx context.Context, j *Job) *Outcome {
 	return o
 }
 
-// judge fills in what a solution came to. An error is no fault of the solution.
+// judge fills in the status, errors and times of a solution. A returned error is not the solution's fault.
 func (b *bencher) judge(ctx context.Context, j *Job, o *Outcome) error {
 	p, err := flashinfer.NewProblem(j.Definition)
 	if err != nil {
@@ -346,15 +345,16 @@ func (b *bencher) judge(ctx context.Context, j *Job, o *Outcome) error {
 	return nil
 }
 
-// trials is what a solution did on the inputs of all trials.
+// trials is the result of a solution on the inputs of all trials.
 type trials struct {
 	verdict flashinfer.Verdict // the worst
 	failed  error              // it could not be run
-	args    [][]*array.Array   // of each trial, where they are to be timed
+	args    [][]*array.Array   // of each trial, if they are to be timed
 	log     []string
 }
 
-// tryAll examines a solution on the inputs of each trial. The first also examines what can be said of any.
+// tryAll compares a solution's outputs with the reference on the inputs of each trial. The first trial also runs the checks that need no particular
+// inputs.
 func (b *bencher) tryAll(ctx context.Context, j *Job, p *flashinfer.Problem, s gdn.Spec) (t trials, err error) {
 	for trial := range j.Protocol.Trials {
 		inputs, err := p.MakeInputs(s, j.Workload, j.Root, trial)
@@ -403,7 +403,7 @@ func (b *bencher) tryAll(ctx context.Context, j *Job, p *flashinfer.Problem, s g
 	return t, nil
 }
 
-// tryLoop examines the token loop that times are compared with, where there is one.
+// tryLoop checks the outputs of the token loop that times are compared with, if there is one.
 func (b *bencher) tryLoop(s gdn.Spec, args []*array.Array, want map[string]*array.Array) error {
 	if b.loop == nil {
 		return nil
@@ -418,7 +418,7 @@ func (b *bencher) tryLoop(s gdn.Spec, args []*array.Array, want map[string]*arra
 	return nil
 }
 
-// time measures the solution and the reference on the inputs of all trials, in turns.
+// time measures the solution and the reference alternately on the inputs of all trials.
 func (b *bencher) time(ctx context.Context, p Protocol, trials [][]*array.Array, o *Outcome) error {
 	opts := pjrt.BenchOptions{Warmup: p.Warmup, Iterations: p.Iterations, Limit: p.Measure}
 	if p.Cold {
@@ -450,7 +450,7 @@ func (b *bencher) time(ctx context.Context, p Protocol, trials [][]*array.Array,
 	return nil
 }
 
-// Trace makes the line of the trace set. A fault has none.
+// Trace returns the outcome as a line of the trace set. It errs on an outcome with a Fault.
 func (o *Outcome) Trace(definition, solution string, w *flashinfer.Workload, now time.Time) (*flashinfer.Trace, error) {
 	if o.Fault != "" {
 		return nil, errors.New(o.Fault)
@@ -466,7 +466,7 @@ func (o *Outcome) Trace(definition, solution string, w *flashinfer.Workload, now
 		}
 	}
 	if o.Status == flashinfer.Passed {
-		e.Performance = &flashinfer.Performance{} // zeros where nothing was timed
+		e.Performance = &flashinfer.Performance{} // zeros if nothing was timed
 		if o.Latency > 0 {
 			*e.Performance = flashinfer.Performance{LatencyMS: o.Latency, ReferenceLatencyMS: o.Reference, Speedup: o.Reference / o.Latency}
 		}

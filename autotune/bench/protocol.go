@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// Preset is a protocol with the time that one workload may take.
+// Preset is a named protocol with a time limit for one workload.
 type Preset struct {
 	Name, Doc string
 	Protocol
 	Limit time.Duration
 }
 
-// contestLimit is the time of a workload in official runs.
+// contestLimit is the time limit of a workload in official runs.
 const contestLimit = 300 * time.Second
 
-// Presets are the protocols that the field uses. None of them touches tolerances.
+// Presets are the protocols in common use. None of them changes tolerances.
 var Presets = []Preset{
 	{"default", "FlashInfer-Bench's own, trials of slow programs cut after a second", DefaultProtocol, contestLimit},
 	{"run-local", "of the contest's starter kit, run_local", Protocol{Warmup: 3, Iterations: 100, Trials: 5, Cold: true, InPlace: true}, contestLimit},
@@ -35,7 +35,7 @@ func PresetHelp() string {
 	return strings.Join(l, "; ")
 }
 
-// ReadPreset finds a preset by name, or reads one from a file of JSON: what is missing there is as the default has it.
+// ReadPreset returns a preset by name, or reads one from a file of JSON (a name ending in .json, or "-"). Missing fields have the default's values.
 func ReadPreset(name string, read func(file string) ([]byte, error)) (Preset, error) {
 	var names []string
 	for _, p := range Presets {

@@ -14,17 +14,17 @@ import (
 	"github.com/gdngen/gdngen/pjrt/machine"
 )
 
-// Report is what a run holds.
+// Report is the result of a sweep: a row per group of shapes.
 type Report struct {
 	Run      string      `json:"run"`
 	Protocol Protocol    `json:"protocol"`
 	Hardware string      `json:"hardware,omitempty"`
 	Rows     []Row       `json:"rows,omitempty"`
-	Static   []StaticRow `json:"static,omitempty"` // never measured: from the schedules that the compiler makes
+	Static   []StaticRow `json:"static,omitempty"` // not measured: modelled from the compiler's schedules
 	Compiler string      `json:"compiler,omitempty"`
 }
 
-// TraceLine tells of a trace.
+// TraceLine describes a trace in one line: shape, status, latency and speed-up, or the error.
 func TraceLine(t *flashinfer.Trace) string {
 	w, e := t.Workload, t.Evaluation
 	text := fmt.Sprintf("%s %s", axesText(w), e.Status)
@@ -65,7 +65,7 @@ func msText(ms float64) string {
 	return fmt.Sprintf("%.0f ms", ms)
 }
 
-// Lines are the rows of all tables, for JSON lines.
+// Lines returns the rows of all tables, for JSON lines.
 func (r *Report) Lines() []any {
 	var list []any
 	for _, x := range r.Rows {

@@ -13,13 +13,13 @@ import (
 	"github.com/gdngen/gdngen/internal/terminal"
 )
 
-// Score is a solution on the workloads of a definition, as the contest scores: the arithmetic mean of the speed-ups over the reference.
+// Score rates a solution over the workloads of a definition as the contest does: the arithmetic mean of its speed-ups over the reference.
 type Score struct {
 	Definition string  `json:"definition"`
-	Solution   string  `json:"solution"` // Best: of each workload the fastest of all solutions that passed it
+	Solution   string  `json:"solution"` // Best: for each workload the fastest of all solutions that passed it
 	Workloads  int     `json:"workloads"`
 	Passed     int     `json:"passed"`
-	Mean       float64 `json:"mean_speedup,omitempty"` // over those that passed
+	Mean       float64 `json:"mean_speedup,omitempty"` // over the workloads that passed
 	Geometric  float64 `json:"geometric_mean_speedup,omitempty"`
 	Least      float64 `json:"least_speedup,omitempty"`
 }
@@ -27,7 +27,7 @@ type Score struct {
 // Best names the row that takes the best solution for each workload.
 const Best = "(best of each)"
 
-// Scores reads the traces of a folder and ranks solutions by definition: by workloads passed, then by mean. Of several traces of a workload the last counts.
+// Scores reads all traces of a folder and ranks solutions per definition, by workloads passed, then by mean. The last trace of a workload counts.
 func Scores(dir string) (rows []Score, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, "traces", "*", "*", "*.jsonl"))
 	if err != nil {
@@ -79,7 +79,7 @@ func Scores(dir string) (rows []Score, err error) {
 		solutions[at.definition]++
 	}
 	for at, l := range ups {
-		if at.solution == Best && solutions[at.definition] == 2 { // of one solution it says nothing new
+		if at.solution == Best && solutions[at.definition] == 2 { // with only one solution, Best equals it
 			continue
 		}
 		rows = append(rows, score(at.definition, at.solution, l))

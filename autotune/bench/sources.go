@@ -13,17 +13,17 @@ import (
 
 // Sources names the definitions, workloads and solutions of a sweep.
 type Sources struct {
-	Definitions []string // by name, or files of JSON; none: those of the workloads, or the contest's two
-	Workloads   string   // a file of JSON lines; empty: those of the contest
-	Root        string   // that paths of the workloads start from
-	Only        string   // as flashinfer.Choose takes it
-	Variant     string   // of which the solutions are
+	Definitions []string // names, or files of JSON; none: the definitions of the workloads, or the contest's two
+	Workloads   string   // a file of JSON lines; empty: the contest's workloads
+	Root        string   // folder that paths of the workloads are relative to
+	Only        string   // selects workloads, as in flashinfer.Choose
+	Variant     string   // variant of the solutions
 	Target      *target.Target
 	Read        func(file string) ([]byte, error)
 	Warn        func(string)
 }
 
-// Items reads definitions and workloads, and chooses a solution for each definition that has a workload.
+// Items reads definitions and workloads. Each definition with workloads gets a solution by the variant.
 func (o *Sources) Items() (items []Item, err error) {
 	var given []*flashinfer.Trace
 	if o.Workloads != "" {
@@ -67,7 +67,7 @@ func (o *Sources) Items() (items []Item, err error) {
 	return items, nil
 }
 
-// names are those of the definitions.
+// names returns the definitions to use.
 func (o *Sources) names(given []*flashinfer.Trace) []string {
 	names := slices.Clone(o.Definitions)
 	if len(names) == 0 {
@@ -99,7 +99,7 @@ func (o *Sources) definition(name string) (*flashinfer.Definition, error) {
 	return d, nil
 }
 
-// Failed counts the workloads that did not pass, and names the hardware that they ran on.
+// Failed counts the workloads that did not pass, and returns the hardware that they ran on. Every workload must have a trace in the store.
 func Failed(items []Item, store *Store) (failed int, hardware string) {
 	for _, it := range items {
 		for _, w := range it.Workloads {
@@ -112,7 +112,7 @@ func Failed(items []Item, store *Store) (failed int, hardware string) {
 	return failed, hardware
 }
 
-// Draw tells of a workload.
+// Draw shows the progress and the last trace in a bar.
 func (p Progress) Draw(b *terminal.Bar) {
 	switch {
 	case p.Trace != nil:

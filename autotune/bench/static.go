@@ -21,7 +21,7 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// StaticRow is the modelled cost of workloads of one shape on one target. Nothing in it was measured.
+// StaticRow is the modelled cost of the workloads of one shape on one target. Nothing in it was measured.
 type StaticRow struct {
 	Kind         string        `json:"kind"` // static
 	Definition   string        `json:"definition"`
@@ -30,39 +30,39 @@ type StaticRow struct {
 	Workloads    int           `json:"workloads"` // that have the shape
 	Target       string        `json:"target"`
 	Variant      string        `json:"variant"`
-	Ruler        measure.Ruler `json:"ruler,omitempty"` // of Cycles and ComputeUS
+	Ruler        measure.Ruler `json:"ruler,omitempty"` // unit of Cycles and ComputeUS
 	Cycles       int64         `json:"cycles,omitempty"`
 	Throughput   int64         `json:"throughput,omitempty"` // cycles
 	ComputeUS    float64       `json:"compute_us,omitempty"`
-	HBMUS        float64       `json:"hbm_us,omitempty"` // of the module's traffic, or the necessary where the module's is not known
+	HBMUS        float64       `json:"hbm_us,omitempty"` // time of the module's HBM traffic, or of the necessary traffic if the module's is unknown
 	ModelledUS   float64       `json:"modelled_us,omitempty"`
-	FloorUS      float64       `json:"hbm_floor_us,omitempty"` // of the necessary traffic
+	FloorUS      float64       `json:"hbm_floor_us,omitempty"` // time of the necessary traffic
 	HBMBytes     int64         `json:"hbm_bytes,omitempty"`
 	NecessaryHBM int64         `json:"necessary_hbm_bytes,omitempty"`
 	Refused      string        `json:"refused,omitempty"`
 }
 
-// StaticFile holds the rows in the folder of a run, as JSON lines.
+// StaticFile is the JSON-lines file of the rows in the folder of a run.
 const StaticFile = "static.jsonl"
 
-// Static costs the kernels of workloads for TPUs that are absent.
+// Static models the cost of workloads on TPUs that are absent.
 type Static struct {
 	Instrument *measure.Instrument
 	Targets    []*target.Target
 	Variant    string // text; auto is chosen for each shape and target
-	InPlace    bool   // final states have the memory of the initial ones
-	File       string // that rows are kept in as they come
+	InPlace    bool   // final states overwrite the initial ones
+	File       string // file to which the rows are written as they come
 	Progress   func(done, total int, row *StaticRow, left time.Duration)
 }
 
-// shape is a spec of workloads.
+// shape is a spec that workloads share.
 type shape struct {
 	definition, group string
 	spec              gdn.Spec
 	workloads         int
 }
 
-// shapes lists the specs of the workloads in order.
+// shapes lists the distinct specs of the workloads in order of first use.
 func (c *Static) shapes(items []Item) ([]*shape, error) {
 	var list []*shape
 	for _, it := range items {
@@ -87,14 +87,14 @@ func (c *Static) shapes(items []Item) ([]*shape, error) {
 	return list, nil
 }
 
-// VariantError says that the variant fits no kernel of a spec.
+// VariantError says that no kernel of a spec takes the variant.
 type VariantError struct{ Err error }
 
 func (e *VariantError) Error() string { return e.Err.Error() }
 func (e *VariantError) Unwrap() error { return e.Err }
 
-// Cost costs each shape of the workloads on each target. The instrument keeps what the compiler gave, so a sweep that was stopped does not
-// compile it again.
+// Cost returns a row for each shape of the workloads on each target. A variant that fits no kernel is a *VariantError.
+// Compiles are cached in the instrument, so a stopped sweep resumes.
 func (c *Static) Cost(ctx context.Context, items []Item) (rows []StaticRow, err error) {
 	list, err := c.shapes(items)
 	if err != nil {
@@ -125,7 +125,7 @@ func (c *Static) Cost(ctx context.Context, items []Item) (rows []StaticRow, err 
 	return rows, nil
 }
 
-// model fills in what follows from the cycles and the traffic.
+// model fills in the fields that follow from cycles and traffic.
 func (r *StaticRow) model(c *measure.Cost, s gdn.Spec, t *target.Target) {
 	if c.Refused != "" {
 		return
@@ -143,7 +143,7 @@ func (r *StaticRow) model(c *measure.Cost, s gdn.Spec, t *target.Target) {
 	r.ModelledUS = max(r.ComputeUS, r.HBMUS)
 }
 
-// writeStaticFile writes rows, and keeps those of other shapes, targets and variants that the file has.
+// writeStaticFile writes rows, and keeps the file's rows of other shapes, targets and variants.
 func writeStaticFile(path string, made []StaticRow) error {
 	old, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -173,15 +173,15 @@ func writeStaticFile(path string, made []StaticRow) error {
 	return store.WriteFile(path, data)
 }
 
-// staticSum sums up workloads of a definition on a target, of one group or all: how many were costed and refused, sums of logarithms, and
-// the largest ratio of the modelled time to the floor.
+// staticSum sums up workloads of a definition on a target, of one group or of all: numbers costed and refused, sums of
+// logarithms, and the largest ratio of the modelled time to the floor.
 type staticSum struct {
 	definition, target, group       string
 	n, refused                      float64
 	modelled, compute, floor, worst float64
 }
 
-// staticSums gives the sums by definition, target and group, and of each target that has several groups one of all, behind them.
+// staticSums returns the sums by definition, target and group. A target with several groups also has a sum over all groups, last.
 func staticSums(rows []StaticRow) []*staticSum {
 	type key struct{ definition, target, group string }
 	const all = "all"

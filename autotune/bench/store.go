@@ -17,7 +17,7 @@ import (
 	"github.com/gdngen/gdngen/internal/store"
 )
 
-// Author is the author of the solutions.
+// Author is the author written into the traces of gdngen's solutions.
 const Author = "gdngen"
 
 const (
@@ -25,7 +25,7 @@ const (
 	lockName     = "lock"
 )
 
-// LockedError says that another process sweeps into the folder.
+// LockedError says that another process writes to the folder.
 type LockedError struct{ Dir string }
 
 func (e *LockedError) Error() string {
@@ -46,17 +46,17 @@ func (e *SettingsError) Error() string {
 // protocol. Lines are only ever appended.
 type Store struct {
 	Dir      string
-	Warnings []string // of lines that were cut short
-	Author   string   // of the solutions that come
+	Warnings []string // about lines that were cut short
+	Author   string   // author of the solutions to come
 	lock     *flock.Flock
 	done     map[key]*flashinfer.Trace
 }
 
-// key is what a trace is the evaluation of.
+// key identifies the latest trace of a solution on a workload.
 type key struct{ definition, solution, workload string }
 
-// OpenStore opens a folder for writing, and makes it where it is missing. The error is a *LockedError where another process
-// writes to it, and a *SettingsError where it was begun with another protocol.
+// OpenStore opens a folder for writing, and makes it if missing. The error is a *LockedError if another process writes
+// to it, and a *SettingsError if it was begun with another protocol.
 func OpenStore(dir string, p Protocol) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -109,10 +109,10 @@ func (s *Store) open(p Protocol) error {
 	return nil
 }
 
-// Close lets other processes write.
+// Close releases the lock, so that other processes can write.
 func (s *Store) Close() error { return s.lock.Unlock() }
 
-// readTraces takes in the lines of a file. A last line without an end is cut off.
+// readTraces reads the lines of a file. A last line without an end is cut off.
 func (s *Store) readTraces(path string) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -144,12 +144,12 @@ func (s *Store) keep(t *flashinfer.Trace) {
 	}
 }
 
-// Done gives the last trace of a solution on a workload; nil where there is none.
+// Done returns the last trace of a solution on a workload, or nil.
 func (s *Store) Done(definition, solution, uuid string) *flashinfer.Trace {
 	return s.done[key{definition, solution, uuid}]
 }
 
-// Append writes a trace, which is on the disk when it returns.
+// Append writes a trace. It is on the disk when Append returns.
 func (s *Store) Append(d *flashinfer.Definition, t *flashinfer.Trace) error {
 	line, err := flashinfer.Line(t)
 	if err == nil {
@@ -162,7 +162,7 @@ func (s *Store) Append(d *flashinfer.Definition, t *flashinfer.Trace) error {
 	return nil
 }
 
-// Describe writes the definition and the solution, replacing what is there, and adds the workloads that are not there yet.
+// Describe writes the definition and the solution, replacing older files, and adds missing workloads.
 func (s *Store) Describe(d *flashinfer.Definition, workloads []*flashinfer.Workload, sol *flashinfer.Solution) error {
 	if filepath.Base(s.Author) != s.Author || filepath.Base(sol.Name) != sol.Name {
 		return fmt.Errorf("solution %s of %s: the names can not be those of files", sol.Name, s.Author)
@@ -203,7 +203,7 @@ func (s *Store) Describe(d *flashinfer.Definition, workloads []*flashinfer.Workl
 		writeFile(filepath.Join(s.Dir, "solutions", s.Author, d.OpType, d.Name, sol.Name+".json"), solution))
 }
 
-// writeFile writes a file as a whole or not at all, and makes its folder.
+// writeFile writes a file atomically, and makes its folder.
 func writeFile(path string, data []byte) error {
 	if err := disk.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

@@ -10,10 +10,10 @@ import (
 	"github.com/gdngen/gdngen/autotune/flashinfer"
 )
 
-// Row sums up workloads of a definition. Latencies and speed-ups are geometric means over those that passed; errors are the largest.
+// Row sums up workloads of a definition. Latencies and speed-ups are geometric means over the workloads that passed; errors are maxima.
 type Row struct {
 	Definition  string         `json:"definition"`
-	Shapes      string         `json:"shapes"` // of the workloads; empty: all of the definition
+	Shapes      string         `json:"shapes"` // group of the workloads; empty: all of the definition
 	Workloads   int            `json:"workloads"`
 	Passed      int            `json:"passed"`
 	Failed      map[string]int `json:"failed,omitempty"` // by status
@@ -22,12 +22,12 @@ type Row struct {
 	Speedup     float64        `json:"speedup,omitempty"`
 	MeanUp      float64        `json:"mean_speedup,omitempty"`     // arithmetic, as the contest scores
 	LeastMS     float64        `json:"least_latency_ms,omitempty"` // of the fastest execution, which other work on the machine disturbs least
-	LeastUp     float64        `json:"least_speedup,omitempty"`    // of the reference's fastest over it
+	LeastUp     float64        `json:"least_speedup,omitempty"`    // the reference's fastest latency over the solution's fastest
 	MaxAbsolute float64        `json:"max_absolute_error"`
 	OfLargest   float64        `json:"max_error_of_largest"`
 }
 
-// Summary sums up what a store holds of the items: rows by shape, then one of each definition.
+// Summary sums up the store's traces of the items: rows by group of shapes, then one per definition.
 func Summary(items []Item, store *Store) []Row {
 	var rows []Row
 	for _, it := range items {
@@ -55,13 +55,13 @@ func Summary(items []Item, store *Store) []Row {
 	return rows
 }
 
-// Group names the group that summaries put a workload in: its batch, or the power of two that holds its tokens.
+// Group returns the name of a workload's group: its batch, or the power of two (64 at least) that holds its tokens.
 func Group(w *flashinfer.Workload) string {
 	name, _ := shapes(w)
 	return name
 }
 
-// shapes names the group of a workload, and gives its rank among groups.
+// shapes returns the group of a workload, and its rank among groups.
 func shapes(w *flashinfer.Workload) (name string, rank int) {
 	if n, ok := w.Axes["total_seq_len"]; ok {
 		top := 64
@@ -98,7 +98,7 @@ func sum(definition, name string, traces []*flashinfer.Trace) Row {
 		reference += math.Log(e.Performance.ReferenceLatencyMS)
 		speedup += math.Log(e.Performance.Speedup)
 		r.MeanUp += e.Performance.Speedup
-		fastest := e.Performance.LatencyMS // traces of others do not have the fastest execution
+		fastest := e.Performance.LatencyMS // traces by other programs do not have the fastest execution
 		ofLoop := e.Performance.ReferenceLatencyMS
 		if x := e.Correctness.Extra[minLatency]; x != nil {
 			fastest, ofLoop = float(x), float(e.Correctness.Extra[minReference])
@@ -114,7 +114,7 @@ func sum(definition, name string, traces []*flashinfer.Trace) Row {
 	return r
 }
 
-// float reads a number of JSON, or one that was never written as such.
+// float returns a number read from JSON, or one still in memory.
 func float(v any) float64 {
 	switch x := v.(type) {
 	case float64:

@@ -11,10 +11,9 @@ import (
 	"github.com/gdngen/gdngen/internal/store"
 )
 
-// Traces have the form of FlashInfer-Bench, so that their checksums are in a file beside them: a chain with the SHA-256 of each line. A
-// line's sum is written before the line, so that every line that is there has one.
+// Traces have the form of FlashInfer-Bench, so their checksums are in a file NAME.sums: a chain with the SHA-256 of
+// each line. A line's sum is written before the line, so that every written line has one.
 
-// sumsOf is the file of sums of a file of traces.
 func sumsOf(path string) string { return strings.TrimSuffix(path, ".jsonl") + ".sums" }
 
 // readSums reads the sums of a file of traces.
@@ -22,8 +21,8 @@ func readSums(path string) ([]string, error) {
 	return store.ReadLines[string](sumsOf(path), "restore it, or remove it, and the traces are taken as they are")
 }
 
-// verify holds traces to their sums. whole is the length of the lines, without torn bytes of one that was cut. A file without sums, of an
-// earlier release, is taken as it is.
+// verify checks traces against their sums. It returns the bytes of the complete lines, and of a last line that was cut. A file without
+// sums, by an earlier release, is not checked.
 func verify(path string, data []byte) (whole, torn int, err error) {
 	sums, err := readSums(path)
 	if err != nil {
@@ -53,7 +52,7 @@ func verify(path string, data []byte) (whole, torn int, err error) {
 	return whole, 0, nil
 }
 
-// appendLine adds a line to a file of traces, and its sum before. Sums of lines that never came, and those of an earlier release, are settled first.
+// appendLine writes the sum of a line, then the line. First it drops sums without a line, and adds missing sums of an earlier release.
 func appendLine(path string, line []byte) error {
 	if err := disk.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

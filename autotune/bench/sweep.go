@@ -21,14 +21,14 @@ import (
 type Item struct {
 	Definition *flashinfer.Definition
 	Workloads  []*flashinfer.Workload
-	Root       string // that paths of the workloads start from
+	Root       string // folder that paths of the workloads are relative to
 	Variant    gdn.Variant
-	Name       string               // text of a variant, such as auto, that is read for each shape on a TPU; empty: Variant itself
-	Solution   *flashinfer.Solution // by which the traces name the variant
+	Name       string               // text of a variant, such as auto, that is resolved for each shape on a TPU; empty: Variant itself
+	Solution   *flashinfer.Solution // names the variant in traces
 }
 
-// Choose reads the text of the variant that the workloads are computed by, on a CPU or a TPU, and names the solution after it. No user's
-// champions: others compare with these figures.
+// Choose resolves the text of the variant for target (nil: a CPU), and names the solution after it. The user's
+// champions are not considered: others compare with these figures.
 func (it *Item) Choose(text string, target *target.Target) error {
 	d := it.Definition
 	p, err := flashinfer.NewProblem(d)
@@ -59,31 +59,31 @@ type Config struct {
 	Items    []Item
 	Protocol Protocol
 	Limit    time.Duration // of one workload; 0: none
-	Retry    bool          // do workloads again whose last trace did not pass
+	Retry    bool          // repeat workloads whose last trace did not pass
 	Progress func(Progress)
-	Machine  *machine.Lock // held alone for each workload; nil: none
+	Machine  *machine.Lock // held exclusively for each workload; nil: none
 }
 
-// Progress tells of a workload that is done.
+// Progress is the state of a sweep, after each workload.
 type Progress struct {
 	Done, Total int               // workloads
-	Left        time.Duration     // estimate, from those done in this session; 0 before the first
+	Left        time.Duration     // estimate, from the workloads done in this session; 0 before the first
 	Trace       *flashinfer.Trace // nil before the first workload of the session
 }
 
-// FaultError says that a workload could not be evaluated, for a reason that is not the variant's.
+// FaultError says that a workload could not be evaluated, for a reason outside the variant.
 type FaultError struct{ Definition, Workload, Reason string }
 
 func (e *FaultError) Error() string {
 	return fmt.Sprintf("%s, workload %s: %s", e.Definition, e.Workload, e.Reason)
 }
 
-// DeviceError says that the plugin gives no device to run on.
+// DeviceError says that the plugin offers no device.
 type DeviceError struct{ Reason string }
 
 func (e *DeviceError) Error() string { return "the device can not be used: " + e.Reason }
 
-// Check finds faults of all items before any work.
+// Check looks for faults in all items before any work.
 func (c *Config) Check() error {
 	if err := c.Protocol.Check(); err != nil {
 		return err
@@ -116,15 +116,15 @@ func (c *Config) Check() error {
 	return nil
 }
 
-// pending is a workload that is to be done.
+// pending is a workload still to do.
 type pending struct {
 	*Item
 	workload *flashinfer.Workload
 	spec     string
 }
 
-// Sweep evaluates all workloads that the store has no trace of. Workloads of equal shapes follow each other, so that each
-// program is compiled once. When ctx ends nothing is lost but the workload under way.
+// Sweep evaluates all workloads without a trace in the store. Workloads of equal shapes follow each other, so that each
+// program is compiled once. If ctx ends, only the workload under way is lost.
 func Sweep(ctx context.Context, c Config, store *Store) error {
 	if err := c.Check(); err != nil {
 		return err
@@ -208,7 +208,7 @@ func Sweep(ctx context.Context, c Config, store *Store) error {
 // one evaluates a workload.
 func (c *Config) one(ctx context.Context, w *Worker, x pending, where flashinfer.Environment) (*flashinfer.Trace, error) {
 	take := c.Machine.Measure
-	if !c.Protocol.Timed() { // what is judged alone is as right beside other work
+	if !c.Protocol.Timed() { // judging alone tolerates other work on the machine
 		take = c.Machine.Compute
 	}
 	ctx, free, err := take(ctx)

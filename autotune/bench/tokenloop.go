@@ -7,8 +7,9 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// TokenLoop is the reference that speed-ups are measured by: what the reference of a definition does, one token after another
-// with all heads of a token at once, as a program for the same runtime. Gates are computed for all tokens before the loop.
+// TokenLoop returns the program that speed-ups are relative to: it follows the reference of a definition, one token after another with all heads of a
+// token at once, for the same runtime. Gates are computed for all tokens before the loop. Other rules than the gated delta rule, and a convolution, are
+// errors.
 func TokenLoop(s gdn.Spec) (*ir.Module, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -69,7 +70,7 @@ func TokenLoop(s gdn.Spec) (*ir.Module, error) {
 		if s.State == gdn.StateVK {
 			kAxis, vAxis = 2, 1
 		}
-		read := func(x, state *ir.Value) *ir.Value { // [Hv, K] by the state: [Hv, V]
+		read := func(x, state *ir.Value) *ir.Value { // [Hv, K] times the state: [Hv, V]
 			return b.Dot(x, state, ir.DotDims{LB: []int{0}, RB: []int{0}, LC: []int{1}, RC: []int{kAxis}}, ir.PrecF32)
 		}
 		st := b.Mul(row(carried[0], seq), b.Broadcast(row(decay, t), state, 0))
@@ -99,7 +100,7 @@ func TokenLoop(s gdn.Spec) (*ir.Module, error) {
 	return m, nil
 }
 
-// gates gives decay and beta, [tokens, Hv].
+// gates returns decay and beta, [tokens, Hv].
 func gates(b *ir.Builder, s gdn.Spec, args map[string]*ir.Value, flat func(string, ...int) *ir.Value) (decay, beta *ir.Value) {
 	if s.Gates == gdn.GatesGiven {
 		return b.Exp(flat("g", s.HeadsV)), flat("beta", s.HeadsV)
@@ -125,7 +126,7 @@ func normalise(b *ir.Builder, x *ir.Value) *ir.Value {
 	return b.Mul(x, b.Broadcast(r, x.Type.Shape, 0, 1))
 }
 
-// owners gives the sequence of each token, [tokens] i32, and the length of each sequence where they are packed.
+// owners returns the sequence of each token, [tokens] i32, and for packed sequences their lengths.
 func owners(b *ir.Builder, s gdn.Spec, cu *ir.Value) (owner, length *ir.Value) {
 	tokens := s.Batch * s.Tokens
 	t := b.Iota(ir.T(ir.I32, tokens), 0)

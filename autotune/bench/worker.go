@@ -14,8 +14,8 @@ import (
 // workerVariable marks the process of a worker.
 const workerVariable = "GDNGEN_BENCH_WORKER"
 
-// RunWorkerIfAsked must be called first of all in main and in TestMain of programs that evaluate. In a process that a Worker
-// started it serves jobs and never returns; in any other it returns at once.
+// RunWorkerIfAsked must be the first call in main, and in TestMain of programs that evaluate. In a child process of a
+// Worker it serves jobs and never returns; in any other process it returns at once.
 func RunWorkerIfAsked() {
 	if os.Getenv(workerVariable) == "" {
 		return
@@ -39,7 +39,7 @@ type TimeoutError struct{ Limit time.Duration }
 
 func (e *TimeoutError) Error() string { return fmt.Sprintf("not done within %v", e.Limit) }
 
-// CrashError says that the process died of a job.
+// CrashError says that the process died during a job.
 type CrashError struct{ How, Output string }
 
 func (e *CrashError) Error() string {
@@ -57,8 +57,8 @@ type Worker struct {
 	output *child.Noise   // what it prints
 }
 
-// Evaluate does a job within a limit. The error is a *TimeoutError, a *CrashError, or that of ctx; the child is gone then, and the next job
-// starts another.
+// Evaluate does a job within a limit. The error is a *TimeoutError, a *CrashError, or ctx's. After an error the child
+// is gone; the next job starts another.
 func (w *Worker) Evaluate(ctx context.Context, j *Job, limit time.Duration) (*Outcome, error) {
 	if w.child == nil {
 		out := &child.Noise{}

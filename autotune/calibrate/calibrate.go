@@ -1,5 +1,5 @@
-// Package calibrate is what an attached GPU is asked for: variants of decode and prefill on contest heads, examined against float64 on small works like
-// them, then timed; and the calibrations that came of it, in the user's configuration.
+// Package calibrate tests and times variants on an attached GPU: decode and prefill on contest heads. It checks them against
+// float64 on small specs of the same kind, times the full ones, and stores the resulting calibrations in the user's configuration.
 package calibrate
 
 import (
@@ -26,14 +26,14 @@ import (
 	"github.com/gdngen/gdngen/pjrt/gpu"
 )
 
-// Work is a work, a small one like it, and variants of both.
+// Work is a spec to time, a small spec of the same kind to check, and variants of both.
 type Work struct {
 	Spec, Small string
 	Variants    []string
 }
 
-// small is the small work with a variant of the work written out: by itself it would take another form than the one that is timed. Parts have two
-// chunks there, so that there are several.
+// small returns the small spec with a variant of the full spec written out: auto would choose another form there. Parts
+// are cut to two chunks, so that there are several.
 func (w Work) small(text string) (exam, error) {
 	s, err := gdn.Parse(w.Spec)
 	if err != nil {
@@ -44,10 +44,9 @@ func (w Work) small(text string) (exam, error) {
 	return exam{w.Small, v.Text(s)}, err
 }
 
-// exam is a spec, and a variant whose numbers are compared there.
 type exam struct{ spec, variant string }
 
-// Works are the specs whose variants a device compares.
+// Works are the specs and variants that a device compares.
 var Works = []Work{
 	{"contest-decode,b=1", "contest-decode,b=3,hk=1,hv=2", []string{"auto", "bv=8", "bv=16", "bv=8,warps=4"}},
 	{"contest-decode", "contest-decode,b=3,hk=1,hv=2", []string{"auto", "bv=16", "bv=8,warps=4", "bv=32,warps=4"}},
@@ -55,17 +54,17 @@ var Works = []Work{
 	{"contest-prefill,seqs=1", "contest-prefill,t=700,seqs=2,hk=1,hv=2", []string{"auto", "part=0", "part=4", "part=32", "prec=tf32"}},
 }
 
-// Device is an attached GPU, and what reaches it.
+// Device is an attached GPU, and the toolkit that reaches it.
 type Device struct {
 	*gpu.Toolkit
 	GPU     *target.GPU
 	Info    gpu.Info
 	Version string // of the generator
 	Note    func(format string, args ...any)
-	saying  sync.Mutex // variants are examined beside each other
+	saying  sync.Mutex // variants are checked concurrently
 }
 
-// Attached finds the GPU that is attached; it must take the kernels of the one that is named, if one is.
+// Attached returns the attached GPU. The error is a *gpu.NoDevice if there is none that is known, or if it does not take the kernels of GPU name.
 func Attached(ctx context.Context, k *gpu.Toolkit, name string) (*Device, error) {
 	info, err := k.Device(ctx)
 	if err != nil {
@@ -81,7 +80,7 @@ func Attached(ctx context.Context, k *gpu.Toolkit, name string) (*Device, error)
 	return &Device{Toolkit: k, GPU: g, Info: info}, nil
 }
 
-// MissError says that a variant's numbers are wrong on the device.
+// MissError says that a variant's outputs exceed error limits on the device.
 type MissError struct {
 	Variant, Spec string
 	Missed, Of    int
@@ -91,7 +90,7 @@ func (e *MissError) Error() string {
 	return fmt.Sprintf("variant %s of %s misses %d of %d limits on the device: nothing is timed before numbers are right", e.Variant, e.Spec, e.Missed, e.Of)
 }
 
-// compile makes a spec's program by a variant's text.
+// compile makes a spec's program by the text of a variant.
 func (d *Device) compile(ctx context.Context, s gdn.Spec, text string) (triton.Variant, []gpu.Launch, error) {
 	v, err := triton.Parse(text, s)
 	if err != nil {
@@ -108,7 +107,7 @@ func (d *Device) compile(ctx context.Context, s gdn.Spec, text string) (triton.V
 	return v, launches, gpu.Fit(launches, []*target.GPU{d.GPU})
 }
 
-// Examine compares a variant's outputs on the device with float64, on classes of inputs; nil: on all.
+// Examine compares a variant's outputs on the device with float64, on classes of inputs (nil: all).
 func (d *Device) Examine(ctx context.Context, spec, variant string, classes []string) (*check.Result, error) {
 	s, err := gdn.Parse(spec)
 	if err != nil {
@@ -135,7 +134,7 @@ func (d *Device) Examine(ctx context.Context, spec, variant string, classes []st
 	return r, r.Run(ctx, s, compute, list, note)
 }
 
-// Programs examines the variants of all works on the device, then compiles them at full size, with inputs. Several are examined and compiled at
+// Programs checks the variants of all works on the device, then compiles them at full size, with inputs. Several run at
 // once: nothing is timed here.
 func (d *Device) Programs(ctx context.Context) ([]gpu.FrontProgram, error) {
 	exams, err := examsOf(func(int) bool { return true })
@@ -174,7 +173,7 @@ func (d *Device) Programs(ctx context.Context) ([]gpu.FrontProgram, error) {
 	})
 }
 
-// examsOf lists the exams of all works, each once, of the variants whose number in their work is chosen.
+// examsOf lists the distinct pairs of small spec and variant of all works. chosen selects variants by their number in a work.
 func examsOf(chosen func(variant int) bool) (list []exam, err error) {
 	for _, w := range Works {
 		for i, text := range w.Variants {
@@ -190,7 +189,7 @@ func examsOf(chosen func(variant int) bool) (list []exam, err error) {
 	return list, nil
 }
 
-// workload makes the inputs that a spec is timed with: random ones, and sequences of the lengths that modelled times have.
+// workload makes the inputs that a spec is timed with: random values, and sequences of the lengths that the cost model assumes.
 func workload(s gdn.Spec) (map[string]*array.Array, error) {
 	random, err := truth.LookupClass("random")
 	if err != nil {
@@ -206,7 +205,7 @@ func workload(s gdn.Spec) (map[string]*array.Array, error) {
 	return inputs, nil
 }
 
-// each does n tasks, one on each processor at a time; the first error ends all.
+// each does n tasks, one per processor at a time; the first error ends all.
 func (d *Device) each(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.NumCPU())
@@ -216,8 +215,8 @@ func (d *Device) each(ctx context.Context, n int, do func(ctx context.Context, i
 	return g.Wait()
 }
 
-// Selftest examines every variant of the small works on all classes of inputs, or the first of each work on a few. Where one can not be examined, the
-// rows are those of the others, and the error says why.
+// Selftest checks every variant of the small specs on all classes of inputs; with quick only the first variant of each,
+// on a few classes. If one can not be checked, the rows of the others are returned with an error.
 func (d *Device) Selftest(ctx context.Context, quick bool) (rows []selftest.Case, err error) {
 	var classes []string
 	if quick {
@@ -247,7 +246,7 @@ func (d *Device) Selftest(ctx context.Context, quick bool) (rows []selftest.Case
 	return rows, errors.Join(append(faults, err)...)
 }
 
-// File is where the calibration of a GPU is kept; empty where there is no configuration.
+// File returns the path of a GPU's stored calibration; empty if there is no configuration folder.
 func File(name string) string {
 	champions := promoted.File()
 	if champions == "" {
@@ -256,7 +255,7 @@ func File(name string) string {
 	return filepath.Join(filepath.Dir(champions), "gpu-"+name+".json")
 }
 
-// Kept are the calibrations of GPUs that there are.
+// Kept returns the stored calibrations of the GPUs that have one.
 func Kept(gpus []*target.GPU) (list []*gpu.Calibration, err error) {
 	for _, g := range gpus {
 		file := File(g.Name)
@@ -275,7 +274,7 @@ func Kept(gpus []*target.GPU) (list []*gpu.Calibration, err error) {
 	return list, nil
 }
 
-// Apply replaces facts of the GPU tables by measured ones, for all models computed afterwards.
+// Apply replaces facts of the GPU tables by stored measurements, for all costs modelled afterwards.
 func Apply() error {
 	for _, g := range target.GPUs() {
 		list, err := Kept([]*target.GPU{g})

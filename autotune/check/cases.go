@@ -20,16 +20,16 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// What became of a case.
+// The statuses of a case.
 const (
 	Pass        = "pass"
 	Fail        = "FAIL"
-	Computed    = "computed" // the file holds inputs alone: there is nothing to compare with
+	Computed    = "computed" // the file holds only inputs: there is nothing to compare with
 	Unsupported = "unsupported"
 	Error       = "error"
 )
 
-// Case is one case of a run.
+// Case is the result of one stored case.
 type Case struct {
 	Name    string                `json:"name"`
 	Class   string                `json:"class"`
@@ -37,25 +37,25 @@ type Case struct {
 	Reason  string                `json:"reason,omitempty"`
 	Spec    string                `json:"spec,omitempty"`
 	Seconds float64               `json:"seconds"`
-	File    string                `json:"file,omitempty"` // what was written
+	File    string                `json:"file,omitempty"` // file written with its outputs
 	Tensors []truth.TensorVerdict `json:"tensors,omitempty"`
 
 	err error
 }
 
-// Cases is a whole run.
+// Cases is the result of a run over stored cases.
 type Cases struct {
 	Cases     string         `json:"cases_dir"`
 	Engine    string         `json:"engine"`
 	Variant   string         `json:"variant,omitempty"`
 	Target    string         `json:"target,omitempty"`
 	Level     string         `json:"level,omitempty"`     // of the interpreter: tensor or kernel
-	Precision string         `json:"precision,omitempty"` // whose tolerances are used; that of each case by auto
+	Precision string         `json:"precision,omitempty"` // whose tolerances are used; auto: each case's own
 	Results   []Case         `json:"cases"`
 	Counts    map[string]int `json:"counts"`
 }
 
-// Choose keeps the cases whose name holds one of the texts.
+// Choose keeps the cases whose name contains one of the texts in only, separated by commas; empty: all. It errs if a text matches no case.
 func Choose(cases []truth.Case, only string) ([]truth.Case, error) {
 	if only == "" {
 		return cases, nil
@@ -74,14 +74,14 @@ func Choose(cases []truth.Case, only string) ([]truth.Case, error) {
 	return kept, nil
 }
 
-// Engine is what computes cases.
+// Engine computes cases.
 type Engine struct {
 	Plan    engine.Plan
 	Compute engine.Compute
-	Layer   engine.ComputeLayer // nil where whole layers can not be computed
+	Layer   engine.ComputeLayer // nil if whole layers can not be computed
 }
 
-// Run computes, writes and judges the cases. A done context ends it.
+// Run computes and judges the cases, and writes their outputs to the folder out, if given. It stops when ctx is done.
 func (r *Cases) Run(ctx context.Context, e Engine, cases []truth.Case, out string, note func(format string, args ...any)) error {
 	for i, c := range cases {
 		start := time.Now()
@@ -119,7 +119,7 @@ func (r *Cases) Run(ctx context.Context, e Engine, cases []truth.Case, out strin
 	return nil
 }
 
-// Err is why the first case was not computed that could not be; nil where all were.
+// Err returns the error of the first case that could not be computed, or nil.
 func (r *Cases) Err() error {
 	for _, c := range r.Results {
 		if c.Status == Error {
@@ -129,10 +129,10 @@ func (r *Cases) Err() error {
 	return nil
 }
 
-// Statuses lists what can become of a case.
+// Statuses lists the possible statuses of a case.
 var Statuses = []string{Pass, Fail, Computed, Unsupported, Error}
 
-// fail is the result of a case that is not computed: what no variant computes is unsupported, all else an error.
+// fail records why a case is not computed: unsupported if no variant computes it, an error otherwise.
 func (r *Case) fail(err error) {
 	r.Status, r.Reason, r.err = Error, err.Error(), err
 	if bad := (*gdn.UnsupportedError)(nil); errors.As(err, &bad) {
@@ -140,7 +140,6 @@ func (r *Case) fail(err error) {
 	}
 }
 
-// run computes one case and fills its result.
 func (r *Case) run(ctx context.Context, c *truth.Case, f func(map[string]*array.Array) (map[string]*array.Array, error), precision, out string) {
 	fail := r.fail
 	if filepath.Base(c.Name) != c.Name || !filepath.IsLocal(c.Name) {
@@ -194,7 +193,7 @@ func (r *Cases) Write(w io.Writer) {
 			if !v.Pass {
 				status = Fail
 			}
-			limit, note := "-", v.Note // the contest's rule counts elements, whatever the ratio
+			limit, note := "-", v.Note // the contest's rule counts elements, not the largest ratio
 			if v.Limit > 0 {
 				limit = fmt.Sprintf("%.2g", v.Limit)
 			}

@@ -1,5 +1,5 @@
-// Package check compares what an engine computes with what is right: a spec with the float64 reference on classes of inputs, and stored
-// cases with the tensors that they expect. Limits are those of gdn/exam and of the cases; nothing here loosens them.
+// Package check compares an engine's outputs with expected ones: a spec with the float64 reference on classes of inputs, and
+// stored cases with the tensors that they expect. The limits come from gdn/exam and from the cases; nothing here loosens them.
 package check
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/gdngen/gdngen/internal/terminal"
 )
 
-// Row is the error of one output on one class of inputs, of one kind: the worst of all value heads and seeds.
+// Row is the error of one output on one class of inputs, of one kind: the worst over all value heads and seeds.
 type Row struct {
 	Class  string         `json:"class"`
 	Output string         `json:"output"`
@@ -26,7 +26,7 @@ type Row struct {
 	Pass   bool           `json:"pass"`
 }
 
-// Result is a whole check.
+// Result is the result of a check of one spec.
 type Result struct {
 	Spec      string   `json:"spec"`
 	Variant   string   `json:"variant"`
@@ -36,13 +36,13 @@ type Result struct {
 	Precision string   `json:"precision"`
 	Seed      uint64   `json:"seed"` // the first
 	Seeds     []uint64 `json:"seeds,omitempty"`
-	Field     bool     `json:"field,omitempty"` // gradients are held to the limits of flash-linear-attention on every class
+	Field     bool     `json:"field,omitempty"` // gradients are held to the limits of flash-linear-attention, on every class
 	Unsafe    string   `json:"unsafe,omitempty"`
 	Rows      []Row    `json:"checks"`
 	Pass      bool     `json:"pass"`
 }
 
-// Classes finds classes by name, or all that the spec can have.
+// Classes returns classes by name, or without names all that the spec supports.
 func Classes(s gdn.Spec, names []string) ([]truth.Class, error) {
 	var list []truth.Class
 	if len(names) == 0 {
@@ -65,7 +65,7 @@ func Classes(s gdn.Spec, names []string) ([]truth.Class, error) {
 	return list, nil
 }
 
-// Run computes and judges all sheets and fills the rows. A done context ends it.
+// Run computes and judges all accuracy tests for each seed, and fills the rows. It stops when ctx is done.
 func (r *Result) Run(ctx context.Context, s gdn.Spec, f engine.Compute, classes []truth.Class, note func(format string, args ...any)) error {
 	var marks []exam.Mark
 	deals := exam.Deal(s, classes)
@@ -87,7 +87,7 @@ func (r *Result) Run(ctx context.Context, s gdn.Spec, f engine.Compute, classes 
 	return nil
 }
 
-// Seeds lists n seeds from the first.
+// Seeds returns n consecutive seeds from first.
 func Seeds(first uint64, n int) (list []uint64) {
 	for i := range n {
 		list = append(list, first+uint64(i))
@@ -95,7 +95,7 @@ func Seeds(first uint64, n int) (list []uint64) {
 	return list
 }
 
-// Missed is the number of limits that are missed.
+// Missed returns the number of exceeded limits.
 func (r *Result) Missed() (n int) {
 	for _, row := range r.Rows {
 		if !row.Pass {
@@ -105,7 +105,7 @@ func (r *Result) Missed() (n int) {
 	return n
 }
 
-// judge computes and judges one sheet.
+// judge computes and judges the outputs for one deal of classes.
 func (r *Result) judge(s gdn.Spec, f engine.Compute, classes []truth.Class, seed uint64) ([]exam.Mark, error) {
 	x, err := exam.Draw(s, classes, seed)
 	if err != nil {
@@ -118,7 +118,7 @@ func (r *Result) judge(s gdn.Spec, f engine.Compute, classes []truth.Class, seed
 	return x.Judge(r.Precision, got)
 }
 
-// HoldToField holds the gradients among the rows of a spec to the limits of flash-linear-attention, whatever the class.
+// HoldToField tightens the limits of the gradients in rows to those of flash-linear-attention, whatever the class, and updates Pass.
 func HoldToField(s gdn.Spec, rows []Row) {
 	for i := range rows {
 		row := &rows[i]
@@ -130,7 +130,7 @@ func HoldToField(s gdn.Spec, rows []Row) {
 	}
 }
 
-// rowsOf are the worst marks of each class, output and kind, in the order of the classes.
+// rowsOf returns the worst mark of each class, output and kind, in the order of the classes.
 func rowsOf(marks []exam.Mark, classes []truth.Class) []Row {
 	type group struct{ class, output, kind string }
 	worst := exam.Worst(marks, func(m exam.Mark) group { return group{m.Class, m.Output, m.Family()} })
@@ -145,7 +145,7 @@ func rowsOf(marks []exam.Mark, classes []truth.Class) []Row {
 	return rows
 }
 
-// head says what is checked.
+// head describes the check in the report's first lines.
 func (r *Result) head() string {
 	by := "by " + r.Engine
 	if r.Level != "" {
@@ -161,7 +161,7 @@ func (r *Result) head() string {
 	return fmt.Sprintf("spec %s\nvariant %s\n%s, precision %s, %s\n", r.Spec, r.Variant, by, r.Precision, seeds)
 }
 
-// Write shows the errors of an output side by side.
+// Write prints one line per class and output, with its errors of each kind.
 func (r *Result) Write(w io.Writer) {
 	fmt.Fprintln(w, r.head())
 	t := terminal.NewTable("CLASS", "OUTPUT", ">RMS", ">LIMIT", ">MAX", ">LIMIT", ">BIAS", ">LIMIT", "STATUS")

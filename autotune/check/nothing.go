@@ -5,11 +5,11 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// nothing says that a stored case has no tokens, or no rows. No program is made of one.
+// nothing reports whether a stored case has no tokens, or no rows. It is never compiled.
 func nothing(s gdn.Spec) bool { return s.Batch == 0 || s.Tokens == 0 }
 
-// ofNothing gives the outputs of no tokens or no rows: states and caches as they came, or zeros, and the same of their gradients; all else is empty or
-// zero.
+// ofNothing returns the outputs for no tokens or no rows. States and caches are copied from the inputs (or zeros), and
+// so are their gradients; the rest is empty or zero.
 func ofNothing(s gdn.Spec, inputs map[string]*array.Array) map[string]*array.Array {
 	from := map[string]string{"final_state": "initial_state", "final_conv": "initial_conv", "dinitial_state": "dfinal_state", "dinitial_conv": "dfinal_conv"}
 	outputs := map[string]*array.Array{}

@@ -1,5 +1,5 @@
-// Package contest packs solutions for FlashInfer-Bench, and has servers of it evaluate them.
+// Package contest packs solutions for FlashInfer-Bench, and sends them to its servers for evaluation.
 //
-// A packed solution is one JSON file: a config.toml and the files below solution/LANGUAGE, as the contest's starter kit lays them out. Packing
-// the same files gives the same bytes.
+// A packed solution is one JSON file: a config.toml and the files below solution/LANGUAGE, as in the contest's starter
+// kit. Packing the same files gives the same bytes.
 package contest

@@ -12,8 +12,8 @@ import (
 // python lists the languages whose sources are Python.
 var python = []string{"python", "triton", "tilelang"}
 
-// checkEntry finds the function that the benchmark calls: in Python defined at the top level, with as many parameters as it is called with;
-// elsewhere named at all.
+// checkEntry looks for the function that the benchmark calls. In Python it must be defined at the top level with a
+// fitting number of parameters; in other languages its name must occur.
 func checkEntry(s *flashinfer.Solution, d *flashinfer.Definition) error {
 	file, function, _ := strings.Cut(s.Spec.EntryPoint, "::")
 	i := slices.IndexFunc(s.Sources, func(x flashinfer.Source) bool { return x.Path == file })
@@ -53,11 +53,11 @@ func counted(least, most int) string {
 	return fmt.Sprintf("%d to %d", least, most)
 }
 
-// parameters counts those of a Python function that a call by position must give and can give, -1 for any number. text begins after the
-// opening parenthesis. Example: `q, k, scale: float = 1.0, *, out=None):` needs 2 and takes 3.
+// parameters counts the parameters of a Python function: a call by position must give least and can give most (-1: any number).
+// text begins after the opening parenthesis. Example: `q, k, scale: float = 1.0, *, out=None):` needs 2 and takes 3.
 func parameters(text string) (least, most int, ended bool) {
 	depth, start, quote := 0, 0, byte(0)
-	named := false // after *: given by name alone
+	named := false // after *: by name only
 	add := func(x string) {
 		switch x = strings.TrimSpace(x); {
 		case x == "" || x == "/" || strings.HasPrefix(x, "**"):

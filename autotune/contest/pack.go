@@ -21,13 +21,13 @@ import (
 // ConfigName is the file that describes a solution in its folder.
 const ConfigName = "config.toml"
 
-// The most that a solution holds, in bytes.
+// Limits of a solution, in bytes.
 const (
 	mostFile = 4 << 20
 	mostAll  = 32 << 20
 )
 
-// defaultHardware is that of the contest, whose solutions do not name it.
+// defaultHardware is the contest's hardware: its solutions do not name it.
 const defaultHardware = "cuda"
 
 // config is the form of config.toml.
@@ -48,8 +48,8 @@ type config struct {
 	} `toml:"build"`
 }
 
-// Pack makes the solution of a folder. file is its description, empty for config.toml in the folder; author, if not empty, takes the place of
-// the one there. find gives the definition of a name.
+// Pack reads the solution in folder dir. file is its description (empty: dir/config.toml). author, if not empty,
+// replaces the description's author. find returns a definition by name.
 func Pack(dir, file, author string, find func(name string) (*flashinfer.Definition, error)) (*flashinfer.Solution, error) {
 	file = cmp.Or(file, filepath.Join(dir, ConfigName))
 	var c config
@@ -85,7 +85,7 @@ func Pack(dir, file, author string, find func(name string) (*flashinfer.Definiti
 	return s, checkEntry(s, d)
 }
 
-// sources reads the files below a folder, by name. What editors and interpreters leave is no source.
+// sources reads the files below a folder, by name. Files of editors and interpreters are left out.
 func sources(dir string) (l []flashinfer.Source, err error) {
 	all := 0
 	err = filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
@@ -129,7 +129,7 @@ func sources(dir string) (l []flashinfer.Source, err error) {
 	return l, err
 }
 
-// Unpack writes the folder that Pack makes the solution of. Files that are there and differ are an error, and nothing is written.
+// Unpack writes a solution as a folder that Pack reads. If existing files differ it errs and writes nothing.
 func Unpack(s *flashinfer.Solution, dir string) (files []string, err error) {
 	var c config
 	c.Solution.Name, c.Solution.Definition, c.Solution.Author, c.Solution.Description = s.Name, s.Definition, s.Author, s.Description

@@ -18,16 +18,16 @@ import (
 //go:embed package
 var packageFiles embed.FS
 
-// File is a file of a package, its path with slashes.
+// File is a file of a package; its path uses slashes.
 type File struct{ Path, Text string }
 
-// class is a solution of each definition: how errors are traded for time.
+// class is a trade of accuracy for time; each definition has a solution per class.
 type class struct{ name, changes string }
 
-// classes of prefills. A decode step is the recurrence itself, in float32: it has one.
+// classes of prefills. A decode step is the recurrence itself, in float32: it has only one.
 var classes = []class{{"bf16", "prec=bf16"}, {"tf32", "prec=tf32"}}
 
-// front lists variants that the benchmark of a package measures beside the solutions.
+// front lists further variants that the package's benchmark measures.
 var front = map[bool][]string{
 	false: {"bv=4", "bv=8,warps=2", "bv=16", "bv=16,warps=2", "bv=32,warps=4", "bv=64,warps=4"},
 	true: {
@@ -36,7 +36,7 @@ var front = map[bool][]string{
 	},
 }
 
-// DefinitionOf is the definition of the benchmark that a spec is a workload of.
+// DefinitionOf returns the benchmark's definition that has a spec as a workload.
 func DefinitionOf(s gdn.Spec) (*flashinfer.Definition, error) {
 	stage, layout := "decode", "k"
 	if s.Packed {
@@ -64,9 +64,9 @@ func DefinitionOf(s gdn.Spec) (*flashinfer.Definition, error) {
 	return d, nil
 }
 
-// Package writes a data set of FlashInfer-Bench with solutions in Triton of some definitions, their kernels as files to read, tests, what they
-// launch, and a benchmark for a GPU. changes is the text of a variant that all kernels of the solutions follow; what it says of prec makes one
-// class of solutions in place of two. The same arguments give the same bytes.
+// Package returns a data set of FlashInfer-Bench with Triton solutions of the definitions: kernels as readable files,
+// tests, the launches, and a GPU benchmark. changes is the text of a variant for all kernels; if it sets prec there is
+// one class of solutions, else two. The same arguments give the same bytes.
 func Package(definitions []*flashinfer.Definition, changes, version string) ([]File, error) {
 	var files []File
 	about := []string{}
@@ -92,7 +92,7 @@ func Package(definitions []*flashinfer.Definition, changes, version string) ([]F
 	return append(files, File{"README.md", text}, File{"interpreter.py", gpu.InterpreterText}), nil
 }
 
-// solutions are the files of a definition, and the rows of a table of its solutions.
+// solutions returns the files of a definition, and rows for the table of solutions.
 func solutions(d *flashinfer.Definition, changes, version string) (files []File, rows []string, err error) {
 	p, err := flashinfer.NewProblem(d)
 	if err != nil {
@@ -138,7 +138,7 @@ func solutions(d *flashinfer.Definition, changes, version string) (files []File,
 	s.Init = true
 	for _, text := range front[s.Seqs > 0] {
 		v, err := triton.Parse(text, s)
-		if err != nil { // a width that the variant is too wide for
+		if err != nil { // a width that the variant does not fit
 			continue
 		}
 		source, err := triton.AtLaunch(s, v, version)
@@ -150,7 +150,7 @@ func solutions(d *flashinfer.Definition, changes, version string) (files []File,
 	return files, rows, nil
 }
 
-// classesOf are the classes of solutions of a spec's definition: one, where a decode step leaves nothing to choose, or the changes choose.
+// classesOf returns the classes of solutions of a spec's definition: one for decode steps, or if changes set the precision.
 func classesOf(s gdn.Spec, changes string) []class {
 	if s.Seqs == 0 {
 		return []class{{"f32", changes}}

@@ -16,10 +16,10 @@ import (
 	"github.com/gdngen/gdngen/internal/web"
 )
 
-// Prefix begins the places that are servers of FlashInfer-Bench.
+// Prefix begins places that are servers of FlashInfer-Bench.
 const Prefix = "fib:"
 
-// ServerError is what a server refused, or that it can not be reached (Code 0).
+// ServerError is a server's refusal, or says that it can not be reached (Code 0).
 type ServerError struct {
 	Call string
 	Code int
@@ -33,20 +33,20 @@ func (e *ServerError) Error() string {
 	return fmt.Sprintf("%s: status %d: %s", e.Call, e.Code, e.Text)
 }
 
-// TaskError is an evaluation that the server gave up.
+// TaskError says that the server gave up an evaluation.
 type TaskError struct{ Task, Text string }
 
 func (e *TaskError) Error() string {
 	return fmt.Sprintf("task %s failed on the server: %s", e.Task, e.Text)
 }
 
-// Server is a server of FlashInfer-Bench.
+// Server is a client of a FlashInfer-Bench server.
 type Server struct {
 	URL  string
 	http *http.Client
 }
 
-// Dial names the server of a place fib:URL. Nothing is sent.
+// Dial returns a client for a place fib:URL. Nothing is sent.
 func Dial(place string) (*Server, error) {
 	text, ok := strings.CutPrefix(place, Prefix)
 	u, err := url.Parse(strings.TrimSuffix(text, "/"))
@@ -59,7 +59,7 @@ func Dial(place string) (*Server, error) {
 // mostAnswer bounds an answer in bytes.
 const mostAnswer = 256 << 20
 
-// call asks the server; answer is read from JSON.
+// call sends a request; the JSON reply is decoded into answer.
 func (s *Server) call(ctx context.Context, method, path string, body, answer any) error {
 	name := method + " " + s.URL + path
 	var text io.Reader
@@ -106,7 +106,7 @@ func (s *Server) call(ctx context.Context, method, path string, body, answer any
 	return nil
 }
 
-// Health is how a server is.
+// Health is a server's answer about its state.
 type Health struct {
 	Status  string `json:"status"`
 	Workers []struct {
@@ -116,13 +116,13 @@ type Health struct {
 	Queue int `json:"queue_size"`
 }
 
-// Health asks for the workers.
+// Health asks the server for the state of its workers.
 func (s *Server) Health(ctx context.Context) (*Health, error) {
 	h := &Health{}
 	return h, s.call(ctx, http.MethodGet, "/health", nil, h)
 }
 
-// Definition asks for a definition.
+// Definition fetches a definition by name.
 func (s *Server) Definition(ctx context.Context, name string) (*flashinfer.Definition, error) {
 	var text json.RawMessage
 	if err := s.call(ctx, http.MethodGet, "/definitions/"+url.PathEscape(name), nil, &text); err != nil {
@@ -131,12 +131,12 @@ func (s *Server) Definition(ctx context.Context, name string) (*flashinfer.Defin
 	return flashinfer.ParseDefinition(text)
 }
 
-// Workloads asks for the workloads of a definition.
+// Workloads fetches the workloads of a definition.
 func (s *Server) Workloads(ctx context.Context, definition string) (l []*flashinfer.Workload, err error) {
 	return l, s.call(ctx, http.MethodGet, "/definitions/"+url.PathEscape(definition)+"/workloads", nil, &l)
 }
 
-// submit has a solution evaluated on workloads. The server gives it a name of its own.
+// submit starts the evaluation of a solution on workloads. The server renames the solution.
 func (s *Server) submit(ctx context.Context, sol *flashinfer.Solution, uuids []string) (task string, err error) {
 	var a struct {
 		Task string `json:"task_id"`
@@ -159,11 +159,11 @@ type task struct {
 var (
 	askFor  = 60 * time.Second
 	between = 2 * time.Second
-	asked   = 30            // unanswered in a row, before the server counts as lost
-	most    = 2 * time.Hour // that a task may take; who asks later goes on with it
+	asked   = 30            // consecutive unanswered questions before the server counts as lost
+	most    = 2 * time.Hour // longest wait for a task; a later call resumes it
 )
 
-// wait asks until a task is over. A server that does not answer for a while is asked again: tasks live on there.
+// wait polls until a task is over. A server that does not answer for a while is asked again: its tasks go on.
 func (s *Server) wait(ctx context.Context, id string) ([]*flashinfer.Trace, error) {
 	begun := time.Now()
 	for lost := 0; ; {
@@ -205,7 +205,7 @@ func (s *Server) wait(ctx context.Context, id string) ([]*flashinfer.Trace, erro
 	}
 }
 
-// Examine tries the server of a place: it says its workers, or which call failed.
+// Examine tests the server of a place. It returns a description of its workers, or an error naming the failed call.
 func Examine(ctx context.Context, place string) (string, error) {
 	s, err := Dial(place)
 	if err != nil {

@@ -11,13 +11,13 @@ import (
 	"github.com/gdngen/gdngen/autotune/flashinfer"
 )
 
-// RootEnv names the folder of the data set, as FlashInfer-Bench has it.
+// RootEnv is FlashInfer-Bench's environment variable for the folder of the data set.
 const RootEnv = "FIB_DATASET_PATH"
 
 // Set is a data set of FlashInfer-Bench: a folder with definitions/TYPE/NAME.json.
 type Set struct{ Root string }
 
-// Definition finds a definition by its exact name in the set, or else among the names that are known without one; NAME.json is a file.
+// Definition returns a definition by its exact name in the set, or else by a built-in name; a name ending in .json is a file.
 func (s Set) Definition(name string) (*flashinfer.Definition, error) {
 	var file string
 	if strings.HasSuffix(name, ".json") {

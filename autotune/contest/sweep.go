@@ -17,19 +17,19 @@ import (
 	"github.com/gdngen/gdngen/internal/terminal"
 )
 
-// Sweep has a server evaluate a solution, and keeps the traces as a sweep of this machine does.
+// Sweep has a server evaluate a solution, and stores the traces like a local sweep.
 type Sweep struct {
 	Server   *Server
 	Solution *flashinfer.Solution
-	Only     string // as flashinfer.Choose takes it
-	Retry    bool   // workloads again that did not pass
+	Only     string // selects workloads, as in flashinfer.Choose
+	Retry    bool   // repeat workloads that did not pass
 	Progress func(bench.Progress)
 }
 
-// together is how many workloads one task has: what is lost when a server goes down.
+// together is the number of workloads in one task: the loss when a server goes down.
 const together = 8
 
-// taskName is the file of the task under way. Who was killed goes on with it.
+// taskName is the file of the task under way. After a kill the task is resumed from it.
 const taskName = "task.json"
 
 type underWay struct {
@@ -38,7 +38,7 @@ type underWay struct {
 	Workloads []string `json:"workloads"`
 }
 
-// Run evaluates the workloads that have no trace in the store yet, and returns the sweep.
+// Run evaluates the workloads without a trace in the store, and returns the sweep. Traces of other workloads, or with contradictory times, are errors.
 func (x *Sweep) Run(ctx context.Context, s *bench.Store) (*bench.Item, error) {
 	d, err := x.Server.Definition(ctx, x.Solution.Definition)
 	if err != nil {
@@ -111,7 +111,7 @@ func (x *Sweep) tell(p bench.Progress) {
 	}
 }
 
-// some evaluates workloads in one task: the one that was under way, where the server still has it.
+// some evaluates workloads in one task: it resumes the task under way, if the server still has it.
 func (x *Sweep) some(ctx context.Context, dir string, uuids []string) ([]*flashinfer.Trace, error) {
 	path := filepath.Join(dir, taskName)
 	var had underWay
@@ -141,7 +141,7 @@ func (x *Sweep) some(ctx context.Context, dir string, uuids []string) ([]*flashi
 	return got, x.ended(path, err)
 }
 
-// ended forgets a task that failed: the next try is a new one.
+// ended forgets a failed task, so that the next try starts a new one.
 func (x *Sweep) ended(path string, err error) error {
 	if bad := (*TaskError)(nil); errors.As(err, &bad) {
 		return errors.Join(err, os.Remove(path))

@@ -13,18 +13,18 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// Advice is a part of the cycles that a better program could win back.
+// Advice names a part of the cycles that a better program could save.
 type Advice struct {
 	Name string   `json:"name"`
-	Most int64    `json:"most"`           // cycles of the whole module that it is worth at most
-	Text string   `json:"text"`           // what takes them
-	Axes []string `json:"axes,omitempty"` // axes that bear on it; none for a program that is no variant
+	Most int64    `json:"most"`           // upper bound on the saving, in cycles of the whole module
+	Text string   `json:"text"`           // what takes the cycles
+	Axes []string `json:"axes,omitempty"` // axes that influence it; none for a program that is no variant
 }
 
-// adviceShare is the least part of the whole that is worth a line.
+// adviceShare is the least share of the whole that is worth a line.
 const adviceShare = .01
 
-// rules find the advice. Each gives the cycles that its subject takes at most, 0 for none, and says what takes them.
+// rules find the advice. Each returns the cycles that its subject takes at most (0: none), and describes it.
 var rules = []struct {
 	name string
 	axes []string
@@ -59,10 +59,10 @@ var rules = []struct {
 	}},
 }
 
-// movedShare is the part of the whole from which on ops around the kernels are worth another form of its arrays.
+// movedShare: if ops around the kernels take a larger share of the whole, another layout of the arrays is advised.
 const movedShare = .2
 
-// arrays says how the arrays of a spec should come where ops around the kernels take more than a fifth of the whole; empty elsewhere.
+// arrays advises a layout of a spec's arrays if ops around the kernels take more than movedShare of the whole; otherwise it returns "".
 func (e *Explanation) arrays(glue int64) string {
 	s := e.module.Program.Spec
 	if s == nil || float64(glue) <= movedShare*float64(e.Took()) {
@@ -80,7 +80,7 @@ func (e *Explanation) arrays(glue int64) string {
 	return ""
 }
 
-// part is a rule that takes its cycles from the parts of the wall.
+// part returns a rule that takes its cycles from the named part of the in-order cycles.
 func part(name, text string) func(*Explanation) (int64, string) {
 	return func(e *Explanation) (int64, string) {
 		for _, p := range e.Parts {
@@ -92,7 +92,7 @@ func part(name, text string) func(*Explanation) (int64, string) {
 	}
 }
 
-// advise lists what could be won, most first.
+// advise lists the possible savings, largest first.
 func (e *Explanation) advise() []Advice {
 	var list []Advice
 	for _, r := range rules {
@@ -110,7 +110,6 @@ func (e *Explanation) advise() []Advice {
 	return list
 }
 
-// writeAdvice prints what could be won.
 func (e *Explanation) writeAdvice(w io.Writer) {
 	if len(e.Advice) == 0 {
 		return
@@ -123,7 +122,7 @@ func (e *Explanation) writeAdvice(w io.Writer) {
 	fmt.Fprintln(w)
 }
 
-// String is the text with the axes that bear on it.
+// String returns the text followed by the axes that influence it.
 func (a Advice) String() string {
 	if len(a.Axes) == 0 {
 		return a.Text
@@ -131,8 +130,8 @@ func (a Advice) String() string {
 	return a.Text + " (" + strings.Join(a.Axes, ", ") + ")"
 }
 
-// Next is a command that tries the first target's first advice: it compares the module with one that has another
-// value of the advised axis. It is empty without advice, or if no such variant exists.
+// Next returns a command that tries the first target's first advice: it compares the module with another value of the
+// advised axis. It is empty without advice, or if no such variant exists.
 func (r *Result) Next() string {
 	if len(r.Targets) == 0 || r.Module.Program.Spec == nil {
 		return ""
@@ -160,7 +159,7 @@ func (r *Result) Next() string {
 	return ""
 }
 
-// neighbors gives the values before and after one of them.
+// neighbors returns the values just before and after one.
 func neighbors(values []string, one string) (list []string) {
 	i := slices.Index(values, one)
 	if i > 0 {

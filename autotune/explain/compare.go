@@ -12,7 +12,7 @@ import (
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
 
-// Comparison sets module B beside module A on one target. Each list begins with the largest change.
+// Comparison compares module B with module A on one target. Each list begins with the largest change.
 type Comparison struct {
 	Totals []Change `json:"totals"` // in a fixed order
 	Stages []Change `json:"stages"` // cycles by stage of the algorithm
@@ -26,11 +26,11 @@ type Change struct {
 	A     int64  `json:"a"`
 	B     int64  `json:"b"`
 	Delta int64  `json:"delta"`            // B - A
-	FullA string `json:"full_a,omitempty"` // of a slot: the filled part of what the bundles hold
+	FullA string `json:"full_a,omitempty"` // of a slot: the share of its capacity that A fills
 	FullB string `json:"full_b,omitempty"`
 }
 
-// Ratio prints B over A.
+// Ratio returns B over A as text, or "-" if A is 0.
 func (c Change) Ratio() string {
 	if c.A == 0 {
 		return "-"
@@ -38,7 +38,7 @@ func (c Change) Ratio() string {
 	return fmt.Sprintf("%.2f x", float64(c.B)/float64(c.A))
 }
 
-// Compare sets b beside a.
+// Compare compares module b with module a.
 func Compare(a, b *Explanation) *Comparison {
 	return &Comparison{Totals: merge(totals(a.Report), totals(b.Report)), Stages: sorted(merge(stageRows(a), stageRows(b))),
 		Slots: sorted(merge(slotRows(a.Report), slotRows(b.Report))), Ops: sorted(merge(opRows(a), opRows(b)))}
@@ -95,7 +95,7 @@ func opRows(e *Explanation) []Change {
 	return list
 }
 
-// merge puts the figures of b beside those of a of the same name.
+// merge pairs the figures of a and b by name.
 func merge(a, b []Change) []Change {
 	list := slices.Clone(a)
 	for _, c := range b {

@@ -13,16 +13,16 @@ import (
 	"github.com/gdngen/gdngen/pjrt/aot"
 )
 
-// accepted is the verdict on a module that the compiler takes; others have those of the package measure.
+// accepted is the verdict on a module that compiles; the other verdicts are measure's.
 const accepted = "accepted"
 
-// Verdict is what the compiler said of a module on one target.
+// Verdict is the compiler's verdict on a module for one target.
 type Verdict struct {
 	Target      string           `json:"target"`
 	Verdict     string           `json:"verdict"`
 	Reason      string           `json:"reason,omitempty"`
 	CodeBytes   int64            `json:"code_bytes,omitempty"`
-	Memory      *aot.MemoryStats `json:"memory,omitempty"`     // bytes of main memory
+	Memory      *aot.MemoryStats `json:"memory,omitempty"`     // bytes of HBM
 	VMEM        int64            `json:"vmem,omitempty"`       // bytes; -1 where the compiler does not say
 	VMEMLimit   int64            `json:"vmem_limit,omitempty"` // bytes that the target has
 	Fingerprint string           `json:"fingerprint,omitempty"`
@@ -37,7 +37,7 @@ type Compilation struct {
 	Rows     []Verdict `json:"targets"`
 }
 
-// Compile compiles the module for a target. A refusal gives the verdict and the error; what is no verdict gives the error alone.
+// Compile compiles the module for a target. A refusal returns both the verdict and the error; any other failure returns only the error.
 func (m *Module) Compile(ctx context.Context, x *measure.Instrument, t *target.Target, dump string) (*Verdict, error) {
 	row := &Verdict{Target: t.Name, Verdict: accepted, VMEM: -1, VMEMLimit: int64(t.VMEM)}
 	c, err := x.Compile(ctx, m.Program, t, measure.Options{Dump: dump})

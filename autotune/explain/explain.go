@@ -1,6 +1,6 @@
-// Package explain says what a module costs on a TPU and where: its static cycles by op and by stage of the algorithm, the use of the
-// slots, memory, and how far the whole is from what main memory and the matrix and vector units allow; alone, or beside another
-// module. The costs are measure's; here they are put together, and written as text or as a page with pictures.
+// Package explain shows where a module's cost on a TPU comes from: static cycles by op and by stage of the algorithm, the use of
+// the slots, memory, and the distance of the whole from the limits of HBM and of the matrix and vector units; alone, or compared
+// with another module. Package measure computes the costs; this package combines them, as text or as a page with pictures.
 package explain
 
 import (
@@ -28,23 +28,23 @@ type Explanation struct {
 	Target   string          `json:"target"`
 	Compiler string          `json:"compiler"`
 	Variant  string          `json:"variant,omitempty"`               // in full
-	Auto     string          `json:"auto,omitempty"`                  // what auto stands for on the target, and why
-	Ruler    measure.Ruler   `json:"ruler"`                           // that programs are ranked by on the target; throughput where the wall is not known
-	PerToken float64         `json:"cycles_per_token_head,omitempty"` // by the ruler; absent where tokens and heads are not known
+	Auto     string          `json:"auto,omitempty"`                  // the variant that auto chose on the target, and why
+	Ruler    measure.Ruler   `json:"ruler"`                           // unit of the ranking on the target; issue cycles if in-order cycles are unknown
+	PerToken float64         `json:"cycles_per_token_head,omitempty"` // cycles by the ruler; absent if tokens and heads are unknown
 	Issued   float64         `json:"throughput_per_token_head,omitempty"`
-	Parts    []llo.Part      `json:"parts,omitempty"` // what the wall has beside the throughput
+	Parts    []llo.Part      `json:"parts,omitempty"` // in-order cycles beyond the issue cycles, by cause
 	Bounds   []measure.Bound `json:"bounds"`
-	Advice   []Advice        `json:"advice,omitempty"` // what could be won, most first
+	Advice   []Advice        `json:"advice,omitempty"` // possible savings, largest first
 	Stages   []llo.Location  `json:"stages"`           // cycles by stage of the algorithm, or by source file of a foreign kernel
 	Report   *llo.Report     `json:"report"`
-	Dropped  []string        `json:"dropped,omitempty"` // compiler options of the target that the libtpu does not have
-	Plain    *Plain          `json:"plain,omitempty"`   // what it takes without the compiler options of the target, where that was asked
-	Against  *Explanation    `json:"against,omitempty"` // of the module that --diff names
+	Dropped  []string        `json:"dropped,omitempty"` // compiler options of the target that this libtpu lacks
+	Plain    *Plain          `json:"plain,omitempty"`   // cost without the target's compiler options, if asked for
+	Against  *Explanation    `json:"against,omitempty"` // the module that --diff names
 	Diff     *Comparison     `json:"diff,omitempty"`
-	Unread   []string        `json:"-"` // operands that the caller gave values of, and no kernel reads
+	Unread   []string        `json:"-"` // operands that the caller gave values for, and no kernel reads
 
 	module *Module
-	work   float64 // tokens x value heads; 0 where not known
+	work   float64 // tokens x value heads; 0: unknown
 	target *target.Target
 }
 
@@ -56,16 +56,16 @@ type Result struct {
 	Targets []*Explanation `json:"targets"`
 }
 
-// Module is a program to compile, and where it comes from.
+// Module is a program to compile, and its origin.
 type Module struct {
 	Name    string             `json:"name"` // file
 	Spec    string             `json:"spec,omitempty"`
 	Variant string             `json:"variant,omitempty"`
 	Backend string             `json:"backend,omitempty"`
-	Scalars map[string][]int64 `json:"scalars,omitempty"` // tables that steer the kernels: those of sequences of equal length
+	Scalars map[string][]int64 `json:"scalars,omitempty"` // values of scalar tables that steer the kernels: for sequences of equal length
 
 	Program *measure.Program `json:"-"`
-	Auto    string           `json:"-"` // what auto stands for, and why
+	Auto    string           `json:"-"` // the variant that auto chose, and why
 }
 
 // NewModule describes a program.
@@ -79,7 +79,7 @@ func NewModule(p *measure.Program) *Module {
 
 func (m *Module) String() string { return m.Program.String() }
 
-// Explain measures the module on a target. work is tokens times value heads; 0 where it is not known.
+// Explain measures the module on a target. work is tokens times value heads; 0: unknown.
 func (m *Module) Explain(ctx context.Context, x *measure.Instrument, compiler string, t *target.Target, work float64, o measure.Options) (*Explanation, error) {
 	c, err := x.Static(ctx, m.Program, t, o)
 	if err != nil {
@@ -105,10 +105,10 @@ func (m *Module) Explain(ctx context.Context, x *measure.Instrument, compiler st
 	return e, nil
 }
 
-// Plain is a module compiled without the options that kernels want on a target.
+// Plain is a module compiled without the target's compiler options for kernels.
 type Plain struct {
-	Options map[string]string `json:"options"` // those left out
-	Cycles  int64             `json:"cycles"`  // throughput
+	Options map[string]string `json:"options"` // the options left out
+	Cycles  int64             `json:"cycles"`  // issue cycles
 	Wall    int64             `json:"wall,omitempty"`
 	Refused string            `json:"refused,omitempty"` // why there are no cycles
 }
@@ -128,7 +128,7 @@ func (e *Explanation) plain(ctx context.Context, x *measure.Instrument, o measur
 	return err
 }
 
-// writeOptions says which options the target has, and what the module takes without them, where that was asked.
+// writeOptions prints the target's compiler options, and the cost without them if asked for.
 func (e *Explanation) writeOptions(w io.Writer) {
 	var names []string
 	for _, n := range slices.Sorted(maps.Keys(e.target.Flags)) {
@@ -153,7 +153,7 @@ func (e *Explanation) writeOptions(w io.Writer) {
 	}
 }
 
-// Took is the cycles of the module by the ruler.
+// Took returns the cycles of the module, by its ruler.
 func (e *Explanation) Took() int64 {
 	if e.Ruler == measure.Wall {
 		return e.Report.Wall.Cycles
@@ -161,7 +161,7 @@ func (e *Explanation) Took() int64 {
 	return e.Report.Cycles
 }
 
-// Own is the part of Took that passes between ops.
+// Own returns the cycles of Took outside of the ops that the module calls.
 func (e *Explanation) Own() int64 {
 	if e.Ruler == measure.Wall {
 		return e.Report.Wall.Own
@@ -169,7 +169,7 @@ func (e *Explanation) Own() int64 {
 	return e.Report.TopLevel
 }
 
-// Changed lists the axes in which two variants of a spec differ, as A -> B; empty where one is no variant.
+// Changed lists the axes in which two variants of a spec differ, as A -> B; empty if one is no variant.
 func (r *Result) Changed() string {
 	if r.Against == nil || r.Module.Program.Spec == nil || r.Against.Program.Spec == nil {
 		return ""
@@ -183,7 +183,7 @@ func (r *Result) Changed() string {
 	return strings.Join(list, ", ")
 }
 
-// Write prints what was found, top rows of each list.
+// Write prints the explanation, with at most top rows of each list.
 func (r *Result) Write(w io.Writer, top int) {
 	if r.Against == nil {
 		fmt.Fprintf(w, "module    %s\n", r.Module)
@@ -284,12 +284,12 @@ func (e *Explanation) write(w io.Writer, top int) {
 	e.writeLines(w, &hot, top, perToken)
 }
 
-// counted says that all branches of a conditional are in the figures.
+// counted notes that the figures include all branches of a conditional.
 func counted(c hlo.Conditional) string {
 	return fmt.Sprintf("all %d branches of %s (%s) are counted, and a run takes one: explain each alone", c.Branches, c.Name, cmp.Or(c.Op, "conditional"))
 }
 
-// writeWall says how long the module takes in order, and what for.
+// writeWall prints the in-order cycles of the module, and their parts.
 func (e *Explanation) writeWall(w io.Writer, perToken func(int64) string) {
 	wall, code := e.Report.Wall, e.Report.Code
 	if wall.Unknown != "" {
@@ -313,10 +313,9 @@ func (e *Explanation) writeWall(w io.Writer, perToken func(int64) string) {
 	}
 }
 
-// heading is the ruler of a column.
 func (e *Explanation) heading() string { return strings.ToUpper(string(e.Ruler)) }
 
-// writeParts says what the wall has beside the throughput.
+// writeParts prints the in-order cycles beyond the issue cycles, by cause.
 func (e *Explanation) writeParts(w io.Writer, perToken func(int64) string) {
 	if e.Parts == nil {
 		return
@@ -330,10 +329,10 @@ func (e *Explanation) writeParts(w io.Writer, perToken func(int64) string) {
 	fmt.Fprintln(w)
 }
 
-// mostWaits is how many kinds of waits the text names.
+// mostWaits is the number of kinds of waits that the text lists.
 const mostWaits = 6
 
-// trafficText is the traffic of main memory, or why it is not known.
+// trafficText returns the HBM traffic, or why it is unknown.
 func trafficText(r *llo.Report) string {
 	if r.HBMBytes < 0 {
 		return "? (" + r.HBMUnknown + ")"
@@ -341,7 +340,7 @@ func trafficText(r *llo.Report) string {
 	return terminal.Size(r.HBMBytes)
 }
 
-// writeLines lists the hottest places of an op, where locations are finer than stages, with the text of the line where the file is at hand.
+// writeLines lists the hottest source lines of an op, if locations are finer than stages, with their text if the file is at hand.
 func (e *Explanation) writeLines(w io.Writer, op *llo.OpReport, top int, perToken func(int64) string) {
 	t := terminal.NewTable("LOCATION", ">ISSUED", ">OF THE OP", ">?PER TOKEN", "?SOURCE")
 	finer := false
@@ -364,10 +363,10 @@ func (e *Explanation) writeLines(w io.Writer, op *llo.OpReport, top int, perToke
 	}
 }
 
-// sourceLine is a place in a file as MLIR writes it.
+// sourceLine is a location in a file, as MLIR writes it.
 var sourceLine = regexp.MustCompile(`loc\("[^"]+":[0-9]+:[0-9]+`)
 
-// noLines says why an op has no source lines: its module names none, or the op is one of the compiler's, such as a fusion, which carries none.
+// noLines says why an op has no source lines: its module names none, or the compiler made the op (a fusion, for example).
 func (e *Explanation) noLines() string {
 	if text, err := e.module.Program.Text(nil); err == nil && sourceLine.MatchString(text) {
 		return "no source lines: the module names some, and the compiler keeps them for kernels alone, not for its own fusions"
@@ -375,7 +374,7 @@ func (e *Explanation) noLines() string {
 	return "no source lines: the module names none. JAX writes them with as_text(debug_info=True)"
 }
 
-// opName is an op's name, with that of its kernel where JAX called it otherwise.
+// opName returns an op's name, with its kernel's name if JAX renamed it.
 func opName(op *llo.OpReport) string {
 	if op.Kernel == "" {
 		return op.Name

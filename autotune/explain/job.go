@@ -13,16 +13,16 @@ import (
 type Job struct {
 	Targets  []*target.Target
 	Modules  []*Module // one for each target
-	Others   []*Module // to compare with, one for each target; nil: nothing
-	Tokens   int       // of a module from a file, over the whole batch; 0: not known
-	Heads    int       // value heads of it
+	Others   []*Module // to compare with, one for each target; nil: no comparison
+	Tokens   int       // over the whole batch, for a module from a file; 0: unknown
+	Heads    int       // value heads, for a module from a file
 	Compiler string    // name and version
 	Options  measure.Options
-	Plain    bool         // compile too without the compiler options of a target, where it has some
-	Warn     func(string) // hears what the user should know
+	Plain    bool         // also compile without the target's compiler options, if it has some
+	Warn     func(string) // receives warnings to the user
 }
 
-// work is tokens times value heads; 0 where it is not known.
+// work returns tokens times value heads; 0: unknown.
 func (j *Job) work() float64 {
 	if s := j.Modules[0].Program.Spec; s != nil {
 		return float64(s.Batch) * float64(s.Tokens) * float64(s.HeadsV)
@@ -30,7 +30,7 @@ func (j *Job) work() float64 {
 	return float64(j.Tokens) * float64(j.Heads)
 }
 
-// Run measures all targets. One of several targets that refuses is left out with a warning, and the first such
+// Run measures all targets. If one of several targets refuses, it is left out with a warning, and the first such
 // refusal is returned too; the refusal of an only target is the error.
 func (j *Job) Run(ctx context.Context, x *measure.Instrument) (r *Result, refused, err error) {
 	r = &Result{Module: j.Modules[0], Note: measure.StaticNote}
@@ -58,7 +58,7 @@ func (j *Job) Run(ctx context.Context, x *measure.Instrument) (r *Result, refuse
 	return r, refused, nil
 }
 
-// on measures the module of a target, and what it is compared with.
+// on measures the module of target i, and the module to compare with.
 func (j *Job) on(ctx context.Context, x *measure.Instrument, i int) (*Explanation, error) {
 	e, err := j.one(ctx, x, j.Modules[i], j.Targets[i])
 	if err == nil && j.Plain && len(e.target.Flags) > 0 && !e.module.Program.IsStored() {

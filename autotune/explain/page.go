@@ -36,7 +36,6 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"share": func(part, whole int64) string { return fmt.Sprintf("%.2f", 100*float64(part)/float64(max(whole, 1))) },
 }).Parse(pageText))
 
-// grouped prints an integer in groups of three digits.
 func grouped(n int64) string {
 	s := fmt.Sprint(max(n, -n))
 	for i := len(s) - 3; i > 0; i -= 3 {
@@ -48,7 +47,7 @@ func grouped(n int64) string {
 	return s
 }
 
-// page is what the template shows.
+// page is the data of the template.
 type page struct {
 	*Result
 	Targets []pageTarget
@@ -56,18 +55,18 @@ type page struct {
 
 type pageTarget struct {
 	*Explanation
-	Sides []pageSide // A, and B where there is one
+	Sides []pageSide // A, and B of a comparison
 }
 
 // pageSide is one module on one target.
 type pageSide struct {
-	Letter string // A or B; empty where there is only one
+	Letter string // A or B; empty if there is only one
 	*Explanation
 	Stages   []pageStage
 	Ops      []pageOp
 	Ways     []stageWay
 	Picture  *picture  // nil where the schedule has no ops
-	Roofline *roofline // nil where a module has no products or no known traffic
+	Roofline *roofline // nil if a module has no products or no known traffic
 }
 
 // pageOp is an op with the cycles of all its calls.
@@ -76,13 +75,13 @@ type pageOp struct {
 	All int64
 }
 
-// PageColumns is the most columns of the picture of a schedule.
+// PageColumns is the largest number of columns in the picture of a schedule.
 const PageColumns = 600
 
-// pageOps is the most ops that a page lists.
+// pageOps is the largest number of ops in the table of a page.
 const pageOps = 24
 
-// pageStage is a stage with the colour that it has everywhere on the page.
+// pageStage is a stage with its colour, the same everywhere on the page.
 type pageStage struct {
 	Name         string
 	Colour       string
@@ -90,13 +89,13 @@ type pageStage struct {
 	Instructions int64
 }
 
-// stageColours are taken in order of cycles; the last one is for all that are left.
+// stageColours are assigned in order of cycles; all further stages share the last.
 var stageColours = []string{"#4e79a7", "#f28e2b", "#59a14f", "#b07aa1", "#edc948", "#76b7b2", "#9c755f", "#ff9da7", "#a05d56", "#d37295", "#8cd17d", "#499894", "#79706e"}
 
-// noStageColour is for cycles that only their op is known of.
+// noStageColour is for cycles whose op is known, but not the stage.
 const noStageColour = "#c9c9c9"
 
-// WritePage writes the page to a file.
+// WritePage writes the explanation as an HTML page to a file.
 func (r *Result) WritePage(file string) error {
 	colours := map[string]string{}
 	p := page{Result: r}
@@ -155,24 +154,24 @@ const (
 	axisHeight   = 34.0
 )
 
-// picture is the use of the slots over the hottest part of an op, as shapes.
+// picture shows the use of the slots over the hottest part of an op, as shapes of an SVG.
 type picture struct {
 	Op            string
 	Profile       *llo.Profile
 	Bundles       int64
-	Share         string // of the op's cycles
+	Share         string // share of the op's cycles
 	Width, Height float64
-	Left, Across  float64 // where columns begin, and the width of all
+	Left, Across  float64 // start of the columns, and width of all
 	AxisTop       float64
 	Bands         []band
-	Waits         bool        // one band shows waiting
+	Waits         bool        // a band shows waiting
 	Stages        []stageBand // stacked shares, in one band at the bottom
 	StageTop      float64
 	Ticks         []tick
 	Columns       []hit
 }
 
-// band is one slot: the filled part of its capacity, and within it that of spills or fills.
+// band is one slot: the filled part of its capacity, and within it the part filled by spills or fills.
 type band struct {
 	Name, Mean    string
 	Top, Height   float64
@@ -194,18 +193,18 @@ type tick struct {
 	Label, Anchor string
 }
 
-// hit is the place of a column, with what a pointer over it shows.
+// hit is a column with its hover text.
 type hit struct {
 	X, Width float64
 	Text     string
 }
 
-// bandsOf lists the slots that a band is drawn for, with the part of each that is drawn within.
+// bandsOf lists the slots that have a band, and for each the part that is drawn within it.
 var bandsOf = []struct{ slot, inner string }{
 	{"MXU", ""}, {"MATMUL", ""}, {"MATPUSH", ""}, {"VPOP", ""}, {"XLU", ""}, {"VALU", ""}, {"EUP", ""}, {"VLOAD", "VLOAD:FILL"}, {"VSTORE", "VSTORE:SPILL"},
 }
 
-// draw makes the picture of the profile of an op of a program, by stage.
+// draw makes the picture of an op's profile, coloured by stage.
 func draw(op *llo.OpReport, program *measure.Program, colours map[string]string) *picture {
 	stage := func(place string) string { return program.OpStage(op.Name, place) }
 	f := op.Profile.Merged(PageColumns)
@@ -254,7 +253,7 @@ func draw(op *llo.OpReport, program *measure.Program, colours map[string]string)
 	return p
 }
 
-// columnEdges are the places where the columns of a profile begin, and the end of the last.
+// columnEdges returns the x positions where the columns of a profile begin, and the end of the last.
 func columnEdges(f *llo.Profile, left, width float64) []float64 {
 	edges := make([]float64, 1, len(f.Columns)+1)
 	edges[0] = left
@@ -292,8 +291,8 @@ func (p *picture) stages(f *llo.Profile, at []float64, stage func(string) string
 	p.Height += stagesHeight
 }
 
-// stageShares is the part that each stage has in the instructions of a column. Those without a location count only where
-// no other has one.
+// stageShares returns the share of each stage in the instructions of a column. Instructions without a location count
+// only if no other has one.
 func stageShares(c llo.Column, stage func(place string) string) map[string]float64 {
 	shares := map[string]float64{}
 	none := func(file string) bool { return strings.HasPrefix(stage(file), "(") }
@@ -316,7 +315,7 @@ func stageShares(c llo.Column, stage func(place string) string) map[string]float
 	return shares
 }
 
-// steps is the path of a histogram on the line at bottom. Heights are parts of height; equal columns are one line.
+// steps returns the SVG path of a histogram on the line at bottom. Heights are shares of height; equal neighbouring columns are one line.
 func steps(at []float64, bottom, height float64, columns []llo.Column, use func(llo.Column) float64) string {
 	var b strings.Builder
 	last := fmt.Sprintf("%.1f", bottom)
@@ -331,7 +330,7 @@ func steps(at []float64, bottom, height float64, columns []llo.Column, use func(
 	return b.String()
 }
 
-// columnText says in words what a column shows.
+// columnText describes a column in words.
 func columnText(f *llo.Profile, c llo.Column, stage func(place string) string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "bundles from %#x: %d", c.First, c.Bundles)

@@ -14,7 +14,7 @@ import (
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
 
-// PictureColumns is the most columns of the small picture of a schedule.
+// PictureColumns is the number of columns of the small picture of a schedule.
 const PictureColumns = 180
 
 // Sizes of the small picture, in the units of its view box.
@@ -30,10 +30,10 @@ const (
 	unitColour  = "#8a94a0"
 )
 
-// smallUnits are the slots that the small picture shows below the stages. Generations name the first one differently.
+// smallUnits are the slots shown below the stages. Generations name the matrix unit's slot differently.
 var smallUnits = []struct{ slot, label string }{{"MXU", "matrix units"}, {"MATMUL", "matrix units"}, {"VALU", "vector units"}}
 
-// smallShare is the least part of the instructions that gives a stage a row.
+// smallShare is the least share of the instructions for a stage to have a row.
 const smallShare = .02
 
 // WritePicture draws the first target's module as an SVG file.
@@ -48,9 +48,9 @@ func (r *Result) WritePicture(file string) error {
 	return store.WriteFile(file, text)
 }
 
-// Picture draws the hottest loop of the module as SVG: a row for each stage, in order of where its instructions lie, so that stages of successive chunks
-// which overlap are seen side by side, and rows for the matrix and vector units. Instructions of a column without a stage count where no others are.
-// The module was measured with PictureColumns.
+// Picture returns the hottest loop of the module as SVG: a row per stage, sorted by the mean position of its
+// instructions, so that overlapping stages of successive chunks appear one below the other, then rows for the matrix
+// and vector units. It errs if no op has a schedule. The module must be measured with Options.Columns = PictureColumns.
 func (e *Explanation) Picture() ([]byte, error) {
 	if len(e.Report.Ops) == 0 || e.Report.Ops[0].Profile == nil {
 		return nil, fmt.Errorf("%s has no op with a schedule to draw", e.Target)
@@ -64,7 +64,7 @@ type lane struct {
 	name, note, colour string
 	heights            []float64
 	whole              float64
-	centre             float64 // where its instructions are on the mean, in columns
+	centre             float64 // mean position of its instructions, in columns
 }
 
 func smallPicture(target string, op *llo.OpReport, stage func(place string) string) []byte {
@@ -94,7 +94,7 @@ func smallPicture(target string, op *llo.OpReport, stage func(place string) stri
 	return b.Bytes()
 }
 
-// stageLanes has a lane for each stage of some weight, first the ones that lie first.
+// stageLanes returns a lane per stage with at least smallShare of the instructions, sorted by position.
 func stageLanes(f *llo.Profile, stage func(place string) string) []lane {
 	byName := map[string]*lane{}
 	var whole float64
@@ -134,7 +134,7 @@ func times(n int64) string {
 	return fmt.Sprintf("up to %d times", n)
 }
 
-// unitLanes has a lane for each of smallUnits that the schedule fills.
+// unitLanes returns a lane per slot of smallUnits that the schedule uses.
 func unitLanes(f *llo.Profile) []lane {
 	var lanes []lane
 	for _, u := range smallUnits {

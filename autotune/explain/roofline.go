@@ -5,25 +5,25 @@ import (
 	"math"
 )
 
-// roofline is the roofs of a target and where a module is under them, in the units of its view box. Work over traffic lies along x and the
-// part of the matrix units' peak along y, both on logarithmic scales of base 2.
+// roofline has the roofs of a target and the points of a module, in units of its view box. x is work over traffic, y
+// the share of the matrix units' peak, both on logarithmic scales of base 2.
 type roofline struct {
 	Width, Height            float64
 	Left, Right, Top, Bottom float64
-	Ridge                    float64 // flop per byte where HBM and matrix units bind alike
+	Ridge                    float64 // flop per byte at which HBM and matrix units limit equally
 	Roof                     string  // path
 	X, Y                     []tick
 	Points                   []rooflinePoint
 }
 
-// rooflinePoint is a module beside what its spec needs, or what its own schedule moves.
+// rooflinePoint is a module, with the work and traffic that its spec needs, or with its schedule's own.
 type rooflinePoint struct {
-	X, Y, Roof float64 // Roof is above the point
+	X, Y, Roof float64 // Roof is the roof's height above the point
 	Class      string  // spec or module
 	Text       string
 }
 
-// bound is the cycles of a bound by its name; 0 where there is none.
+// bound returns the cycles of a bound by its name, or 0.
 func (e *Explanation) bound(name string) float64 {
 	for _, b := range e.Bounds {
 		if b.Name == name {
@@ -33,8 +33,8 @@ func (e *Explanation) bound(name string) float64 {
 	return 0
 }
 
-// roofline draws where the module stands: by what the spec needs, and by what its own schedule does. It is nil where a module has no matrix
-// products or no traffic that is known.
+// roofline places the module by the needs of its spec, and by its own schedule. It is nil for a module without matrix
+// products or without known traffic.
 func (e *Explanation) roofline() *roofline {
 	p := &roofline{Width: 560, Height: 300, Left: 62, Right: 530, Top: 16, Bottom: 244, Ridge: e.target.PeakFlops() * e.target.Clock / e.target.HBM}
 	type point struct {

@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// sources are source files that locations name, by path, as lines. The zero value is ready.
+// sources caches the lines of source files by path. The zero value is ready.
 type sources map[string][]string
 
-// widestLine is how much of a source line is shown.
+// widestLine is the number of characters shown of a source line.
 const widestLine = 80
 
-// line is a line of a file, from 1, without its margin; empty where the file is not at hand. Locations name files by the path that the
-// program was lowered at.
+// line returns line n of a file, from 1, without indentation; empty if the file is not at hand. Locations name files by
+// the path at lowering time.
 func (s *sources) line(file string, n int) string {
 	if *s == nil {
 		*s = sources{}

@@ -14,25 +14,24 @@ import (
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
 
-// The way of a stage through the compiler: its lines of the representation after each pass that changes them much, where they lie among those of
-// other stages, its bundles in the schedule, and its cycles.
+// A stage's way through the compiler: its lines of IR after each pass that changes them much, their positions among
+// other stages' lines, its bundles in the schedule, and its cycles.
 
-// stageWay is one stage on its way.
 type stageWay struct {
 	pageStage
 	Wait     int64
 	Steps    []stageStep
-	Schedule *stageStep // nil where the compiler keeps no locations
-	Units    string     // what its bundles fill
+	Schedule *stageStep // nil if the compiler keeps no locations
+	Units    string     // the slots that its bundles fill most
 }
 
-// stageStep is a stage after a pass. Strip is a path 0 to 100 wide and 0 to 10 high: the share of the stage in the lines there.
+// stageStep is a stage after a pass. Strip is a path 0 to 100 wide and 0 to 10 high: the share of the stage in the lines at each position.
 type stageStep struct {
 	Name, Doc string
 	Count, Of int
-	Ops       string // how often each op
+	Ops       string // how often each op occurs
 	Strip     string
-	Lines     []string // the first of them
+	Lines     []string // the first lines
 }
 
 // Sizes of the way of a stage.
@@ -43,14 +42,14 @@ const (
 	wayShare   = .01 // least share of a stage in the cycles
 )
 
-// waySteps are the passes behind which a stage is shown.
+// waySteps are the passes after which a stage is shown.
 var waySteps = []struct{ name, after, doc string }{
 	{"build", "", "what the builder wrote, on tensors: one program of the grid"},
 	{"tile", "dce2", "on tiles of rows and lanes: one op over all tiles before the next, so the stage still stands together"},
 	{"order, pipeline", "pipeline", "in the order of issue: stages of successive chunks stand between one another"},
 }
 
-// ways follows the stages of a generated kernel, those with most cycles first. Of foreign programs and plain ones there is nothing to follow.
+// ways follows the stages of a generated Mosaic kernel, those with most cycles first. For other programs it returns nil.
 func ways(e *Explanation, stages []pageStage) ([]stageWay, error) {
 	p := e.module.Program
 	if p.Spec == nil || p.Backend() != "mosaic" || len(e.Report.Ops) == 0 {
@@ -88,8 +87,8 @@ func ways(e *Explanation, stages []pageStage) ([]stageWay, error) {
 	return list, nil
 }
 
-// followed are the stages with cycles of some weight. Of a kernel whose locations the compiler drops they are those that the builder names, and
-// have no cycles.
+// followed returns the stages with at least wayShare of the cycles. If the compiler drops a kernel's locations, it
+// returns the builder's stages, without cycles.
 func followed(e *Explanation, stages []pageStage, built []stageLine) []pageStage {
 	var list []pageStage
 	for _, s := range stages {
@@ -110,7 +109,7 @@ func followed(e *Explanation, stages []pageStage, built []stageLine) []pageStage
 	return list
 }
 
-// stageLine is a line of the text of a module that has a stage.
+// stageLine is a line of a module's text with its stage.
 type stageLine struct{ stage, op, text string }
 
 var (
@@ -129,7 +128,7 @@ func stageLines(m *ir.Module) []stageLine {
 	return list
 }
 
-// stepOf finds a stage in the lines of a module.
+// stepOf collects the lines of a stage in a module.
 func stepOf(lines []stageLine, stage string) stageStep {
 	s := stageStep{Of: len(lines)}
 	count := map[string]int{}
@@ -155,7 +154,7 @@ func stepOf(lines []stageLine, stage string) stageStep {
 	return s
 }
 
-// opCounts lists ops, the most frequent first.
+// opCounts lists ops with their numbers, the most frequent first.
 func opCounts(count map[string]int) string {
 	names := slices.SortedFunc(maps.Keys(count), func(x, y string) int { return cmp.Or(count[y]-count[x], strings.Compare(x, y)) })
 	var list []string
@@ -207,7 +206,7 @@ func (w *stageWay) onSchedule(op *llo.OpReport, p *measure.Program) {
 	w.Units = fullest(f.Slots, use, weight)
 }
 
-// fullest names the slots that a stage fills most, weighed by its share in the bundles.
+// fullest names the slots that a stage fills most, weighted by its share in the bundles.
 func fullest(slots []string, use []float64, weight float64) string {
 	order := make([]int, len(slots))
 	for i := range order {

@@ -14,7 +14,7 @@ import (
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
 
-// TraceColumns is the most columns of a schedule that is written as a trace: a bundle each, but in very long ones.
+// TraceColumns is the largest number of columns of a schedule written as a trace: one per bundle, except in very long schedules.
 const TraceColumns = 1 << 16
 
 // traceEvent is one of the trace events of Chrome: X lasts from Time for Duration, M names a process or thread.
@@ -28,9 +28,9 @@ type traceEvent struct {
 	Args     map[string]any `json:"args,omitempty"`
 }
 
-// Trace gives the schedule of the hottest part of each op as trace events, which Perfetto and chrome://tracing open: a process for each op of
-// a target, in it a thread for the stages and one for each unit. The microseconds of the trace are bundles in the order of the program, from
-// the first of the part; nothing ran. The module was measured with TraceColumns.
+// Trace returns the schedule of the hottest part of each op as trace events for Perfetto and chrome://tracing: a process for each
+// op of a target, in it a thread for the stages and one for each unit. One microsecond of the trace is one bundle in program
+// order, from the first of the part; nothing ran. The module must be measured with Options.Columns = TraceColumns.
 func (r *Result) Trace() ([]byte, error) {
 	var events []traceEvent
 	process := 0
@@ -55,7 +55,7 @@ func (r *Result) Trace() ([]byte, error) {
 	return text.Bytes(), err
 }
 
-// traceFile has its events first: some versions of Perfetto read nothing behind a key that they do not know.
+// traceFile has its events first: some versions of Perfetto stop reading at a key that they do not know.
 type traceFile struct {
 	Events []traceEvent      `json:"traceEvents"`
 	Other  map[string]string `json:"otherData"`
@@ -70,10 +70,10 @@ func (r *Result) WriteTrace(file string) error {
 	return store.WriteFile(file, data)
 }
 
-// threadsOf is how many threads a process has at most: thread numbers are of one process each, since Perfetto looks names up by them alone.
+// threadsOf is the largest number of threads in a process. Thread numbers differ between processes too: Perfetto looks names up by thread number alone.
 const threadsOf = 1000
 
-// traceOp gives the events of one op. Neighbours that say the same are one event.
+// traceOp returns the events of one op. Equal neighbours are merged into one event.
 func traceOp(process int, name string, f *llo.Profile, stage func(place string) string) []traceEvent {
 	events := []traceEvent{{Name: "process_name", Phase: "M", Process: process, Thread: process * threadsOf, Args: map[string]any{"name": fmt.Sprintf("%s: %d bundles, run %s", name, f.Bundles, times(f.Runs))}}}
 	thread := process * threadsOf
@@ -97,7 +97,7 @@ func traceOp(process int, name string, f *llo.Profile, stage func(place string) 
 	}
 	add("stage", func(c llo.Column) string { return mainStage(c, stage) })
 	for i, slot := range f.Slots {
-		if !strings.Contains(slot, ":") { // parts of a slot, such as spills, are counted in it
+		if !strings.Contains(slot, ":") { // parts of a slot, such as spills, are already counted in it
 			add(slot, func(c llo.Column) string { return full(slot, c.Use[i]) })
 		}
 	}
@@ -105,7 +105,7 @@ func traceOp(process int, name string, f *llo.Profile, stage func(place string) 
 	return events
 }
 
-// full names a unit and how full it is; empty where it is idle.
+// full returns a unit's name and fill; empty if it is idle.
 func full(name string, part float64) string {
 	if part == 0 {
 		return ""
@@ -113,7 +113,7 @@ func full(name string, part float64) string {
 	return fmt.Sprintf("%s %.0f%%", name, 100*part)
 }
 
-// mainStage is the stage with the most instructions of a column; empty where no stage has any.
+// mainStage returns the stage with the most instructions of a column; empty if none has a stage.
 func mainStage(c llo.Column, stage func(place string) string) string {
 	shares := stageShares(c, stage)
 	return slices.MaxFunc(append(slices.Sorted(maps.Keys(shares)), ""), func(x, y string) int {

@@ -8,7 +8,7 @@ import (
 	"text/scanner"
 )
 
-// errUnknown marks a constraint that speaks of something without a known value, or in Python that is not understood here.
+// errUnknown marks a constraint that uses a name without a known value, or unsupported Python.
 var errUnknown = errors.New("not understood")
 
 // constraint evaluates a Python expression over integers: and, or, not, comparisons (chained too), + - * // % and unary minus,
@@ -20,7 +20,7 @@ type constraint struct {
 	vectors map[string][]int64
 }
 
-// holds evaluates text. An error that is errUnknown says that it can not be told.
+// holds evaluates text. errUnknown means that the result can not be determined.
 func holds(text string, scalars map[string]int, vectors map[string][]int64) (bool, error) {
 	c := &constraint{scalars: scalars, vectors: vectors}
 	var s scanner.Scanner
@@ -86,7 +86,7 @@ func (c *constraint) not() (int, error) {
 	return c.comparison()
 }
 
-// comparisons, those of two characters first.
+// comparisons, with two-character operators first.
 var comparisons = []struct {
 	tokens []string
 	holds  func(x, y int) bool
@@ -153,7 +153,7 @@ func (c *constraint) product() (int, error) {
 				return 0, errors.New("divides by zero")
 			}
 			if err == nil {
-				r := ((x % y) + y) % y // as Python has it
+				r := ((x % y) + y) % y // as in Python
 				if quotient {
 					x = (x - r) / y
 				} else {

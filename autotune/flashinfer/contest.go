@@ -25,10 +25,10 @@ var contestAxes []byte
 
 var familyName = regexp.MustCompile(`^gdn_(decode|prefill)_qk(\d+)_v(\d+)_d(\d+)_([kv])_last$`)
 
-// Family is the form of the names that Named knows.
+// Family is the form of the names that Named accepts.
 const Family = "gdn_{decode,prefill}_qk<key heads>_v<value heads>_d<width>_{k,v}_last"
 
-// Named makes the definition of a name of the form Family. Its interface, tensors, axes and constraints, is that of the
+// Named returns the definition for a name of the form Family. Tensors, axes and constraints are equal to those of the
 // benchmark's definition of this name.
 func Named(name string) (*Definition, error) {
 	m := familyName.FindStringSubmatch(name)
@@ -85,7 +85,7 @@ func Named(name string) (*Definition, error) {
 	return d, nil
 }
 
-// family is what sets the definitions apart.
+// family distinguishes the definitions of the family.
 type family struct{ decode, kLast bool }
 
 func (f family) tokens() []string {
@@ -113,7 +113,7 @@ func (f family) state() string {
 	return "[" + n + ", H, K, V]"
 }
 
-// reference is the definition in PyTorch, token by token.
+// reference returns the definition's reference in PyTorch, token by token.
 func (f family) reference() string {
 	state, zeros, outer := "kv", "K, V", "k[:, :, None] * u[:, None, :]"
 	if f.kLast {
@@ -189,8 +189,8 @@ def run(q, k, v, state, A_log, a, dt_bias, b, cu_seqlens, scale):
 `
 )
 
-// ContestWorkloads lists the workloads of a definition by the axes that the contest uses, 54 of decoding and 100 of prefill. Their
-// inputs are random, and the scale is the default. The same workload has the same UUID everywhere.
+// ContestWorkloads returns the contest's workloads of a definition: 54 for decode, 100 for prefill. Their inputs are
+// random, and the scale is the default. The same workload has the same UUID everywhere.
 func ContestWorkloads(d *Definition) ([]*Workload, error) {
 	m := familyName.FindStringSubmatch(d.Name)
 	if m == nil {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Definition says what is computed: named axes, tensors in terms of them, and a reference implementation in Python.
+// Definition specifies a computation: named axes, tensors in terms of them, and a reference implementation in Python.
 type Definition struct {
 	Name, OpType string
 	Description  string
@@ -22,7 +22,7 @@ type Definition struct {
 	extra map[string]any
 }
 
-// Axis is a dimension: a constant, or one that each workload gives a value.
+// Axis is a dimension: a constant, or a variable that each workload sets.
 type Axis struct {
 	Name        string
 	Const       bool
@@ -126,7 +126,7 @@ func (r *reader) tensor(name string, t *tree) Tensor {
 	return x
 }
 
-// check finds faults between fields.
+// check reports contradictions between fields.
 func (d *Definition) check(r *reader) {
 	for _, list := range []struct {
 		name    string
@@ -179,13 +179,13 @@ func find(list []Tensor, name string) *Tensor {
 	return nil
 }
 
-// Input finds an input by name; nil where there is none.
+// Input returns the input of a name, or nil.
 func (d *Definition) Input(name string) *Tensor { return find(d.Inputs, name) }
 
-// Output finds an output by name; nil where there is none.
+// Output returns the output of a name, or nil.
 func (d *Definition) Output(name string) *Tensor { return find(d.Outputs, name) }
 
-// MarshalJSON writes the definition as the schema has it.
+// MarshalJSON writes the definition in the schema's form.
 func (d *Definition) MarshalJSON() ([]byte, error) {
 	var o object
 	o.add("name", d.Name)
@@ -218,7 +218,7 @@ func (d *Definition) MarshalJSON() ([]byte, error) {
 // MarshalJSON writes the members.
 func (o *object) MarshalJSON() ([]byte, error) { return o.json() }
 
-// MarshalJSON writes the axis as the schema has it.
+// MarshalJSON writes the axis in the schema's form.
 func (a Axis) MarshalJSON() ([]byte, error) {
 	var o object
 	if a.Const {
@@ -232,7 +232,7 @@ func (a Axis) MarshalJSON() ([]byte, error) {
 	return o.json()
 }
 
-// MarshalJSON writes the tensor as the schema has it.
+// MarshalJSON writes the tensor in the schema's form.
 func (x Tensor) MarshalJSON() ([]byte, error) {
 	var o object
 	if x.Scalar {
@@ -249,7 +249,7 @@ func (x Tensor) MarshalJSON() ([]byte, error) {
 	return o.json()
 }
 
-// UnmarshalJSON reads as ParseDefinition does.
+// UnmarshalJSON reads like ParseDefinition.
 func (d *Definition) UnmarshalJSON(data []byte) error {
 	p, err := ParseDefinition(data)
 	if err == nil {

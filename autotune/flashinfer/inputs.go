@@ -14,12 +14,12 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// MakeInputs gives the inputs of a workload, with the names and types of s.Inputs. s is the workload's Spec; root is what paths of
-// safetensors files start from. The same workload and trial draw the same numbers.
+// MakeInputs returns the inputs of a workload, with the names and types of s.Inputs. s is the workload's Spec; paths of
+// safetensors files are relative to root. The same workload and trial give the same numbers.
 //
-// Random tensors are standard normal, as the benchmark draws them, but for two of which that makes nothing sensible. The rows of
-// k have length 1, which models ensure: with normal ones, of length sqrt(K), the recurrence overflows within a few tokens. And
-// random cu_seqlens cut the tokens at random into sequences of at least one token, where there are enough.
+// Random tensors are standard normal, as in the benchmark, with two exceptions. Rows of k are scaled to length 1, as
+// models do: rows of length sqrt(K) make the recurrence overflow within a few tokens. And random cu_seqlens cut the
+// tokens at random into sequences of at least one token, if there are enough tokens.
 func (p *Problem) MakeInputs(s gdn.Spec, w *Workload, root string, trial int) (map[string]*array.Array, error) {
 	inputs := map[string]*array.Array{}
 	files := map[string]*array.File{}
@@ -81,17 +81,17 @@ func (p *Problem) draw(x gdn.Param, s gdn.Spec, w *Workload, trial int) *array.A
 			}
 		}
 	}
-	// Drawn in the element type of the definition, which may be narrower than that of the spec.
+	// Drawn in the definition's element type, which may be narrower than the spec's.
 	return array.FromFloat32s(elementTypes[p.tensor(x.Name).DType], x.Type.Shape, v).Convert(x.Type.DType)
 }
 
-// cuts draws the bounds of sequences: none is empty where the tokens suffice.
+// cuts draws the bounds of sequences: none is empty if there are enough tokens.
 func cuts(r *rand.Rand, tokens, seqs int) []int64 {
 	least := 1
 	if tokens < seqs {
 		least = 0
 	}
-	free := tokens - least*seqs // tokens beyond the least of each sequence, cut anywhere
+	free := tokens - least*seqs // tokens beyond the minimum of each sequence, cut anywhere
 	cu := make([]int64, seqs+1)
 	for i := 1; i < seqs; i++ {
 		cu[i] = int64(r.IntN(free + 1))

@@ -9,8 +9,8 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// Tolerance of the benchmark: an element is wrong if its error exceeds both bounds, ATol and RTol times its magnitude, and one wrong
-// element fails the workload.
+// Tolerance of the benchmark: an element is wrong if its error exceeds both bounds, ATol and RTol times its magnitude.
+// One wrong element fails the workload.
 const (
 	ATol = 1e-2
 	RTol = 1e-2
@@ -19,7 +19,7 @@ const (
 // relEps keeps the relative error of a zero finite.
 const relEps = 1e-8
 
-// Verdict is the judgement of one trial.
+// Verdict is the result of one trial.
 type Verdict struct {
 	Status      Status // Passed or one of the INCORRECT ones
 	Correctness *Correctness
@@ -27,7 +27,7 @@ type Verdict struct {
 	Note        string  // where and why it failed
 }
 
-// Judge compares the outputs of s, in the order of s.Outputs, with the reference's, by name.
+// Judge compares the outputs of s, in the order of s.Outputs, with the reference's outputs, by name.
 func Judge(s gdn.Spec, got []*array.Array, want map[string]*array.Array) Verdict {
 	v := Verdict{Status: Passed, Correctness: &Correctness{}}
 	fail := func(status Status, format string, args ...any) Verdict {
@@ -81,7 +81,7 @@ func Judge(s gdn.Spec, got []*array.Array, want map[string]*array.Array) Verdict
 	return v
 }
 
-// Worse joins the judgements of two trials: the first that failed, with the largest errors of both.
+// Worse combines the verdicts of two trials: the first failure, with the largest errors of both.
 func (v Verdict) Worse(o Verdict) Verdict {
 	switch {
 	case v.Correctness == nil:

@@ -13,12 +13,12 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// Problem is a definition of the gated delta rule with the meaning of its names. Decode has q [B, T, Hk, K],
-// packed prefill q [T, Hk, K] and cu_seqlens. Gates are raw (a, A_log, dt_bias, b). Head counts and widths come
+// Problem is a definition of the gated delta rule with its tensors mapped to gdn's names. Decode has q [B, T, Hk, K],
+// packed prefill has q [T, Hk, K] and cu_seqlens. Gates are raw (a, A_log, dt_bias, b). Head counts and widths come
 // from the axes.
 type Problem struct {
 	*Definition
-	names  map[string]string // of gdn's inputs and outputs to the definition's
+	names  map[string]string // definition's name by gdn's name of an input or output
 	layout gdn.Layout
 }
 
@@ -32,8 +32,8 @@ var roles = map[string]string{
 
 var elementTypes = map[string]ir.DType{"float32": ir.F32, "float16": ir.F16, "bfloat16": ir.BF16, "int64": ir.I64, "int32": ir.I32}
 
-// NewProblem finds what the names of a definition stand for. A definition that is sound but computes something else is an
-// error that says what is not supported.
+// NewProblem maps the names of a definition to gdn's. A valid definition of another computation is an error that names
+// the unsupported part.
 func NewProblem(d *Definition) (*Problem, error) {
 	p, r := &Problem{Definition: d, names: map[string]string{}}, &reader{}
 	assign := func(list string, tensors []Tensor, allowed ...string) {
@@ -42,7 +42,7 @@ func NewProblem(d *Definition) (*Problem, error) {
 			role, known := roles[x.Name]
 			switch {
 			case (!known || !slices.Contains(allowed, role)) && x.Optional:
-				// computed without it
+				// computed without this optional input
 			case !known || !slices.Contains(allowed, role):
 				r.failf(at, "has no meaning for the gated delta rule (known: %s)", strings.Join(allowed, " "))
 			case p.names[role] != "":
@@ -78,7 +78,7 @@ func NewProblem(d *Definition) (*Problem, error) {
 	return p, nil
 }
 
-// layout is the order of the last axes of the state, as a tag or else the name says.
+// layout returns the order of the state's last axes, from a tag or else from the name.
 func (d *Definition) layout() (gdn.Layout, error) {
 	for _, text := range append(slices.Clone(d.Tags), strings.ReplaceAll(d.Name, "_", "-")) {
 		switch {
@@ -91,7 +91,7 @@ func (d *Definition) layout() (gdn.Layout, error) {
 	return 0, fmt.Errorf("definition.tags: neither a tag nor the name tells the layout of the state: add the tag layout:k-last ([N, H, V, K]) or layout:v-last ([N, H, K, V])")
 }
 
-// tensor is the definition's tensor in a role; nil where it has none.
+// tensor returns the definition's tensor in a role, or nil.
 func (p *Problem) tensor(role string) *Tensor {
 	if x := p.Input(p.names[role]); x != nil {
 		return x
@@ -99,7 +99,7 @@ func (p *Problem) tensor(role string) *Tensor {
 	return p.Output(p.names[role])
 }
 
-// given tells whether the workload gives the tensor of a role.
+// given reports whether the workload sets the tensor of a role.
 func (p *Problem) given(role string, w *Workload) bool {
 	if p.names[role] == "" {
 		return false
@@ -108,7 +108,7 @@ func (p *Problem) given(role string, w *Workload) bool {
 	return listed
 }
 
-// shape resolves the axes of a tensor.
+// shape returns a tensor's shape, with the workload's values of the axes.
 func (p *Problem) shape(x *Tensor, w *Workload) []int {
 	shape := []int{}
 	for _, name := range x.Shape {
@@ -121,7 +121,7 @@ func (p *Problem) shape(x *Tensor, w *Workload) []int {
 	return shape
 }
 
-// check finds faults between the workload and the definition.
+// check looks for contradictions between the workload and the definition.
 func (p *Problem) check(w *Workload) error {
 	r := &reader{}
 	for _, a := range p.Axes {
@@ -155,8 +155,8 @@ func (p *Problem) check(w *Workload) error {
 	return r.err()
 }
 
-// Spec is the spec of a workload. Its tensors are the definition's, but for element types that are widened without
-// loss (bf16 A_log and dt_bias, i32 cu_seqlens).
+// Spec returns the spec of a workload. Its tensors have the definition's types, except for lossless widening (bf16
+// A_log and dt_bias to f32, i32 cu_seqlens to i64).
 func (p *Problem) Spec(w *Workload) (gdn.Spec, error) {
 	if err := p.check(w); err != nil {
 		return gdn.Spec{}, err
@@ -205,7 +205,7 @@ func (p *Problem) Spec(w *Workload) (gdn.Spec, error) {
 	return s, p.match(s, w)
 }
 
-// scale reads the factor of q; 0 is the default, K^-1/2, and so is one that is not given or random.
+// scale reads the factor of q; 0 is the default, K^-1/2. A missing or random scale is also the default.
 func (p *Problem) scale(w *Workload) (float64, error) {
 	name := p.names["scale"]
 	in, ok := w.Inputs[name]
@@ -219,12 +219,12 @@ func (p *Problem) scale(w *Workload) (float64, error) {
 	return number.Float64()
 }
 
-// widened is the element type of the definition that serves for one of gdn's.
+// widened reports whether the stored element type can be widened without loss to the wanted one.
 func widened(stored, wanted ir.DType) bool {
 	return stored == wanted || wanted == ir.F32 && (stored == ir.BF16 || stored == ir.F16) || wanted == ir.I64 && stored == ir.I32
 }
 
-// match compares the definition's tensors with those of the spec.
+// match compares the definition's tensors with the spec's.
 func (p *Problem) match(s gdn.Spec, w *Workload) error {
 	r := &reader{}
 	compare := func(list string, params []gdn.Param, exact bool) {
@@ -249,8 +249,8 @@ func (p *Problem) match(s gdn.Spec, w *Workload) error {
 	return r.err()
 }
 
-// CheckConstraints evaluates the definition's constraints on a workload and its inputs. One that does not hold is an error; those
-// that are not understood are returned, with the reason.
+// CheckConstraints evaluates the definition's constraints on a workload and its inputs. A violated one is an error;
+// constraints that can not be evaluated are returned, each with the reason.
 func (p *Problem) CheckConstraints(w *Workload, inputs map[string]*array.Array) (unknown []string, err error) {
 	scalars, vectors := map[string]int{}, map[string][]int64{}
 	for _, a := range p.Axes {

@@ -17,10 +17,10 @@ import (
 //go:embed solution_main.py
 var solutionMain string
 
-// ProgramSolution is the solution of a problem by a variant: programs that are generated for each shape, run through JAX; kernels for a
-// target, or plain ops where it is nil. s is the spec of any workload.
+// ProgramSolution returns a solution by a variant: programs generated for each shape, run through JAX. They hold
+// kernels for t, or plain ops if t is nil. s is the spec of any workload.
 func (p *Problem) ProgramSolution(name, author string, s gdn.Spec, variant string, t *target.Target) (*Solution, error) {
-	// What depends on the shape or on what is given is left to the entry point.
+	// The entry point sets the fields that depend on the shape or on the inputs given.
 	s.Batch, s.Tokens, s.Seqs, s.Packed, s.Init, s.InPlace, s.Empty, s.Scale = 1, 1, 0, false, false, false, gdn.EmptyKeep, 0
 	fixed := strings.TrimPrefix(s.String(), "b=1,t=1,")
 	var arguments []string

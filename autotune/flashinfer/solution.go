@@ -19,7 +19,7 @@ type Solution struct {
 	extra map[string]any
 }
 
-// BuildSpec says how a solution is built and called.
+// BuildSpec tells how a solution is built and called.
 type BuildSpec struct {
 	Language        string   // one of Languages
 	TargetHardware  []string // at least one
@@ -97,7 +97,7 @@ func (r *reader) buildSpec(t *tree) BuildSpec {
 	return b
 }
 
-// Check finds faults between the fields of a solution, as FlashInfer-Bench does.
+// Check looks for contradictions between the fields of a solution, as FlashInfer-Bench does.
 func (s *Solution) Check() error {
 	r := &reader{}
 	s.check(r)
@@ -146,7 +146,7 @@ func (s *Solution) check(r *reader) {
 	}
 }
 
-// MarshalJSON writes the solution as the schema has it; it refuses one that Check refuses.
+// MarshalJSON writes the solution in the schema's form; it errs if Check does.
 func (s *Solution) MarshalJSON() ([]byte, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
@@ -162,7 +162,7 @@ func (s *Solution) MarshalJSON() ([]byte, error) {
 	return o.json()
 }
 
-// UnmarshalJSON reads as ParseSolution does.
+// UnmarshalJSON reads like ParseSolution.
 func (s *Solution) UnmarshalJSON(data []byte) error {
 	p, err := ParseSolution(data)
 	if err == nil {
@@ -171,7 +171,7 @@ func (s *Solution) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// MarshalJSON writes the specification as the schema has it.
+// MarshalJSON writes the specification in the schema's form.
 func (b BuildSpec) MarshalJSON() ([]byte, error) {
 	var o object
 	o.add("language", b.Language)

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Workload is a definition's axes bound to values, and where each input comes from.
+// Workload binds a definition's axes to values, and names the source of each input.
 type Workload struct {
 	UUID   string
 	Axes   map[string]int
@@ -22,10 +22,10 @@ type Workload struct {
 const (
 	Random      = "random"      // drawn
 	Scalar      = "scalar"      // Value
-	Safetensors = "safetensors" // tensor Key of the file Path, relative to the root of the trace set
+	Safetensors = "safetensors" // tensor Key of file Path, which is relative to the root of the trace set
 )
 
-// Input says where an input comes from.
+// Input is the source of one input.
 type Input struct {
 	Type  string
 	Value any // of a scalar: json.Number or bool
@@ -35,7 +35,7 @@ type Input struct {
 	extra map[string]any
 }
 
-// Status is how an evaluation ended.
+// Status is the result class of an evaluation.
 type Status string
 
 // The statuses.
@@ -49,11 +49,11 @@ const (
 	Timeout            Status = "TIMEOUT"
 )
 
-// Statuses lists them all.
+// Statuses lists all statuses.
 var Statuses = []Status{Passed, IncorrectShape, IncorrectNumerical, IncorrectDType, RuntimeError, CompileError, Timeout}
 
-// Trace is a workload of a definition, with the evaluation of a solution on it. Without the latter two it is how a data set
-// stores a workload.
+// Trace is a workload of a definition, with the evaluation of a solution on it. Without solution and evaluation it
+// stores only the workload, as data sets do.
 type Trace struct {
 	Definition string
 	Workload   *Workload
@@ -69,13 +69,13 @@ type Evaluation struct {
 	Environment Environment
 	Timestamp   string // ISO 8601
 	Log         string
-	Correctness *Correctness // with PASSED and INCORRECT_NUMERICAL alone
-	Performance *Performance // with PASSED alone
+	Correctness *Correctness // only with PASSED and INCORRECT_NUMERICAL
+	Performance *Performance // only with PASSED
 
 	extra map[string]any
 }
 
-// Environment says where an evaluation ran.
+// Environment describes the hardware and libraries of an evaluation.
 type Environment struct {
 	Hardware string            `json:"hardware"`
 	Libs     map[string]string `json:"libs"`
@@ -87,7 +87,7 @@ type Correctness struct {
 	Extra                    map[string]any
 }
 
-// Performance holds mean latencies.
+// Performance holds mean latencies over the trials.
 type Performance struct {
 	LatencyMS          float64 // of the solution
 	ReferenceLatencyMS float64
@@ -238,7 +238,7 @@ func (r *reader) evaluation(t *tree) *Evaluation {
 	return e
 }
 
-// figure reads a number of at least 0. Where special is true the strings NaN and Infinity stand for themselves.
+// figure reads a number of at least 0. If special is true, the strings NaN and Infinity are numbers too.
 func (r *reader) figure(at *float64, special bool) func(*tree) {
 	return func(t *tree) {
 		switch v := t.value.(type) {
@@ -274,7 +274,7 @@ func statusNames() string {
 	return strings.Join(names, " ")
 }
 
-// Check enforces which status has a correctness and which a performance.
+// Check returns an error if the status does not go with the correctness and performance given, or if a required field is empty.
 func (e *Evaluation) Check() error {
 	if !slices.Contains(Statuses, e.Status) {
 		return fmt.Errorf("status %q is not one of %s", e.Status, statusNames())
@@ -297,7 +297,7 @@ func (e *Evaluation) Check() error {
 	return nil
 }
 
-// MarshalJSON writes the trace as the schema has it; it refuses an evaluation that Check refuses.
+// MarshalJSON writes the trace in the schema's form; it errs on an evaluation that fails Check.
 func (t *Trace) MarshalJSON() ([]byte, error) {
 	var o object
 	o.add("definition", t.Definition)
@@ -312,7 +312,7 @@ func (t *Trace) MarshalJSON() ([]byte, error) {
 	return o.json()
 }
 
-// UnmarshalJSON reads as ParseTrace does.
+// UnmarshalJSON reads like ParseTrace.
 func (t *Trace) UnmarshalJSON(data []byte) error {
 	p, err := ParseTrace(data)
 	if err == nil {
@@ -321,7 +321,7 @@ func (t *Trace) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// MarshalJSON writes the workload as the schema has it.
+// MarshalJSON writes the workload in the schema's form.
 func (w *Workload) MarshalJSON() ([]byte, error) {
 	var o object
 	o.add("axes", w.Axes)
@@ -331,7 +331,7 @@ func (w *Workload) MarshalJSON() ([]byte, error) {
 	return o.json()
 }
 
-// UnmarshalJSON reads as ParseWorkload does.
+// UnmarshalJSON reads like ParseWorkload.
 func (w *Workload) UnmarshalJSON(data []byte) error {
 	p, err := ParseWorkload(data)
 	if err == nil {
@@ -340,7 +340,7 @@ func (w *Workload) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// MarshalJSON writes the input as the schema has it.
+// MarshalJSON writes the input in the schema's form.
 func (x Input) MarshalJSON() ([]byte, error) {
 	var o object
 	o.add("type", x.Type)
@@ -355,7 +355,7 @@ func (x Input) MarshalJSON() ([]byte, error) {
 	return o.json()
 }
 
-// MarshalJSON writes the evaluation as the schema has it; it refuses one that Check refuses.
+// MarshalJSON writes the evaluation in the schema's form; it errs if Check does.
 func (e *Evaluation) MarshalJSON() ([]byte, error) {
 	if e == nil {
 		return []byte("null"), nil
@@ -399,7 +399,7 @@ func (e *Evaluation) MarshalJSON() ([]byte, error) {
 	return o.json()
 }
 
-// figureJSON writes numbers that JSON has not as the schema does.
+// figureJSON writes NaN and infinities, which JSON lacks, as the schema's strings.
 func figureJSON(x float64) json.RawMessage {
 	switch {
 	case math.IsNaN(x):
@@ -410,7 +410,7 @@ func figureJSON(x float64) json.RawMessage {
 	return json.RawMessage(strconv.FormatFloat(x, 'g', -1, 64))
 }
 
-// Choose keeps the workloads that one of the texts fits: axis=value, or the start of a UUID.
+// Choose keeps the workloads that match one of the texts in only, separated by commas: axis=value, or the start of a UUID. Empty: all.
 func Choose(list []*Workload, only string) []*Workload {
 	if only == "" {
 		return list

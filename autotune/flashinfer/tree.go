@@ -9,10 +9,10 @@ import (
 	"strconv"
 )
 
-// tree is a JSON value with its place. Members of an object keep their order.
+// tree is a JSON value with its path. Members of an object keep their order.
 type tree struct {
 	path    string
-	value   any // nil, bool, json.Number, string; objects and arrays have members and items
+	value   any // nil, bool, json.Number or string; objects and arrays use members and items instead
 	members []member
 	items   []*tree
 }
@@ -22,7 +22,7 @@ type member struct {
 	*tree
 }
 
-// parse reads one JSON value; name begins the paths.
+// parse reads one JSON value; paths begin with name.
 func parse(name string, data []byte) (*tree, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
@@ -89,7 +89,7 @@ func read(d *json.Decoder, path string) (*tree, error) {
 	return t, err
 }
 
-// kind names the type of the value, as JSON does.
+// kind returns JSON's name of the value's type.
 func (t *tree) kind() string {
 	switch v := t.value.(type) {
 	case nil:
@@ -109,7 +109,7 @@ func (t *tree) kind() string {
 	return "?"
 }
 
-// any gives the value as encoding/json would decode it.
+// any returns the value as encoding/json would decode it.
 func (t *tree) any() any {
 	switch t.value {
 	case json.Delim('{'):
@@ -137,11 +137,11 @@ func (r *reader) failf(path, format string, args ...any) {
 
 func (r *reader) err() error { return errors.Join(r.errs...) }
 
-// indexed is the path of an element.
+// indexed returns the path of an element.
 func indexed(path string, i int) string { return fmt.Sprintf("%s[%d]", path, i) }
 
-// fields walks the members of an object: those that handlers name go to them, the others are kept. Names that are
-// required and absent are faults; null counts as absent where the field is not required.
+// fields maps names of members to handlers; other members are kept. A missing required member is a fault; null counts
+// as missing if the member is not required.
 type fields map[string]field
 
 type field struct {
@@ -182,7 +182,7 @@ func (r *reader) object(t *tree, f fields) (extra map[string]any) {
 	return extra
 }
 
-// text reads a string; empty ones are refused where the schema wants one that is not.
+// text reads a string; an empty one is a fault unless mayBeEmpty.
 func (r *reader) text(at *string, mayBeEmpty bool) func(*tree) {
 	return func(t *tree) {
 		s, ok := t.value.(string)
@@ -197,7 +197,7 @@ func (r *reader) text(at *string, mayBeEmpty bool) func(*tree) {
 	}
 }
 
-// integer reads a number without a fraction, of at least low.
+// integer reads an integer of at least low.
 func (r *reader) integer(at *int, low int) func(*tree) {
 	return func(t *tree) {
 		n, ok := t.value.(json.Number)
@@ -230,7 +230,7 @@ func (r *reader) list(each func(*tree)) func(*tree) {
 	}
 }
 
-// texts reads an array of strings that are not empty.
+// texts reads an array of non-empty strings.
 func (r *reader) texts(at *[]string) func(*tree) {
 	return r.list(func(t *tree) {
 		var s string

@@ -18,11 +18,11 @@ import (
 //go:embed triton_main.py
 var tritonMain string
 
-// tritonHardware is what kernels of Triton are checked for.
+// tritonHardware lists the GPUs that Triton kernels are checked for.
 var tritonHardware = []string{"NVIDIA_H100", "NVIDIA_B200"}
 
-// TritonSolution is the solution of a problem by Triton kernels: one for workloads of all sizes, with or without a state, of any scale. s is the
-// spec of any workload, changes the text of a variant that all of its forms follow, and version the generator's.
+// TritonSolution returns a solution by Triton kernels: one for workloads of all sizes, with or without a state, of any scale. s is the spec of any
+// workload, changes the text of a variant that all kernels follow, and version the generator's. It errs if the definition has no final state.
 func (p *Problem) TritonSolution(name, author string, s gdn.Spec, changes, version string) (*Solution, error) {
 	if p.names["final_state"] == "" {
 		return nil, fmt.Errorf("%s has no final state: solutions in Triton write one", p.Name)
@@ -34,7 +34,7 @@ func (p *Problem) TritonSolution(name, author string, s gdn.Spec, changes, versi
 	}
 	s.Init, s.Scale = true, 0
 	if s.Seqs > 0 {
-		s.Empty = gdn.EmptyZero // as the references of the benchmark have it
+		s.Empty = gdn.EmptyZero // as in the benchmark's references
 	}
 	forms, err := triton.Forms(s, changes)
 	if err != nil {

@@ -57,7 +57,7 @@ func (o *object) json() ([]byte, error) {
 	return slices.Concat([]byte("{"), o.b.Bytes(), []byte("}")), nil
 }
 
-// encode is json.Marshal without the escapes of HTML.
+// encode is json.Marshal without HTML escapes.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -68,7 +68,7 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimRight(b.Bytes(), "\n"), nil
 }
 
-// Indent is the form in which definitions and solutions are stored.
+// Indent returns v as indented JSON, the form in which definitions and solutions are stored.
 func Indent(v any) ([]byte, error) {
 	data, err := encode(v)
 	if err != nil {
@@ -82,7 +82,7 @@ func Indent(v any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// Line is a value as a line of a JSON lines file.
+// Line returns v as one line of a JSON lines file, with its newline.
 func Line(v any) ([]byte, error) {
 	data, err := encode(v)
 	return append(data, '\n'), err

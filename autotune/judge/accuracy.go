@@ -16,7 +16,7 @@ import (
 	"github.com/gdngen/gdngen/ir/interp"
 )
 
-// most is the bound in the cycles of the whole work.
+// most is the objective's bound on the cycles of all shapes.
 func (w *Work) most() float64 {
 	var tokens float64
 	for _, s := range w.Shapes {
@@ -25,14 +25,14 @@ func (w *Work) most() float64 {
 	return w.Objective.Most * tokens
 }
 
-// score is what a cost within the bound is ranked by where errors are made small: bound x e / (1 + e), with e the error over that of
-// flash-linear-attention. So a score beyond the bound counts cycles, one below it measures error, and less is better in both.
-// Example: with a bound of 1000 cycles, errors of 1 and 3 times flash-linear-attention's have scores of 500 and 750, and a cost of 1200
-// cycles has 1200.
+// score ranks candidates within the bound if the objective minimizes errors: bound x e / (1 + e), with e the error
+// relative to flash-linear-attention's. So a score above the bound counts cycles, a score below it measures error, and
+// less is better in both. Example: with a bound of 1000 cycles, errors of 1 and 3 times flash-linear-attention's have
+// scores of 500 and 750, and a cost of 1200 cycles has 1200.
 func score(bound, e float64) int64 { return max(1, int64(math.Round(bound*e/(1+e)))) }
 
-// accuracy measures errors by class of inputs, as docs/accuracy.md has them, of candidates near the best; only where the objective asks for
-// it. It comes after the costs, since it takes longer than the exam of one seed.
+// accuracy measures errors by class of inputs, as in docs/accuracy.md, of candidates near the best, if the objective
+// asks for it. It follows the costs, since it takes longer than the accuracy test with one seed.
 func (l *Lab) accuracy(_ context.Context, w *Work) (*Refusal, error) {
 	if w.Objective == (objective.Objective{}) {
 		return nil, nil
@@ -59,8 +59,8 @@ func (l *Lab) accuracy(_ context.Context, w *Work) (*Refusal, error) {
 	return nil, nil
 }
 
-// columns records the errors on each short column against the limit of the class, or flash-linear-attention's error where there is no class.
-// worst is the largest error over flash-linear-attention's. The refusal tells what is farthest beyond its limit.
+// columns records the errors on each short column, against the limit of the class, or flash-linear-attention's error if there is no class.
+// worst is the largest error relative to flash-linear-attention's. The refusal names the output farthest beyond its limit.
 func (w *Work) columns() (worst float64, r *Refusal, err error) {
 	kernels := map[gdn.Spec]*ir.Module{}
 	beyond := 1.

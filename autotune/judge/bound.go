@@ -6,8 +6,8 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// beats is the cycles from which on a candidate can not be better than another: its score; or the bound of the objective, where the score
-// within it is an error.
+// beats returns the cycles that a new candidate must stay below to be better than c: its score; or the objective's
+// bound, if c is within it and its score measures an error.
 func (w *Work) beats(c *journal.Cost) int64 {
 	if w.Objective.Meets(c) {
 		return int64(w.most())
@@ -15,8 +15,8 @@ func (w *Work) beats(c *journal.Cost) int64 {
 	return c.Score
 }
 
-// Traffic is the weighed sum of the least scores of shapes by main memory: each input is read once, and each output written once, whatever the
-// program.
+// Traffic returns a lower bound in cycles on t: for each shape, the bytes of its inputs and outputs, each moved once at
+// t.HBM, times its weight, summed.
 func Traffic(shapes []Shape, t *target.Target) (sum float64) {
 	for _, s := range shapes {
 		sum += s.Weight * float64(measure.Score(0, 0, s.Spec, t))
@@ -24,7 +24,7 @@ func Traffic(shapes []Shape, t *target.Target) (sum float64) {
 	return sum
 }
 
-// bound is the weighed sum of the least scores of the shapes. A program of its own is bound by its traffic alone.
+// bound returns the least possible score of the shapes, summed by weight. For the text of a program it is the traffic alone.
 func (w *Work) bound(t *target.Target) int64 {
 	if w.Text != "" {
 		return int64(Traffic(w.Shapes, t))

@@ -22,18 +22,18 @@ import (
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
 
-// The limits of one compile.
+// Limits of one compile.
 const (
 	compileMemory = 6 << 30
-	compileLeast  = 60 * time.Second // what every compile is given
+	compileLeast  = 60 * time.Second // for every compile
 	compileMost   = 10 * time.Minute
 	compileFactor = 10 // times the median of the compiles so far
-	secondChance  = 3  // times the limit, for a compile that was late once
+	secondChance  = 3  // times the limit, for the second attempt after a timeout
 )
 
-// timeLimits adapts the time limit of compiles to how long they take here and now.
+// timeLimits adapts the time limit of compiles to the times measured on this machine.
 type timeLimits struct {
-	fixed time.Duration // where the user gave one
+	fixed time.Duration // the user's limit, if given
 
 	mu   sync.Mutex
 	took []time.Duration
@@ -58,10 +58,10 @@ func (l *timeLimits) limit() time.Duration {
 	return min(limit, compileMost)
 }
 
-// artifacts is what emitting and compiling leave for the next gate, by shape.
+// artifacts are the results of emitting and compiling for the next gate, by shape.
 type artifacts struct {
 	programs []*measure.Program  // lowered once for all targets
-	compiled []*measure.Compiled // on the target at hand
+	compiled []*measure.Compiled // for the current target
 }
 
 func (w *Work) artifacts() *artifacts {
@@ -73,7 +73,7 @@ func (w *Work) artifacts() *artifacts {
 	return a
 }
 
-// refusal turns what the instrument says of a program on a target into a refusal, and keeps its log; other errors stay.
+// refusal turns a *measure.Refusal into a refusal of the candidate, and keeps its log; other errors stay.
 func (w *Work) refusal(err error, t *target.Target, shape int) (*Refusal, error) {
 	var r *measure.Refusal
 	if !errors.As(err, &r) {
@@ -91,7 +91,7 @@ func (w *Work) refusal(err error, t *target.Target, shape int) (*Refusal, error)
 	return Refuse(journal.Verdict(r.Verdict), "%s", firstLines(r.Error())), nil
 }
 
-// emitFor makes the texts for a target and keeps them as objects.
+// emitFor makes the texts for a target and stores them as objects.
 func (l *Lab) emitFor(w *Work, t *target.Target) (*Refusal, error) {
 	defer w.clock("emit/"+t.Name, time.Now())
 	a := w.artifacts()
@@ -116,7 +116,7 @@ func (l *Lab) emitFor(w *Work, t *target.Target) (*Refusal, error) {
 	return nil, nil
 }
 
-// compileFor compiles the texts for a target and reads the schedules. It returns a cost only where the compiler's answer is a verdict.
+// compileFor compiles the texts for a target and reads the schedules. It returns a cost only if the compiler's answer is a verdict.
 func (l *Lab) compileFor(ctx context.Context, w *Work, t *target.Target) (*journal.Cost, error) {
 	var c *aot.Compiler
 	select {
@@ -143,16 +143,16 @@ func (l *Lab) compileFor(ctx context.Context, w *Work, t *target.Target) (*journ
 	return nil, nil
 }
 
-// instrument measures by one of the compilers.
+// instrument returns an instrument with one of the compilers.
 func (l *Lab) instrument(c *aot.Compiler) *measure.Instrument {
 	x := &measure.Instrument{Compiler: &patient{c, &l.limits}, Libtpu: "libtpu " + l.plugins["libtpu"], Cache: l.cache}
-	if l.scratch != nil { // a Lab of a test may have no folder of its own
+	if l.scratch != nil { // in tests a Lab may have no folder of its own
 		x.Scratch = l.scratch.Dir
 	}
 	return x
 }
 
-// patient is a compiler whose time limit suits the machine. A compile that is late is given a second chance with more time: the
+// patient is a compiler with an adaptive time limit. After a timeout it tries once more with a longer limit: the
 // machine may be busy.
 type patient struct {
 	*aot.Compiler
@@ -164,7 +164,7 @@ func (p *patient) Compile(ctx context.Context, r aot.Request) (*aot.Result, erro
 	start := time.Now()
 	made, err := p.Compiler.Compile(ctx, r)
 	if late := (*aot.TimeoutError)(nil); errors.As(err, &late) {
-		if err := os.RemoveAll(r.DumpDir); err != nil { // part of a schedule
+		if err := os.RemoveAll(r.DumpDir); err != nil { // an incomplete schedule
 			return nil, &aot.InfraError{Op: "clear the schedule", Err: err}
 		}
 		r.Timeout *= secondChance
@@ -176,7 +176,7 @@ func (p *patient) Compile(ctx context.Context, r aot.Request) (*aot.Result, erro
 	return made, err
 }
 
-// firstLines shortens a compiler's message, whose later lines are its stack.
+// firstLines shortens a compiler's message, which ends with its stack.
 func firstLines(s string) string {
 	lines := strings.SplitN(s, "\n", 4)
 	s = strings.Join(lines[:min(3, len(lines))], " ")
@@ -186,7 +186,8 @@ func firstLines(s string) string {
 	return s
 }
 
-// costFor weighs the costs of the schedules. One that the cost model does not understand is a limit of the model, no fault of the program.
+// costFor combines the costs of the shapes' schedules. A schedule that the cost model does not understand is a limit of the model, not a fault of the
+// program.
 func (l *Lab) costFor(w *Work, t *target.Target) journal.Cost {
 	defer w.clock("cost/"+t.Name, time.Now())
 	a := w.artifacts()
@@ -205,7 +206,7 @@ func (l *Lab) costFor(w *Work, t *target.Target) journal.Cost {
 	return sum.cost()
 }
 
-// tally weighs the costs of the shapes.
+// tally sums the costs of the shapes by weight.
 type tally struct {
 	target *target.Target
 	ruler  measure.Ruler
@@ -219,7 +220,7 @@ type tally struct {
 	shapes []journal.ShapeCost
 }
 
-// add adds a shape. One that the ruler can not count is a *measure.Refusal.
+// add adds a shape. A schedule that the ruler can not count is a *measure.Refusal.
 func (a *tally) add(s Shape, p *measure.Program, r *llo.Report) error {
 	took, err := a.ruler.Cycles(r)
 	if err != nil {
@@ -259,7 +260,7 @@ func (a *tally) add(s Shape, p *measure.Program, r *llo.Report) error {
 	return nil
 }
 
-// maxStages is how many stages a record keeps; the schedule's object has all.
+// maxStages is the number of stages in a record; the schedule's object has all.
 const maxStages = 12
 
 func (a *tally) cost() journal.Cost {

@@ -13,18 +13,18 @@ import (
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
 
-// Grounds are what the costs of a run follow from.
+// Grounds are the settings of a run that its costs depend on.
 type Grounds struct {
 	Shapes    []Shape
 	Targets   []*target.Target
 	Objective objective.Objective
 }
 
-// Grounds are the settings of a candidate's run.
+// Grounds returns the settings of the candidate's run.
 func (w *Work) Grounds() Grounds { return Grounds{w.Shapes, w.Targets, w.Objective} }
 
-// Faults says what of a candidate's costs does not follow from its record and from the schedules that were counted: score, score per token
-// and the cycles of main memory are functions of them. object gives what is kept under a role, nil where nothing is.
+// Faults lists the costs of a candidate that contradict its record or its stored schedules. It recomputes the score,
+// the score per token and the cycles of HBM traffic. object returns the stored object of a role, or nil.
 func (g Grounds) Faults(c *journal.Candidate, object func(role string) []byte) (faults []string) {
 	for i := range c.Costs {
 		cost := &c.Costs[i]
@@ -42,7 +42,7 @@ func (g Grounds) Faults(c *journal.Candidate, object func(role string) []byte) (
 	return faults
 }
 
-// fault holds a cost to its own fields.
+// fault checks a cost against its own fields.
 func (g Grounds) fault(c *journal.Cost) string {
 	for name, x := range map[string]int64{"cycles": c.Cycles, "wall": c.Wall, "hbm": c.HBM, "spills": c.Spills, "stall": c.Stall, "calls": c.Calls} {
 		if x < 0 {
@@ -60,7 +60,7 @@ func (g Grounds) fault(c *journal.Cost) string {
 			weighed += s.Weight * float64(c.Shapes[i].Score)
 		}
 	}
-	erring := g.Objective != (objective.Objective{}) && g.Objective.Meets(c) // there the score is a measure of error
+	erring := g.Objective != (objective.Objective{}) && g.Objective.Meets(c) // then the score measures an error
 	several := len(c.Shapes) == len(g.Shapes) && len(g.Shapes) > 1
 	switch {
 	case c.RulerName() == journal.Modelled && c.Score != c.Cycles:
@@ -79,7 +79,7 @@ func (g Grounds) fault(c *journal.Cost) string {
 	return ""
 }
 
-// counted holds a cost to the schedules of its shapes. Where one is not kept nothing is said.
+// counted checks a cost against the stored schedules of its shapes. If a schedule is missing it returns "".
 func (g Grounds) counted(c *journal.Cost, object func(role string) []byte) string {
 	var t *target.Target
 	for _, x := range g.Targets {
@@ -118,8 +118,8 @@ func (g Grounds) counted(c *journal.Cost, object func(role string) []byte) strin
 	return ""
 }
 
-// Confirmer is an evaluator whose judgement is asked for a second time before it counts as the best.
+// Confirmer is an evaluator that judges a candidate a second time before it counts as the best.
 type Confirmer interface {
-	// Confirm judges a candidate once more, as it was proposed, on another machine where there is one. An error says what differs.
+	// Confirm judges a candidate once more, as it was proposed, on another machine if there is one. An error names the difference.
 	Confirm(ctx context.Context, proposed, judged *Work) error
 }

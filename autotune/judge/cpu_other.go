@@ -4,5 +4,5 @@ package judge
 
 import "time"
 
-// ownCPU is not known here.
+// ownCPU is unknown on this platform.
 func ownCPU() time.Duration { return 0 }

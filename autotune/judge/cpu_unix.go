@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// ownCPU is the processor time of this process and of the children that it reaped.
+// ownCPU returns the processor time of this process and of the children that it reaped.
 func ownCPU() (sum time.Duration) {
 	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
 		var u syscall.Rusage

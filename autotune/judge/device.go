@@ -32,15 +32,15 @@ const (
 	timedClass   = "random"
 )
 
-// deviceClasses are the inputs on which the numbers of a device are examined before it is timed: ordinary keys, and those that leave
-// nothing hidden of what an inverse loses.
+// deviceClasses are the classes of inputs tested on a device before it is timed: ordinary keys, and keys so alike that
+// errors of an inverse show.
 var deviceClasses = []string{timedClass, "cos.99", "identical"}
 
 // attached is a device that times candidates, in a process of its own.
 type attached struct {
 	mu   sync.Mutex
 	o    device.Options
-	open *device.Device // nil: its process is gone, and the next use starts another
+	open *device.Device // nil: its process ended, and the next use starts another
 	info device.Info
 }
 
@@ -71,7 +71,7 @@ func (a *attached) drop() error {
 	return err
 }
 
-// Attach binds the device to the targets of a run: a TPU of another generation is refused.
+// Attach binds the device to the targets of a run. A TPU of another generation is a *DeviceError.
 func (l *Lab) Attach(targets []*target.Target) error {
 	if l.device == nil {
 		return nil
@@ -83,8 +83,8 @@ func (l *Lab) Attach(targets []*target.Target) error {
 	return nil
 }
 
-// onDevice examines and times candidates that would be kept or held, where a device is attached. Wrong numbers there refuse a candidate, as
-// do a crash and a hang that a fresh process repeats. Times are beside the static cycles, in the times of the record, and decide nothing.
+// onDevice tests and times candidates that would be kept or held, if a device is attached. Wrong numbers there refuse a candidate,
+// and so does a crash or hang that a fresh process repeats. Times are recorded next to the static cycles, and decide nothing.
 func (l *Lab) onDevice(ctx context.Context, w *Work) (*Refusal, error) {
 	if l.device == nil {
 		return nil, nil
@@ -92,7 +92,7 @@ func (l *Lab) onDevice(ctx context.Context, w *Work) (*Refusal, error) {
 	if v, _, err := w.Known.Rank(w.Record); err != nil || v == journal.Slower {
 		return nil, err
 	}
-	l.device.mu.Lock() // before the machine: who waits for the device must not keep the machine from who times it
+	l.device.mu.Lock() // before the machine's lock: while one waits for the device, another may time on the machine
 	defer l.device.mu.Unlock()
 	ctx, free, err := machine.Of(ctx).Compute(ctx)
 	if err != nil {
@@ -108,7 +108,7 @@ func (l *Lab) onDevice(ctx context.Context, w *Work) (*Refusal, error) {
 		if bad := l.device.drop(); bad != nil {
 			return nil, bad
 		}
-		if attempt == 1 { // programs before this one may be why
+		if attempt == 1 { // earlier programs may be the cause
 			w.Back(before)
 			continue
 		}
@@ -152,7 +152,7 @@ func (l *Lab) examineOnDevice(ctx context.Context, w *Work) (*Refusal, error) {
 	return nil, l.timeOnDevice(ctx, w, d, mine)
 }
 
-// loadOn compiles a module for a device. Without a program there is a refusal, an error, or a note that the device's generation has none.
+// loadOn compiles a module for a device. If it returns no program, there is a refusal, an error, or a note that the device's generation has none.
 func loadOn(ctx context.Context, d *device.Device, w *Work, m *ir.Module) (*device.Program, *Refusal, error) {
 	p, err := d.Load(ctx, m)
 	switch {
@@ -221,7 +221,7 @@ func (l *Lab) timeOnDevice(ctx context.Context, w *Work, d *device.Device, mine 
 	return nil
 }
 
-// compareRuns sums up pairs of runs: the median ratio of the first of each to the second, and its interval by paired bootstrap.
+// compareRuns summarizes pairs of runs: the median ratio of the first of each to the second, and its interval by paired bootstrap.
 func compareRuns(pairs [][2]time.Duration, rng *rand.Rand) *journal.Timing {
 	ratios := make([]float64, len(pairs))
 	seconds := make([]float64, len(pairs))

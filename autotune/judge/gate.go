@@ -1,8 +1,8 @@
-// Package judge leads candidates of a search through gates, in the order of their price. A gate passes a candidate, refuses it with a typed
-// verdict (package journal), or fails: a fault of the machinery is an error and no verdict. [Lab] judges kernels of TPUs by the
-// interpreter, a CPU, the TPU's compiler and, where one is attached, a device; [GPULab] those of GPUs by Triton and the model of their
-// machine code. What a gate finds is in the candidate's record; of other candidates it knows what the journal says. Who proposes,
-// records and ranks is the driver, package autotune.
+// Package judge runs the candidates of a search through gates, in order of their price. A gate passes a candidate,
+// refuses it with a typed verdict (package journal), or fails: a fault of the machinery is an error and no verdict.
+// [Lab] judges TPU kernels by the interpreter, a CPU, the TPU's compiler and, if attached, a device; [GPULab] judges
+// GPU kernels by Triton and a model of their machine code. Gates write into the candidate's record, and know other
+// candidates only from the journal. The driver, package autotune, proposes, records and ranks.
 package judge
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/gdngen/gdngen/pjrt/machine"
 )
 
-// Shape is a spec that is weighed with others: its score counts Weight times.
+// Shape is a spec with a weight: the run's score is the weighted sum of the shapes' scores.
 type Shape struct {
 	Spec   gdn.Spec
 	Weight float64
@@ -31,7 +31,7 @@ type Shape struct {
 type Evaluator interface {
 	// Gates lists the gates in the order of their price.
 	Gates() []Gate
-	// Plugins names what the judgement depends on beside the program itself, with versions.
+	// Plugins returns the versions of everything that the judgement depends on, apart from the program.
 	Plugins() map[string]string
 	Close() error
 }
@@ -39,28 +39,28 @@ type Evaluator interface {
 // Gate is one step of the judgement.
 type Gate struct {
 	Name, Doc string
-	Price     time.Duration // typical, on one core
-	// Again says that the gate asks for earlier candidates. It is asked again when the candidate's turn comes to be
-	// recorded, for those that were judged at the same time.
+	Price     time.Duration // typical time, on one core
+	// Again says that the gate compares with earlier candidates. It is asked again just before a candidate is recorded,
+	// to see candidates that were judged at the same time.
 	Again bool
-	// Own says that the gate takes the machine itself, by the lock of its context. Others compute under it.
+	// Own says that the gate takes the machine's lock itself, from its context. Other gates run under the lock.
 	Own bool
-	// Clocked says that the gate itself writes into Wall how long it took.
+	// Clocked says that the gate itself adds its time to Wall.
 	Clocked bool
 	// Run judges. A nil refusal lets the candidate pass. An error is a failure of the machinery.
 	Run func(context.Context, *Work) (*Refusal, error)
 }
 
-// Refusal ends a judgement.
+// Refusal ends the judgement of a candidate.
 type Refusal struct {
 	Verdict journal.Verdict `json:"verdict"`
 	Reason  string          `json:"reason"`
-	Of      int             `json:"of,omitempty"` // the earlier candidate, where this is a duplicate
+	Of      int             `json:"of,omitempty"` // the earlier candidate that a duplicate repeats
 }
 
-// LostError says that whoever judged a candidate elsewhere was lost on the way. The candidate is judged anew, by another where there is one.
+// LostError says that the worker judging a candidate was lost. The candidate is judged again, by another worker if there is one.
 type LostError struct {
-	Node string // the machine, as far as it is known
+	Node string // the machine, if known
 	Err  error
 }
 
@@ -69,42 +69,42 @@ func (e *LostError) Error() string {
 }
 func (e *LostError) Unwrap() error { return e.Err }
 
-// Refuse ends a judgement with a verdict and its reason.
+// Refuse returns a refusal with a verdict and a formatted reason.
 func Refuse(v journal.Verdict, format string, args ...any) *Refusal {
 	return &Refusal{Verdict: v, Reason: fmt.Sprintf(format, args...)}
 }
 
-// Work is a candidate on its way through the gates.
+// Work is a candidate in the gates, with everything that they add to it.
 type Work struct {
-	Spec      gdn.Spec // the first of the shapes
-	Shapes    []Shape  // those that are weighed
+	Spec      gdn.Spec // the first shape
+	Shapes    []Shape  // with their weights
 	Targets   []*target.Target
 	GPUs      []*target.GPU // in place of Targets
-	Ruler     measure.Ruler // of the run; on each target as far as it has it
+	Ruler     measure.Ruler // of the run; targets that lack it use throughput
 	Seed      uint64
 	Objective objective.Objective
 	Least     string // the lowest precision allowed
 	Variant   gdn.Variant
-	Text      string             // of a program, in place of a variant
-	Known     journal.View       // the earlier candidates that may be asked for
-	Record    *journal.Candidate // filled on the way
+	Text      string             // of a program, instead of a variant
+	Known     journal.View       // the earlier candidates
+	Record    *journal.Candidate // filled by the gates
 	Modules   []*ir.Module       // for each of Shapes
 	Objects   map[string][]byte  // to be stored, by role
-	Wall      map[string]float64 // seconds by gate
+	Wall      map[string]float64 // seconds, by gate
 	Runs      *journal.Timing    // on a device
-	Node      string             // the machine that judged, where that is another
-	Left      any                // what one gate of the evaluator leaves for the next
+	Node      string             // the machine that judged, if another
+	Left      any                // one gate's results for the next gates of the evaluator
 
-	examined bool // its kernels, on every class of inputs
+	examined bool // its kernels passed, on every class of inputs
 }
 
 // clock adds the time since start to a gate.
 func (w *Work) clock(gate string, start time.Time) { w.Wall[gate] += time.Since(start).Seconds() }
 
-// StackRole is the object that holds the stack of a panic.
+// StackRole is the role of the object with the stack of a panic.
 const StackRole = "stack"
 
-// Ask runs the gate. A panic is our fault, not the candidate's: the stack is kept.
+// Ask runs the gate. A panic is the generator's fault, not the candidate's: the verdict is internal, and the stack is kept.
 func (g Gate) Ask(ctx context.Context, w *Work) (r *Refusal, err error) {
 	if !g.Clocked {
 		defer w.clock(g.Name, time.Now())
@@ -120,7 +120,7 @@ func (g Gate) Ask(ctx context.Context, w *Work) (r *Refusal, err error) {
 	return g.Run(ctx, w)
 }
 
-// AskAlone runs the gate while no other process measures, unless the gate takes the lock of the machine itself.
+// AskAlone runs the gate under the machine's shared lock, so that nothing is timed meanwhile. A gate with Own takes the lock itself.
 func (g Gate) AskAlone(ctx context.Context, m *machine.Lock, w *Work) (*Refusal, error) {
 	if g.Own {
 		return g.Ask(m.With(ctx), w)
@@ -133,12 +133,12 @@ func (g Gate) AskAlone(ctx context.Context, m *machine.Lock, w *Work) (*Refusal,
 	return g.Ask(held, w)
 }
 
-// Conclude writes the refusal into the record.
+// Conclude writes the refusal's verdict, reason and duplicate into the record.
 func (w *Work) Conclude(r *Refusal) {
 	w.Record.Verdict, w.Record.Reason, w.Record.Of = r.Verdict, r.Reason, r.Of
 }
 
-// Mark is a candidate as a gate found it. It shares nothing with the work that goes on: what is appended to one is not seen by the other.
+// Mark is a copy of a candidate at a gate. It shares no memory with the work: appending to one does not change the other.
 type Mark struct {
 	record   *journal.Candidate
 	objects  map[string][]byte
@@ -147,7 +147,7 @@ type Mark struct {
 	examined bool
 }
 
-// Mark remembers the candidate before a gate. [Work.Back] returns to it, as often as is asked.
+// Mark copies the candidate before a gate. [Work.Back] returns to it, any number of times.
 func (w *Work) Mark() Mark {
 	return Mark{w.Record.Clone(), maps.Clone(w.Objects), slices.Clone(w.Modules), w.Runs, w.examined}
 }

@@ -22,16 +22,16 @@ import (
 	"github.com/gdngen/gdngen/pjrt"
 )
 
-// The gates that ask for earlier candidates look at the record alone.
+// Gates that compare with earlier candidates read only the record.
 var (
 	duplicateGate = Gate{Name: "duplicate", Doc: "no earlier candidate has the same program", Again: true, Run: duplicate}
 	scheduleGate  = Gate{Name: "schedule", Doc: "no earlier candidate has the same schedule", Again: true, Run: schedule}
 )
 
-// AgainGates are the gates that a driver asks again. They look at the record alone, so that they can be asked where nothing else is judged.
+// AgainGates returns the gates that a driver asks again. They read only the record, so a driver without an evaluator can run them.
 func AgainGates() []Gate { return []Gate{duplicateGate, scheduleGate} }
 
-// Gates is the table of gates, cheapest first.
+// Gates returns the gates, cheapest first.
 func (l *Lab) Gates() []Gate {
 	ms := time.Millisecond
 	return []Gate{
@@ -64,7 +64,7 @@ func legality(_ context.Context, w *Work) (*Refusal, error) {
 	return w.precise(), nil
 }
 
-// precise refuses what computes in less than the run asks for.
+// precise refuses a candidate that computes in less precision than the run asks for.
 func (w *Work) precise() *Refusal {
 	if p := w.precision(); !strategy.Reaches(p, w.Least) {
 		return Refuse(journal.Invalid, "it computes in %s, and the run asks for %s", p, w.Least)
@@ -95,7 +95,7 @@ func wellFormed(_ context.Context, w *Work) (*Refusal, error) {
 	return nil, nil
 }
 
-// role is the name of an object of one of several shapes.
+// role returns the object name for one of several shapes.
 func role(name string, shape int) string {
 	if shape == 0 {
 		return name
@@ -136,13 +136,13 @@ func prune(_ context.Context, w *Work) (*Refusal, error) {
 		w.bound(t), t.Name, best.ID, w.beats(best.Cost(t.Name))), nil
 }
 
-// form is one way to examine a candidate: a spec, and its program for it.
+// form is one way to test a candidate: a spec, and its program for it.
 type form struct {
 	spec gdn.Spec
 	m    *ir.Module
 }
 
-// forms shrinks each shape, where the candidate is a variant, and builds what is new. The text of a program is of one size.
+// forms shrinks each shape and builds the distinct results. The text of a program is of one size: it is not shrunk.
 func (w *Work) forms(shrink func(gdn.Spec, gdn.Variant) gdn.Spec) ([]form, *Refusal) {
 	if w.Text != "" {
 		return []form{{w.Spec, w.Modules[0]}}, nil
@@ -179,8 +179,8 @@ func (l *Lab) interpret(_ context.Context, w *Work) (*Refusal, error) {
 	return nil, nil
 }
 
-// numerics examines the kernels that the TPU backend emits, of candidates that the first target's cost puts near the best, or that
-// have none there. The slower ones keep what the tiny shape said.
+// numerics tests the kernels that the TPU backend emits, for candidates whose cost on the first target is near the
+// best, or that have none there. Slower ones keep the result of the tiny shape.
 func (l *Lab) numerics(_ context.Context, w *Work) (*Refusal, error) {
 	if v, _, err := w.Known.Rank(w.Record); err == nil && v == journal.Slower {
 		return nil, nil
@@ -188,7 +188,7 @@ func (l *Lab) numerics(_ context.Context, w *Work) (*Refusal, error) {
 	return l.kernels(w)
 }
 
-// kernels examines the kernels once.
+// kernels tests the kernels once.
 func (l *Lab) kernels(w *Work) (*Refusal, error) {
 	if w.examined {
 		return nil, nil
@@ -197,7 +197,7 @@ func (l *Lab) kernels(w *Work) (*Refusal, error) {
 	return l.kernelsOn(w, firstSeed)
 }
 
-// kernelsOn examines the kernels on every class with some seeds.
+// kernelsOn tests the kernels on every class with some seeds.
 func (l *Lab) kernelsOn(w *Work, seeds []uint64) (*Refusal, error) {
 	forms, r := w.forms(moderate)
 	if r != nil {
@@ -215,7 +215,7 @@ func (l *Lab) kernelsOn(w *Work, seeds []uint64) (*Refusal, error) {
 	return nil, nil
 }
 
-// interpretOn examines a module in the interpreter.
+// interpretOn tests a module in the interpreter.
 func (l *Lab) interpretOn(w *Work, m *ir.Module, p accuracyTest) (*Refusal, error) {
 	var fault *interp.Error
 	p.size = p.spec
@@ -229,8 +229,8 @@ func (l *Lab) interpretOn(w *Work, m *ir.Module, p accuracyTest) (*Refusal, erro
 	return r, err
 }
 
-// onCPU examines the kernels of candidates that would be kept or held. Those that would be kept have the final exam: all seeds, a long
-// run, and the CPU, for which compiling costs as much as for a target. Where targets are guarded a held one may turn out to be kept.
+// onCPU tests the kernels of candidates that would be kept or held. Those that would be kept have the final test: all seeds, a long run, and
+// the CPU, for which compiling costs as much as for a target. With guarded targets a held one may turn out to be kept.
 func (l *Lab) onCPU(_ context.Context, w *Work) (*Refusal, error) {
 	v, _, err := w.Known.Rank(w.Record)
 	if err != nil || v == journal.Slower {
@@ -245,7 +245,7 @@ func (l *Lab) onCPU(_ context.Context, w *Work) (*Refusal, error) {
 	return l.final(w)
 }
 
-// contained refuses kernels by which one packed sequence changes another: no class of inputs shows it, since all of them are finite.
+// contained refuses kernels through which one packed sequence changes another. The accuracy tests can not see it: all their inputs are finite.
 func (l *Lab) contained(w *Work) (*Refusal, error) {
 	forms, r := w.forms(tiny)
 	if r != nil {
@@ -283,7 +283,7 @@ func (l *Lab) contained(w *Work) (*Refusal, error) {
 	return nil, nil
 }
 
-// final is the exam of what would be kept, after that of the kernels with the first seed.
+// final tests a candidate that would be kept, after the kernels passed with the first seed.
 func (l *Lab) final(w *Work) (*Refusal, error) {
 	if r, err := l.contained(w); r != nil || err != nil {
 		return r, err
@@ -315,8 +315,8 @@ func (l *Lab) final(w *Work) (*Refusal, error) {
 	return nil, nil
 }
 
-// longRun is the program for many tokens, and its exam: a small fault of each chunk adds up. What is for short sequences, and the text of a
-// program, which is of one size, have none.
+// longRun returns the program for many tokens and its accuracy test: small faults of each chunk add up. Specs for short
+// sequences, and texts of programs, which are of one size, have none.
 func (l *Lab) longRun(w *Work) (*form, accuracyTest) {
 	if w.Text != "" || w.Spec.Tokens <= shortTokens || w.Spec.Direction != gdn.Forward {
 		return nil, accuracyTest{}
@@ -330,7 +330,7 @@ func (l *Lab) longRun(w *Work) (*form, accuracyTest) {
 	return &form{s, m}, accuracyTest{spec: s, classes: exam.Long(s), seeds: firstSeed, engine: "long"}
 }
 
-// compiled examines a program on the CPU, on sheets of its size or of fewer tokens.
+// compiled tests a program on the CPU, by accuracy tests of its size or of fewer tokens.
 func (l *Lab) compiled(w *Work, f form, papers []accuracyTest) (*Refusal, error) {
 	program, r, err := load(l.cpu, f.m)
 	if r != nil || err != nil {
@@ -375,7 +375,7 @@ func is[E error](err error) bool {
 	return errors.As(err, &e)
 }
 
-// arguments puts inputs in the order of a module's parameters.
+// arguments returns the inputs in the order of a module's parameters.
 func arguments(m *ir.Module, in map[string]*array.Array) []*array.Array {
 	l := make([]*array.Array, len(m.Params()))
 	for i, v := range m.Params() {
@@ -384,7 +384,7 @@ func arguments(m *ir.Module, in map[string]*array.Array) []*array.Array {
 	return l
 }
 
-// emit, compile and cost leave a first target that lacks memory, or whose compiler refuses, to the other targets.
+// If the first target lacks memory, or its compiler refuses, emit, compile and cost leave the candidate to the other targets.
 func (l *Lab) emit(_ context.Context, w *Work) (*Refusal, error) {
 	r, err := l.emitFor(w, w.Targets[0])
 	if err != nil || r == nil || r.Verdict != journal.VMEM {
@@ -416,7 +416,7 @@ func (l *Lab) cost(_ context.Context, w *Work) (*Refusal, error) {
 	return nil, nil
 }
 
-// without records that the first target has no cost, and refuses the candidate where no other may have one.
+// without records that the first target has no cost, and refuses the candidate if there is no other target.
 func (w *Work) without(c journal.Cost) *Refusal {
 	w.Record.Costs = append(w.Record.Costs, c)
 	if len(w.Targets) == 1 || slices.Contains([]journal.Verdict{journal.Timeout, journal.Crash, journal.Internal}, c.Verdict) {
@@ -425,7 +425,7 @@ func (w *Work) without(c journal.Cost) *Refusal {
 	return nil
 }
 
-// targets costs the candidate on the other targets. One that no target takes is refused as the first target did.
+// targets costs the candidate on the other targets. If none takes it, the refusal is the first target's.
 func (l *Lab) targets(ctx context.Context, w *Work) (*Refusal, error) {
 	for _, t := range w.Targets[1:] {
 		c, err := l.onTarget(ctx, w, t)

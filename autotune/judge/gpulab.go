@@ -24,8 +24,8 @@ import (
 	"github.com/gdngen/gdngen/pjrt/gpu"
 )
 
-// GPULab is the evaluator of Triton variants with no GPU: Triton's interpreter, its compiler and ptxas in child processes, and the modelled time of
-// the machine code. What a file compiles to, and what its exam said, is kept on disk by content.
+// GPULab is the evaluator of Triton variants without a GPU: Triton's interpreter, its compiler and ptxas in child
+// processes, and a time model of the machine code. Compiles and test results are cached on disk by content.
 type GPULab struct {
 	toolkit *gpu.Toolkit
 	cases   exam.Cache
@@ -33,10 +33,11 @@ type GPULab struct {
 	limit   time.Duration // processor time of one compile
 }
 
-// tritonLimit is the processor time that a compile may take: most take seconds, and straight-line code of ten thousand instructions, which takes minutes, gains nothing.
+// tritonLimit is the processor time of one compile: most take seconds, and straight-line code of ten thousand instructions, which takes minutes, gains
+// nothing.
 const tritonLimit = time.Minute
 
-// NewGPULab obtains Triton. A device can not time candidates yet.
+// NewGPULab obtains Triton. A device in the options is a *DeviceError: it can not time candidates yet.
 func NewGPULab(ctx context.Context, o LabOptions) (*GPULab, error) {
 	if o.Device != "" {
 		return nil, &DeviceError{errors.New("on GPUs candidates are ranked by modelled time alone")}
@@ -50,10 +51,10 @@ func NewGPULab(ctx context.Context, o LabOptions) (*GPULab, error) {
 	return l, nil
 }
 
-// identity names the Triton that figures follow from.
+// identity names the Triton that the figures depend on.
 func (l *GPULab) identity() string { return "triton " + cmp.Or(l.toolkit.Version, l.toolkit.Path) }
 
-// Plugins names the lab in the header of a run, and the device that the tables of GPUs were fitted on.
+// Plugins returns the lab's Triton, and the devices that the tables of GPUs were fitted on.
 func (l *GPULab) Plugins() map[string]string {
 	names := map[string]string{"triton": l.identity()}
 	for _, g := range target.GPUs() {
@@ -67,10 +68,10 @@ func (l *GPULab) Plugins() map[string]string {
 // Close does nothing: each child process ends with its request.
 func (l *GPULab) Close() error { return nil }
 
-// CPU is the processor time of this process and of the children that it reaped.
+// CPU returns the processor time of this process and of the children that it reaped.
 func (l *GPULab) CPU() time.Duration { return ownCPU() }
 
-// Gates is the table of gates, cheapest first.
+// Gates returns the gates, cheapest first.
 func (l *GPULab) Gates() []Gate {
 	ms := time.Millisecond
 	return []Gate{
@@ -86,7 +87,7 @@ func (l *GPULab) Gates() []Gate {
 	}
 }
 
-// tritons are the variant of a candidate at the shapes of the run.
+// tritons returns the candidate's variant at the shapes of the run.
 func (w *Work) tritons() (list []triton.Variant, err error) {
 	for _, s := range w.Shapes {
 		v, err := triton.Parse(w.Record.Variant, s.Spec)
@@ -111,13 +112,13 @@ func tritonLegality(_ context.Context, w *Work) (*Refusal, error) {
 	return nil, nil
 }
 
-// programText is what of a file makes the program: without its head, where spec, variant and generator are named.
+// programText returns the part of a file that determines the program: without its head, which names spec, variant and generator.
 func programText(source string) string {
 	_, text, _ := strings.Cut(source, "\nimport triton\n")
 	return text
 }
 
-// tritonFiles are left by build for the gates after it, one for each shape.
+// tritonFiles are the files that build makes for the gates after it, one for each shape.
 type tritonFiles struct {
 	sources  []string
 	launches [][]gpu.Launch // by compile
@@ -144,7 +145,8 @@ func tritonBuild(_ context.Context, w *Work) (*Refusal, error) {
 	return nil, nil
 }
 
-// GPUTraffic is the least cycles of shapes by main memory, whatever the program.
+// GPUTraffic returns a lower bound in cycles on g: for each shape, the bytes of its inputs and outputs, each moved once at g.Copy, times its weight,
+// summed.
 func GPUTraffic(shapes []Shape, g *target.GPU) (sum float64) {
 	for _, s := range shapes {
 		sum += s.Weight * float64(s.Spec.NecessaryBytes()) / g.Copy * g.Clock
@@ -152,7 +154,7 @@ func GPUTraffic(shapes []Shape, g *target.GPU) (sum float64) {
 	return sum
 }
 
-// tritonBound refuses what moves so much that it can not be the best on any target.
+// tritonBound refuses a candidate whose traffic alone is too slow to be the best on any target.
 func tritonBound(_ context.Context, w *Work) (*Refusal, error) {
 	list, err := w.tritons()
 	if err != nil {
@@ -176,7 +178,7 @@ func tritonBound(_ context.Context, w *Work) (*Refusal, error) {
 	return reason, nil
 }
 
-// few is a spec like s of few heads, rows and sequences, with as many tokens as are given.
+// few returns s with few heads, rows and sequences, and the given tokens.
 func few(s gdn.Spec, heads, tokens int) gdn.Spec {
 	g := s.Groups()
 	s.HeadsK = min(s.HeadsK, max(1, heads/g))
@@ -186,17 +188,17 @@ func few(s gdn.Spec, heads, tokens int) gdn.Spec {
 	return s
 }
 
-// tritonExam is how large a spec is that a variant is examined on.
+// tritonExam is the size of the spec that a variant is tested on.
 type tritonExam uint8
 
 const (
 	tinyExam   tritonExam = iota // parts of one chunk
 	fullExam                     // more heads and sequences, and parts of at most two chunks
-	chunksExam                   // one sequence of several chunks, over which what one chunk rounds adds up
+	chunksExam                   // one sequence of several chunks, to add up the rounding of each
 )
 
-// tritonForm is a small spec like that of a shape, with the variant as it is examined there. Heads keep their width, on which errors depend. What
-// warps and stages there are changes no number in the interpreter.
+// tritonForm returns a small spec like a shape's, with the variant as it is tested there. Heads keep their width, on
+// which errors depend. Warps and stages are defaults: they change no number in the interpreter.
 func tritonForm(s gdn.Spec, text string, size tritonExam) (gdn.Spec, triton.Variant, error) {
 	v, err := triton.Parse(text, s)
 	if err != nil {
@@ -220,7 +222,7 @@ func tritonForm(s gdn.Spec, text string, size tritonExam) (gdn.Spec, triton.Vari
 	return s, small, err
 }
 
-// examineOn examines the variant on small specs like the shapes. An exam that was passed is not taken twice.
+// examineOn tests the variant on small specs like the shapes. A passed test is not repeated.
 func (l *GPULab) examineOn(ctx context.Context, w *Work, size tritonExam, classes func(gdn.Spec) ([]truth.Class, error)) (*Refusal, error) {
 	for _, x := range w.Shapes {
 		s, v, err := tritonForm(x.Spec, w.Record.Variant, size)
@@ -275,7 +277,7 @@ func (l *GPULab) interpret(ctx context.Context, w *Work) (*Refusal, error) {
 	return l.examineOn(ctx, w, tinyExam, func(s gdn.Spec) ([]truth.Class, error) { return lookup(s, tinyClasses) })
 }
 
-// numerics is the exam of every class, of what would be kept. Where targets are guarded a held one may turn out to be.
+// numerics tests every class, for candidates that would be kept. With guarded targets a held one may turn out to be kept.
 func (l *GPULab) numerics(ctx context.Context, w *Work) (*Refusal, error) {
 	v, _, err := w.Known.Rank(w.Record)
 	if err != nil || v != journal.Keep && len(w.Known.Header().Guards) == 0 {
@@ -288,10 +290,10 @@ func (l *GPULab) numerics(ctx context.Context, w *Work) (*Refusal, error) {
 	return l.examineOn(ctx, w, chunksExam, func(s gdn.Spec) ([]truth.Class, error) { return lookup(s, []string{"identical"}) })
 }
 
-// compiledTriton is what the cache keeps of a file: its launches, with the listings that times are modelled from.
+// compiledTriton is a file's entry in the cache: its launches, with the listings that times are modelled from.
 type compiledTriton struct {
 	Launches []gpu.Launch
-	Texts    [][2]string // SASS, and use of resources
+	Texts    [][2]string // SASS, and resource usage
 }
 
 func (l *GPULab) compile(ctx context.Context, w *Work) (*Refusal, error) {
@@ -401,7 +403,7 @@ func (l *GPULab) cost(_ context.Context, w *Work) (*Refusal, error) {
 	return nil, nil
 }
 
-// fullest is the unit of a scheduler that a launch holds longest, and for what share of its time.
+// fullest returns the scheduler's unit that a launch uses longest, and for what share of its time.
 func fullest(m gpu.Modelled) (unit string, share journal.Figure) {
 	took := m.Cost.Turn
 	if took == 0 {

@@ -16,19 +16,19 @@ import (
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
-// LabOptions says what a Lab works with. The zero value is the default.
+// LabOptions configure a Lab. The zero value is the default.
 type LabOptions struct {
-	Workers  int             // compile workers, about 200 MB each; 0: one a core, at most 2
-	Timeout  time.Duration   // of one compile; 0: longer the longer compiles take, at most compileMost
-	Memory   int64           // bytes that a compile worker may take; 0: compileMemory
+	Workers  int             // compile workers, about 200 MB each; 0: one per core, at most 2
+	Timeout  time.Duration   // of one compile; 0: adapts to measured compile times, at most compileMost
+	Memory   int64           // limit of a compile worker in bytes; 0: compileMemory
 	CPU, TPU plugins.Options // where to find the plugins
 	Cache    *measure.Cache  // of static costs; nil: none
-	Exams    string          // folder in which references of exams are kept; empty: none
-	Build    string          // the program that makes them
+	Exams    string          // folder that caches references of accuracy tests; empty: none
+	Build    string          // identity of the generator: references by another are not used
 	Device   string          // a PJRT plugin whose device times the best candidates, or "cpu"; empty: none
 }
 
-// Lab is the evaluator of real candidates: the interpreter, a CPU through PJRT where there is one, and compile workers.
+// Lab is the evaluator of real candidates: the interpreter, a CPU through PJRT if there is one, and compile workers.
 type Lab struct {
 	cases     exam.Cache
 	closeCPU  func() error
@@ -44,9 +44,9 @@ type Lab struct {
 	device *attached // nil: none
 }
 
-// NewLab obtains the plugins. Without libtpu there is no cost, so a missing libtpu is an error; without a plugin for the
-// CPU the interpreter alone examines numbers. The process must begin with aot.RunWorkerIfAsked, and with
-// device.RunWorkerIfAsked where a device is attached.
+// NewLab obtains the plugins. Without libtpu there is no cost, so a missing libtpu is an error; without a plugin for
+// the CPU only the interpreter tests numbers. The process must begin with aot.RunWorkerIfAsked, and with
+// device.RunWorkerIfAsked if a device is attached.
 func NewLab(ctx context.Context, o LabOptions) (*Lab, error) {
 	tpu, err := plugins.TPU(ctx, o.TPU)
 	if err != nil {
@@ -95,7 +95,7 @@ func (l *Lab) openCPU(ctx context.Context, o plugins.Options) error {
 	return nil
 }
 
-// DeviceError says why the device that is to time candidates can not be used.
+// DeviceError says why the device for timing candidates can not be used.
 type DeviceError struct{ Err error }
 
 func (e *DeviceError) Error() string { return "the device can not be opened: " + e.Err.Error() }
@@ -121,7 +121,7 @@ func (l *Lab) openDevice(ctx context.Context, o LabOptions) error {
 	return nil
 }
 
-// Plugins gives the versions of the plugins by name.
+// Plugins returns the versions of the plugins by name.
 func (l *Lab) Plugins() map[string]string { return l.plugins }
 
 // Close stops the workers and frees the engine.
@@ -140,7 +140,7 @@ func (l *Lab) Close() error {
 	return errors.Join(errs...)
 }
 
-// CPU is the processor time of this process, of the children that it reaped, and of the compile workers.
+// CPU returns the processor time of this process, of the children that it reaped, and of the compile workers.
 func (l *Lab) CPU() time.Duration {
 	sum := ownCPU()
 	for _, c := range l.all {
@@ -149,5 +149,5 @@ func (l *Lab) CPU() time.Duration {
 	return sum
 }
 
-// Estimates says that costs come from real schedules, which an instruction count can predict.
+// Estimates reports that costs come from real schedules, which an instruction count can predict.
 func (l *Lab) Estimates() bool { return true }

@@ -11,26 +11,26 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// accuracyTest is an exam of one program: classes of inputs, each with some seeds after that of the run.
+// accuracyTest is a test of one program: classes of inputs, each with some seeds added to the run's seed.
 type accuracyTest struct {
 	spec    gdn.Spec
 	classes []truth.Class
 	seeds   []uint64
 	engine  string
-	size    gdn.Spec // of the program: spec, or with more tokens
+	size    gdn.Spec // of the program: the spec, perhaps with more tokens
 	program exam.Program
 }
 
-// tinyClasses are those of the interpreter's gate: ordinary ones and the one with the least mercy on power series.
+// tinyClasses are the classes of the interpreter's gate: ordinary ones, and the hardest for power series.
 var tinyClasses = []string{"random", "slow", "identical"}
 
-// Every candidate near the best has the first seed; what would be kept has the others too.
+// Candidates near the best are tested with the first seed; those that would be kept also with the others.
 var firstSeed, finalSeeds = []uint64{0}, []uint64{1, 2}
 
-// hopeless is the share of a limit beyond which the other sheets are left out.
+// hopeless: once an error exceeds hopeless times its limit, the remaining inputs are skipped.
 const hopeless = 10
 
-// lookup finds the classes of a list that a spec can have.
+// lookup returns the named classes that the spec supports.
 func lookup(s gdn.Spec, names []string) ([]truth.Class, error) {
 	var l []truth.Class
 	for _, name := range names {
@@ -45,13 +45,13 @@ func lookup(s gdn.Spec, names []string) ([]truth.Class, error) {
 	return l, nil
 }
 
-// examine runs a program on the sheets of a paper and records its errors: for each class the worst of each kind. The refusal tells the one
-// that is farthest beyond its limit.
+// examine runs a program on each input set of a test and records its errors: for each class the worst of each kind. The
+// refusal names the error farthest beyond its limit.
 func (l *Lab) examine(w *Work, p accuracyTest) (*Refusal, error) {
 	return w.examine(&l.cases, p, w.precision())
 }
 
-// examine is that of a Lab, at a precision.
+// examine is Lab.examine with the cache and the precision as parameters.
 func (w *Work) examine(cache *exam.Cache, p accuracyTest, precision string) (*Refusal, error) {
 	type group struct{ class, kind string }
 	var all []exam.Mark

@@ -4,14 +4,14 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 )
 
-// Widths of the heads of a tiny spec. Keys of few channels are more alike, so errors are larger: gradients of a training step, in one
-// pass, err 1.7 times as much at 16 channels as at 128, and 1.1 times at 64. Narrower, the tiny spec would refuse what the real one passes.
+// Widths of the heads of a tiny spec. Keys of few channels are more alike, so errors are larger: gradients of a training step, in one pass,
+// err 1.7 times as much at 16 channels as at 128, and 1.1 times at 64. A narrower spec would refuse variants that pass at full width.
 const (
 	tinyWidth     = 16
 	tinyGradients = 64
 )
 
-// tiny is a spec like s that the interpreter runs in a moment: one chunk and a part of the next, narrow heads.
+// tiny returns a spec like s that the interpreter runs quickly: one chunk and a part of the next, narrow heads.
 func tiny(s gdn.Spec, v gdn.Variant) gdn.Spec {
 	f := v.Fit(s)
 	s = fewHeads(s, f)
@@ -24,10 +24,10 @@ func tiny(s gdn.Spec, v gdn.Variant) gdn.Spec {
 	return s
 }
 
-// moderateTokens holds several of most variants' chunks, and a part of one.
+// moderateTokens spans several chunks of most variants, and a part of one.
 const moderateTokens = 300
 
-// moderate is a spec like s that shows the errors of full heads over two grid steps at least. Most variants share it.
+// moderate returns a spec like s with heads of full width, over at least two grid steps. Most variants share it.
 func moderate(s gdn.Spec, v gdn.Variant) gdn.Spec {
 	f := v.Fit(s)
 	s = fewHeads(s, f)
@@ -35,21 +35,21 @@ func moderate(s gdn.Spec, v gdn.Variant) gdn.Spec {
 	return s
 }
 
-// longTokens are those of a run in which a small fault of each chunk adds up.
+// longTokens is the length of a run in which small faults of each chunk add up.
 const longTokens = 4096
 
-// shortTokens are the most of a spec that is for short sequences: decoding, of which there is no long run.
+// shortTokens: specs with at most so many tokens (decoding) have no long run.
 const shortTokens = 64
 
-// long is a spec like s with many tokens, whatever s has.
+// long returns a spec like s with more than longTokens tokens, whatever s has.
 func long(s gdn.Spec, v gdn.Variant) gdn.Spec {
 	s = fewHeads(s, v.Fit(s))
 	s.Tokens = longTokens + moderateTokens
 	return s
 }
 
-// fewHeads keeps one program's worth of heads, two where programs share the heads; two batch rows, since one hides a fault of the
-// others; and at most six sequences: room for empty ones and single tokens first, between and last.
+// fewHeads keeps the heads of one program, or of two if programs share heads; two batch rows, since one hides faults
+// between rows; and at most six sequences: enough for empty and single-token ones first, between and last.
 func fewHeads(s gdn.Spec, f gdn.Variant) gdn.Spec {
 	g := s.Groups()
 	heads := g

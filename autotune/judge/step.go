@@ -6,17 +6,17 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 )
 
-// Step is what one gate said.
+// Step is the result of one gate.
 type Step struct {
 	Gate    string             `json:"gate"`
 	Record  *journal.Candidate `json:"record"`            // after the gate
 	Objects map[string][]byte  `json:"objects,omitempty"` // new or changed, by role
-	Refusal *Refusal           `json:"refusal,omitempty"` // of the last step alone
-	Error   string             `json:"error,omitempty"`   // of the machinery; of the last step alone
+	Refusal *Refusal           `json:"refusal,omitempty"` // of the last step only
+	Error   string             `json:"error,omitempty"`   // of the machinery; of the last step only
 	Runs    *journal.Timing    `json:"runs,omitempty"`
 }
 
-// Replay applies to a candidate what a gate elsewhere recorded of it.
+// Replay applies the result of a gate that ran elsewhere to the candidate.
 func (w *Work) Replay(s Step) {
 	*w.Record = *s.Record.Clone()
 	maps.Copy(w.Objects, s.Objects)

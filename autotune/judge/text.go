@@ -8,7 +8,7 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// parse reads the text of a program and refuses one that does not take the inputs of the spec, or not give its outputs.
+// parse reads the text of a program. It refuses one whose inputs or outputs are not the spec's.
 func (w *Work) parse() *Refusal {
 	if len(w.Shapes) > 1 {
 		return Refuse(journal.Invalid, "the text of a program is of one size, and the run weighs %d shapes: give a variant", len(w.Shapes))
@@ -27,7 +27,7 @@ func (w *Work) parse() *Refusal {
 	return w.precise()
 }
 
-// signature says in what the parameters and results of a module differ from those of a spec.
+// signature returns an error naming the first difference between the parameters and results of a module and a spec's, or nil.
 func signature(m *ir.Module, s gdn.Spec) error {
 	inputs, outputs := s.Inputs(), s.Outputs()
 	params := m.Params()
@@ -48,7 +48,7 @@ func signature(m *ir.Module, s gdn.Spec) error {
 	return nil
 }
 
-// precision is the lowest precision that the candidate computes in: the variant's own label, or what the ops of a text do.
+// precision is the lowest precision that the candidate computes in: the variant's own label, or the lowest of a text's ops.
 func (w *Work) precision() string {
 	if w.Text == "" {
 		return w.Variant.Precision().String()

@@ -11,20 +11,20 @@ import (
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
 
-// Bound is a lower bound of a program's cycles by one resource, to compare the schedule with.
+// Bound is a lower bound on a program's cycles by one resource, to compare the schedule with.
 type Bound struct {
 	Name    string  `json:"name"`
 	Cycles  int64   `json:"cycles"`
-	Ratio   float64 `json:"ratio"` // cycles of the schedule, by wall where it is known, over these
+	Ratio   float64 `json:"ratio"` // the schedule's cycles (in-order, if known) over the bound
 	Meaning string  `json:"meaning"`
 }
 
-// Bounds lists lower bounds of a schedule: by the traffic and the matrix products that the spec needs, and by
-// those of the module.
+// Bounds returns lower bounds on a schedule's cycles: by the traffic and the matrix products that the spec needs, and
+// by the module's own.
 func (p *Program) Bounds(r *llo.Report, t *target.Target) []Bound {
 	var list []Bound
 	took, err := Wall.Cycles(r)
-	if err != nil { // all that is known
+	if err != nil { // only issue cycles are known
 		took = r.Cycles
 	}
 	add := func(name string, cycles float64, meaning string) {
@@ -48,20 +48,20 @@ func (p *Program) Bounds(r *llo.Report, t *target.Target) []Bound {
 	return list
 }
 
-// HBMCycles is the time, in core cycles, that some main memory traffic takes at least.
+// HBMCycles returns the core cycles that t needs at least to move bytes to or from HBM.
 func HBMCycles(bytes int64, t *target.Target) float64 { return float64(bytes) / t.HBM * t.Clock }
 
-// Score is the figure that programs of a spec are ranked by, in cycles: the larger of the schedule's cycles and
-// those of the HBM traffic. Unknown traffic (below zero) counts as the least that the spec needs.
+// Score returns the figure that programs of a spec are ranked by, in cycles: the larger of the schedule's cycles and
+// the cycles of the HBM traffic. Unknown traffic (below zero) counts as the least that the spec needs.
 func Score(cycles, hbmBytes int64, s gdn.Spec, t *target.Target) int64 {
 	return max(cycles, int64(HBMCycles(max(hbmBytes, s.NecessaryBytes()), t)))
 }
 
-// Least is a score that no program of the variant can be below: the necessary traffic, and the arithmetic.
+// Least returns a lower bound on the score of any program of the variant: the necessary traffic, and the arithmetic.
 //
-// For the chunkwise form that is its matrix products on full matrix units in single passes, the inverse left out. Products
-// computed once for several value heads count once, so it holds for every variant of the same chunk. For the token
-// recurrence it is the decay and the update of each element of the float32 state at each token, which no matrix unit does.
+// For the chunkwise form the arithmetic is its matrix products on full matrix units in single passes, without the inverse.
+// Products shared by several value heads count once, so it holds for every variant of the same chunk. For the token recurrence it
+// is the decay and the update of each element of the float32 state at each token, which no matrix unit does.
 func Least(s gdn.Spec, v gdn.Variant, t *target.Target) int64 {
 	f := v.Fit(s)
 	work := s.Flops(f.Chunk) / t.PeakFlops()
@@ -71,7 +71,7 @@ func Least(s gdn.Spec, v gdn.Variant, t *target.Target) int64 {
 	return max(int64(HBMCycles(s.NecessaryBytes(), t)), int64(work))
 }
 
-// MXUBusy is how many cycles the matrix products hold the busiest matrix unit, over all calls.
+// MXUBusy returns the cycles that matrix products occupy the busiest matrix unit, over all calls.
 func MXUBusy(r *llo.Report) (cycles int64) {
 	for _, op := range r.Ops {
 		cycles += op.Calls * op.MXUBusy
@@ -79,11 +79,11 @@ func MXUBusy(r *llo.Report) (cycles int64) {
 	return cycles
 }
 
-// FullestSlot gives the slot of the matrix or vector units whose instructions need most bundles if each bundle fills it, and how many.
-// For example 100 bundles with 66 % of VALU filled need 66.
+// FullestSlot returns the slot of the matrix or vector units that needs most bundles if each bundle fills it, and the
+// number of bundles. For example 100 bundles with 66 % of VALU filled need 66.
 func FullestSlot(r *llo.Report) (most float64, name string) { return fullest(slotNeeds(r)) }
 
-// WithoutSpills is FullestSlot of the schedule if it had no spills and fills of registers.
+// WithoutSpills is FullestSlot of the schedule without its spills and fills of registers.
 func WithoutSpills(r *llo.Report) (most float64, name string) {
 	need := slotNeeds(r)
 	for part, n := range need {
@@ -94,7 +94,7 @@ func WithoutSpills(r *llo.Report) (most float64, name string) {
 	return fullest(need)
 }
 
-// slotNeeds is the bundles that the instructions of each slot fill.
+// slotNeeds returns the bundles that each slot's instructions would fill.
 func slotNeeds(r *llo.Report) map[string]float64 {
 	need := map[string]float64{}
 	for _, op := range r.Ops {
@@ -107,7 +107,7 @@ func slotNeeds(r *llo.Report) map[string]float64 {
 	return need
 }
 
-// fullest is the largest of the needs, the scalar unit's left out.
+// fullest returns the largest need, except the scalar unit's.
 func fullest(need map[string]float64) (most float64, name string) {
 	for _, slot := range slices.Sorted(maps.Keys(need)) {
 		if slot != "SALU" && need[slot] > most {
@@ -117,8 +117,8 @@ func fullest(need map[string]float64) (most float64, name string) {
 	return most, name
 }
 
-// mxuFlops is the most floating-point operations a cycle of bf16 products whose dimensions are at most width. Products of
-// half the size of a matrix unit fill at most half of it, two of them packed into one.
+// mxuFlops returns the peak floating-point operations per cycle of bf16 products whose dimensions are at most width.
+// Products of half the size of a matrix unit fill at most half of it, two of them packed into one.
 func mxuFlops(t *target.Target, width int) float64 {
 	if 2*width <= t.MXUSize {
 		return t.PeakFlops() / 2

@@ -15,10 +15,10 @@ import (
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
-// Cache keeps what was measured on disk, each in a file named by the hash of all that it follows from. A nil cache keeps nothing.
+// Cache stores measurements on disk, each in a file named by the hash of everything it depends on. A nil cache stores nothing.
 type Cache struct {
 	Dir   string
-	Fresh bool // take nothing from it
+	Fresh bool // ignore existing entries
 }
 
 // OpenCache opens the folder of measurements in the user's cache.
@@ -31,27 +31,27 @@ func OpenCache() (*Cache, error) {
 	return &Cache{Dir: dir}, os.MkdirAll(dir, 0o755)
 }
 
-// ExamsDir is where the references of exams are kept, in the user's cache.
+// ExamsDir returns the folder of the cached references of accuracy tests.
 func ExamsDir() (string, error) {
 	below, err := plugins.CacheDir()
 	return filepath.Join(below, "exams"), err
 }
 
-// Size is the size of all that is kept, in bytes.
+// Size returns the size of all entries, in bytes.
 func (c *Cache) Size() (bytes int64, err error) {
 	files, err := os.ReadDir(c.Dir)
 	for _, f := range files {
-		if info, err := f.Info(); err == nil { // it may be gone by now
+		if info, err := f.Info(); err == nil { // it may have been removed meanwhile
 			bytes += info.Size()
 		}
 	}
 	return bytes, err
 }
 
-// Clear forgets all.
+// Clear removes all entries.
 func (c *Cache) Clear() error { return os.RemoveAll(c.Dir) }
 
-// path is the file of what follows from some texts.
+// path returns the file of an entry, by the texts that it depends on.
 func (c *Cache) path(from ...string) string {
 	h := sha256.New()
 	for _, text := range from {
@@ -60,7 +60,7 @@ func (c *Cache) path(from ...string) string {
 	return filepath.Join(c.Dir, fmt.Sprintf("%x.json.gz", h.Sum(nil)[:16]))
 }
 
-// get fills v with what is kept and says whether there is something. A file that does not read counts as absent.
+// get reads an entry into v and reports whether there is one. A file that can not be read counts as absent.
 func (c *Cache) get(v any, from ...string) bool {
 	if c == nil || c.Fresh {
 		return false
@@ -77,7 +77,7 @@ func (c *Cache) get(v any, from ...string) bool {
 	return err == nil && json.Unmarshal(text, v) == nil
 }
 
-// put keeps v.
+// put stores v.
 func (c *Cache) put(v any, from ...string) error {
 	if c == nil {
 		return nil
@@ -95,7 +95,7 @@ func (c *Cache) put(v any, from ...string) error {
 	return store.WriteFile(c.path(from...), b.Bytes())
 }
 
-// Kept gives what make gives, from the cache where it is there. What it follows from names its kind first.
+// Kept returns the cached value for the texts in from, or calls make and stores its result. The first text names the kind of value.
 func Kept[T any](c *Cache, make func() (T, error), from ...string) (T, error) {
 	var v T
 	if c.get(&v, from...) {

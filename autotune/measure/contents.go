@@ -9,20 +9,20 @@ import (
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
-// CacheEntry is one plugin in the cache, or all measurements.
+// CacheEntry is one plugin in the cache, or all measurements together.
 type CacheEntry struct {
 	Name  string `json:"name"`
 	Bytes int64  `json:"bytes"`
 }
 
-// CacheContents is what the folders of plugins and measurements hold.
+// CacheContents lists the folders of plugins and measurements.
 type CacheContents struct {
 	Dir     string       `json:"dir"`
 	Entries []CacheEntry `json:"entries"`
 	Bytes   int64        `json:"bytes"`
 }
 
-// Cached lists what is in the user's cache.
+// Cached lists the user's cache.
 func Cached() (*CacheContents, error) {
 	r := &CacheContents{Entries: []CacheEntry{}}
 	dir, entries, total, err := plugins.Cache()
@@ -58,7 +58,7 @@ func Cached() (*CacheContents, error) {
 	return r, nil
 }
 
-// exams is the folder of references, which is made where it is missing.
+// exams opens the folder of references, and makes it if missing.
 func exams() (*Cache, error) {
 	dir, err := ExamsDir()
 	if err != nil {
@@ -67,7 +67,7 @@ func exams() (*Cache, error) {
 	return &Cache{Dir: dir}, os.MkdirAll(dir, 0o755)
 }
 
-// Clean removes measurements and references of exams from the user's cache, and plugins unless these alone are meant. It gives the bytes that are free now.
+// Clean removes measurements and references of accuracy tests from the user's cache; unless measured, also plugins. It returns the bytes freed.
 func Clean(ctx context.Context, measured bool) (freed int64, err error) {
 	kept, err := OpenCache()
 	if err != nil {

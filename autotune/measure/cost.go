@@ -10,22 +10,22 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// Cost is the static cost of a program in figures, or why it has none.
+// Cost is the static cost of a program in figures, or the reason why it has none.
 type Cost struct {
-	Cycles   int64  `json:"cycles,omitempty"`    // throughput
-	Wall     int64  `json:"wall,omitempty"`      // 0: not known
-	HBMBytes int64  `json:"hbm_bytes,omitempty"` // -1: not known
-	VMEM     int64  `json:"vmem,omitempty"`      // bytes of the op that needs most
+	Cycles   int64  `json:"cycles,omitempty"`    // issue cycles
+	Wall     int64  `json:"wall,omitempty"`      // in-order cycles; 0: unknown
+	HBMBytes int64  `json:"hbm_bytes,omitempty"` // -1: unknown
+	VMEM     int64  `json:"vmem,omitempty"`      // bytes, of the op that needs most
 	Spills   int64  `json:"spills,omitempty"`    // executed
 	Fills    int64  `json:"fills,omitempty"`
 	Refused  string `json:"refused,omitempty"` // the verdict and its first line
 }
 
-// StaticNote says what a static cost is.
+// StaticNote explains static costs to readers of a report.
 const StaticNote = "cycles are counted in the compiler's schedule; nothing ran on a TPU. The ruler is wall: the schedule in order, with waits for units, for main memory and for copies around kernels, by a model that knows no launches and no conflicts in vector memory. " +
 	"Throughput counts what the schedule issues, without these waits; targets whose latencies are not known are ranked by it."
 
-// By counts by a ruler on a target. A wall that is not known makes the cost a refusal.
+// By returns the cycles by a ruler on a target. refused is the reason if there are none, such as unknown in-order cycles.
 func (c *Cost) By(r Ruler, target string) (cycles int64, refused string) {
 	switch {
 	case c.Refused != "":
@@ -38,12 +38,12 @@ func (c *Cost) By(r Ruler, target string) (cycles int64, refused string) {
 	return c.Wall, ""
 }
 
-// Forms makes the program of each form once, whatever number of targets ask for it. The zero value is ready.
+// Forms builds the program of each form once for any number of targets. The zero value is ready.
 type Forms struct {
 	made map[form]outcome
 }
 
-// form is a spec by a variant that fits it.
+// form is a spec with a variant that fits it.
 type form struct {
 	spec    gdn.Spec
 	variant gdn.Variant
@@ -54,7 +54,7 @@ type outcome struct {
 	err     error
 }
 
-// program is that of a form for TPUs.
+// program returns the program of a form for TPUs.
 func (l *Forms) program(f *route.Form) (*Program, error) {
 	key := form{f.Spec, f.Variant}
 	o, ok := l.made[key]
@@ -79,7 +79,7 @@ func ofChecked(f *route.Form) (*Program, error) {
 	return Of(f, route)
 }
 
-// Cost measures a form for a target. A refusal is a cost without figures, but for a timeout: another day the program may have a cost.
+// Cost measures a form for a target. A refusal is a Cost with Refused set, but a timeout is an error: a later try may succeed.
 func (l *Forms) Cost(ctx context.Context, x *Instrument, f *route.Form, t *target.Target) (*Cost, error) {
 	p, err := l.program(f)
 	var made *Compiled

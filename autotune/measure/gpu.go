@@ -14,12 +14,12 @@ import (
 	"github.com/gdngen/gdngen/pjrt/gpu/thunk"
 )
 
-// CompiledGPU is what XLA made of a program of StableHLO for a GPU.
+// CompiledGPU is XLA's result for a program of StableHLO on a GPU.
 type CompiledGPU struct {
 	Result  aot.Result    `json:"result"`
-	Report  *thunk.Report `json:"report,omitempty"`  // nil where its files can not be read
+	Report  *thunk.Report `json:"report,omitempty"`  // nil if XLA's files can not be read
 	Unknown string        `json:"unknown,omitempty"` // why there is no report
-	Dump    string        `json:"-"`                 // folder of XLA's files, where Options.Dump asks for one
+	Dump    string        `json:"-"`                 // folder of XLA's files, if Options.Dump asks for one
 }
 
 // keptGPU is an entry of the cache.
@@ -28,12 +28,12 @@ type keptGPU struct {
 	Reject *aot.RejectError `json:"reject,omitempty"`
 }
 
-// thunkModel is the version of how thunks are read and counted: entries of the cache follow from it.
+// thunkModel is the version of the reader and cost model of thunks, part of the cache keys.
 const thunkModel = "1"
 
-// CompileGPU compiles a StableHLO program for a GPU that is not attached and reads the kernels that XLA would run
-// there. The rounds of loops that depend on scalars are those of sequences of equal length, or of o.Scalars by
-// operand number. It is no error if XLA's files can not be read.
+// CompileGPU compiles a StableHLO program for a GPU that is not attached, and reads the kernels that XLA would run
+// there. Trip counts of loops that depend on scalars are those for sequences of equal length, or follow from o.Scalars
+// by operand number. If XLA's files can not be read, the result has Unknown set and there is no error.
 func (x *Instrument) CompileGPU(ctx context.Context, p *Program, g *target.GPU, o Options) (*CompiledGPU, error) {
 	text, err := p.Text(nil)
 	if err != nil {
@@ -81,7 +81,7 @@ func (x *Instrument) CompileGPU(ctx context.Context, p *Program, g *target.GPU, 
 	return c, nil
 }
 
-// assemble has ptxas assemble the PTX inside of a program, which XLA does not look into.
+// assemble runs ptxas on the PTX inside of a program, which XLA does not check.
 func (x *Instrument) assemble(ctx context.Context, text string, g *target.GPU) error {
 	if !strings.Contains(text, ptx.Target) {
 		return nil
@@ -96,8 +96,8 @@ func (x *Instrument) assemble(ctx context.Context, text string, g *target.GPU) e
 	return err
 }
 
-// TakesPTX says why XLA does not take PTX inside of StableHLO for a GPU; nil where it does. The call is internal to XLA, so a small module is
-// compiled, once for each build of the compiler.
+// TakesPTX returns why XLA does not take PTX inside of StableHLO for a GPU, or nil. The call is internal to XLA, so a
+// small module is compiled, once for each build of the compiler.
 func (x *Instrument) TakesPTX(ctx context.Context, g *target.GPU) error {
 	c, err := x.CompileGPU(ctx, Foreign("a probe", ptx.ProbeModule()), g, Options{})
 	if err != nil {
@@ -106,7 +106,7 @@ func (x *Instrument) TakesPTX(ctx context.Context, g *target.GPU) error {
 	return ptx.Probed(c.Report)
 }
 
-// read counts what XLA would run.
+// read counts the work that XLA would run.
 func (c *CompiledGPU) read(dir string, p *Program, text string, g *target.GPU, o Options) error {
 	program, err := thunk.Read(dir)
 	if err != nil {
@@ -121,7 +121,7 @@ func (c *CompiledGPU) read(dir string, p *Program, text string, g *target.GPU, o
 	return nil
 }
 
-// scalarText is what the turns of loops follow from besides the text.
+// scalarText returns the scalars that trip counts of loops depend on, as text.
 func (p *Program) scalarText() string {
 	if p.Spec == nil {
 		return ""
@@ -129,7 +129,7 @@ func (p *Program) scalarText() string {
 	return p.Spec.String()
 }
 
-// turns counts those of the loops, by the line of the text.
+// turns returns the trip counts of the loops, by line of the text.
 func (p *Program) turns(text string, scalars map[string][]int64) (map[int]int64, error) {
 	inputs := map[int][]int64{}
 	if p.Spec != nil {

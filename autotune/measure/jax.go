@@ -23,11 +23,11 @@ import (
 //go:embed lower.py
 var lowerScript string
 
-// jaxTypes are the element types of inputs as JAX names them; it has no integers of 64 bits unless told.
+// jaxTypes are JAX's names of the inputs' element types; by default it has no 64-bit integers.
 var jaxTypes = map[ir.DType]string{ir.F32: "float32", ir.BF16: "bfloat16", ir.I32: "int32", ir.I64: "int32"}
 
-// ByJAX makes the program that JAX lowers from the Pallas file of a form. Python is an interpreter that has JAX. Its stages are places in
-// that file. A spec with a gradient is the function with its gradient.
+// ByJAX returns the program that JAX lowers from the Pallas file of a form. python is an interpreter that has JAX.
+// Stages are locations in that file. If the spec has a gradient, the program computes the function and its gradient.
 func ByJAX(ctx context.Context, python string, f *route.Form) (*Program, error) {
 	way, err := route.Lookup("pallas")
 	if err != nil {
@@ -50,8 +50,8 @@ func ByJAX(ctx context.Context, python string, f *route.Form) (*Program, error) 
 	return p, nil
 }
 
-// scalarsOf takes the values of the tables from the kernels of the form. JAX names kernels otherwise, so only those of a single kernel
-// are known, by their order.
+// scalarsOf takes the values of the tables from the kernels of the form. JAX renames kernels, so the values are known
+// only for a form with a single kernel.
 func (p *Program) scalarsOf(f *route.Form) error {
 	m, err := f.Kernels()
 	if err != nil {
@@ -97,14 +97,14 @@ func runJAX(ctx context.Context, python, source string, s gdn.Spec) (string, err
 		args = append(args, in.Name+"="+jaxTypes[in.Type.DType])
 	}
 	if python, err = exec.LookPath(python); err == nil {
-		python, err = filepath.Abs(python) // it runs in another folder
+		python, err = filepath.Abs(python) // the command runs in another folder
 	}
 	if err != nil {
 		return "", fmt.Errorf("no Python to lower by: %w", err)
 	}
 	cmd := exec.CommandContext(ctx, python, args...)
-	cmd.Dir = dir                                       // names in the text are the same each time
-	cmd.Env = append(os.Environ(), "JAX_PLATFORMS=cpu") // what computes nothing needs no device
+	cmd.Dir = dir                                       // so that names in the text are the same each time
+	cmd.Env = append(os.Environ(), "JAX_PLATFORMS=cpu") // lowering needs no device
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
 	err = cmd.Run()
@@ -122,8 +122,8 @@ func runJAX(ctx context.Context, python, source string, s gdn.Spec) (string, err
 	return string(text), err
 }
 
-// PallasCosts are the static costs of a form, as Mosaic kernels, that the header of a Pallas file states. A target that refuses the
-// kernels is left out, and told of.
+// PallasCosts returns the static costs of a form, as Mosaic kernels, for the header of a Pallas file. A target that
+// refuses the kernels is left out and reported to refused.
 func (x *Instrument) PallasCosts(ctx context.Context, f *route.Form, targets []*target.Target, refused func(*target.Target, error)) ([]pallas.Cost, error) {
 	route, err := route.Lookup("mosaic")
 	if err != nil {

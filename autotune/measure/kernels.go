@@ -8,7 +8,7 @@ import (
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
 
-// A custom call of a kernel, in the text of a module: its configuration is JSON in a string, and its name is beside it, as in
+// The custom call of a kernel, in the text of a module: its configuration is JSON in a string, followed by its name:
 //
 //	stablehlo.custom_call @tpu_custom_call(%0, %1) {backend_config = "{\22custom_call_config\22: {\22body\22: ...}}", kernel_name = "walk_rows", ...}
 var (
@@ -17,8 +17,8 @@ var (
 	kernelName   = regexp.MustCompile(`kernel_name = "([^"]*)"`)
 )
 
-// kernelNames are the names of the kernels of a module, keyed as llo.Options wants them. XLA calls the op of a kernel after the function of JAX
-// around it; people know it by this name.
+// kernelNames returns the names of a module's kernels, keyed as in llo.Options. XLA names a kernel's op after the JAX
+// function around it; readers know it by the kernel's name.
 func kernelNames(text string) map[string]string {
 	var names map[string]string
 	for _, call := range kernelCall.FindAllString(text, -1) {
@@ -40,7 +40,7 @@ func kernelNames(text string) map[string]string {
 	return names
 }
 
-// unescaped takes the escapes of MLIR and of JSON from a string: \22 and \" are quotes, \5C and \\ backslashes.
+// unescaped removes the escapes of MLIR and of JSON from a string: \22 and \" are quotes, \5C and \\ backslashes.
 func unescaped(text string) string {
 	return strings.NewReplacer(`\22`, `"`, `\5C`, `\`, `\"`, `"`, `\\`, `\`, `\0A`, "\n").Replace(text)
 }

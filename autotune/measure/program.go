@@ -13,26 +13,26 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// Program is what is measured: a spec by a variant, a module of the IR, or the text of a foreign module.
+// Program is a program to measure: a spec with a variant, a module of the IR, or the text of a foreign module.
 type Program struct {
-	Name    string      // of the file of a foreign module
-	Spec    *gdn.Spec   // nil where no spec is known
+	Name    string      // file of a foreign module
+	Spec    *gdn.Spec   // nil if unknown
 	Variant gdn.Variant // of a spec
-	Lowered *ir.Module  // what the backend emits; nil for a foreign module
+	Lowered *ir.Module  // the backend's input; nil for a foreign module
 
-	// Scalars are values of the tables in scalar memory that steer the kernels, as llo.Options wants them: those of sequences of
-	// equal length. Nil where there are none.
+	// Scalars are values of the tables in scalar memory that steer the kernels, keyed as in llo.Options: for sequences
+	// of equal length. Nil if there are none.
 	Scalars map[string][]int64
 
-	Origin *Origin // what the folder of stored schedules says; nil for a program that is to be compiled
+	Origin *Origin // origin of stored schedules; nil for a program to compile
 
-	stored string // folder of the schedules; empty for a program that is to be compiled
-	tables error  // why the values of some tables are not known
+	stored string // folder of the schedules; empty for a program to compile
+	tables error  // why the values of some tables are unknown
 	route  route.Route
 	texts  map[*target.Target]string // emitted
 }
 
-// Make makes the program of a spec by the text of a variant, as route.Resolve reads it without champions of a user.
+// Make returns the program of a spec by the text of a variant, resolved as by route.Resolve without a user's champions.
 func Make(s gdn.Spec, variant string, r route.Route, t *target.Target) (*Program, error) {
 	var f *route.Form
 	err := guard("resolving "+variant, func() (err error) {
@@ -45,7 +45,7 @@ func Make(s gdn.Spec, variant string, r route.Route, t *target.Target) (*Program
 	return Of(f, r)
 }
 
-// Of makes the program of a form.
+// Of returns the program of a form. A build that fails is a *Refusal.
 func Of(f *route.Form, r route.Route) (*Program, error) {
 	var m *ir.Module
 	err := guard("building", func() (err error) {
@@ -62,21 +62,21 @@ func Of(f *route.Form, r route.Route) (*Program, error) {
 	return p, p.lower(func() (*ir.Module, error) { return r.Lower(m) })
 }
 
-// OfModule makes the program of a module at the tensor level. A spec makes known its inputs and outputs, a variant how it is computed.
+// OfModule returns the program of a module at the tensor level. s describes its inputs and outputs (nil: unknown), v how it computes.
 func OfModule(m *ir.Module, s *gdn.Spec, v gdn.Variant, r route.Route) (*Program, error) {
 	p := &Program{Spec: s, Variant: v, route: r}
 	return p, p.lower(func() (*ir.Module, error) { return r.Lower(m) })
 }
 
-// Foreign is the program of the StableHLO text of somebody else.
+// Foreign returns a program from StableHLO text that gdngen did not write.
 func Foreign(name, text string) *Program {
 	return &Program{Name: name, texts: map[*target.Target]string{nil: text}}
 }
 
-// loweredByJAX is how JAX gives the text of a program for a TPU, with the names of its kernels and the lines of its source.
+// loweredByJAX is the JAX expression for the text of a TPU program, with kernel names and source lines.
 const loweredByJAX = `jax.jit(f).trace(*args).lower(lowering_platforms=("tpu",)).as_text(debug_info=True)`
 
-// ReadForeign makes the program of a file of StableHLO text.
+// ReadForeign returns the program of a file of StableHLO text. Bytecode, HLO text, Python and other formats are errors with advice.
 func ReadForeign(name string, data []byte) (*Program, error) {
 	switch {
 	case bytes.HasPrefix(data, []byte("ML\xefR")):
@@ -113,10 +113,10 @@ func (p *Program) lower(lowering func() (*ir.Module, error)) error {
 	return nil
 }
 
-// IsForeign says whether the text of the program is somebody else's: of a file, or what JAX makes of ours. What was stored of a spec is ours.
+// IsForeign reports whether the text of the program comes from a file, or from JAX. Stored schedules of a spec are not foreign.
 func (p *Program) IsForeign() bool { return p.Lowered == nil && (p.Spec == nil || p.stored == "") }
 
-// Backend names what renders the program; empty for a foreign one.
+// Backend names the backend of the program; empty for a foreign one.
 func (p *Program) Backend() string {
 	if p.route.Backend == nil {
 		return ""
@@ -124,7 +124,7 @@ func (p *Program) Backend() string {
 	return p.route.Name()
 }
 
-// Text is the program as the backend emits it for a target.
+// Text returns the program as emitted for a target.
 func (p *Program) Text(t *target.Target) (string, error) {
 	if p.IsForeign() {
 		return p.texts[nil], nil

@@ -7,13 +7,13 @@ import (
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
 
-// Ruler is what the cycles of a program are counted by, so that programs are ranked.
+// Ruler names the unit in which the cycles of programs are compared.
 type Ruler string
 
-// The rulers. A figure of one compares with no figure of the other.
+// The rulers. Figures of different rulers can not be compared.
 const (
-	Wall       Ruler = "wall"       // all that a schedule takes in order: issue, waits, transfers, copies around kernels
-	Throughput Ruler = "throughput" // what the schedule issues, and waits for matrix units; waits for results and for main memory are not in it
+	Wall       Ruler = "wall"       // in-order cycles of a schedule: issue, waits, transfers, copies around kernels
+	Throughput Ruler = "throughput" // issue cycles and waits for matrix units, without waits for results and for HBM
 )
 
 // ParseRuler reads the name of a ruler; an empty name is Wall.
@@ -27,7 +27,7 @@ func ParseRuler(name string) (Ruler, error) {
 	return "", fmt.Errorf("unknown ruler %q (known: %s %s)", name, Wall, Throughput)
 }
 
-// On is the ruler on a target: throughput where the latencies of the target are not known.
+// On returns the ruler to use on a target: throughput if the target's latencies are unknown.
 func (r Ruler) On(generation string) Ruler {
 	if t, err := target.Lookup(generation); err != nil || t.Timing == nil {
 		return Throughput
@@ -35,7 +35,7 @@ func (r Ruler) On(generation string) Ruler {
 	return r
 }
 
-// Cycles counts a schedule by the ruler on its target. A wall that is not known is a *Refusal.
+// Cycles returns a schedule's cycles by the ruler on its target. Unknown in-order cycles are a *Refusal.
 func (r Ruler) Cycles(x *llo.Report) (int64, error) {
 	switch {
 	case r.On(x.Target) == Throughput:
@@ -46,7 +46,7 @@ func (r Ruler) Cycles(x *llo.Report) (int64, error) {
 	return x.Wall.Cycles, nil
 }
 
-// Op counts all calls of an op of a report, what it calls left out.
+// Op returns the cycles of all calls of an op of a report, without the ops that it calls.
 func (r Ruler) Op(x *llo.Report, op *llo.OpReport) int64 {
 	if r.On(x.Target) == Wall && x.Wall.Unknown == "" {
 		return op.Calls * op.Wall.Own
@@ -54,7 +54,7 @@ func (r Ruler) Op(x *llo.Report, op *llo.OpReport) int64 {
 	return op.Calls * op.Cycles
 }
 
-// Stage counts a stage of a report.
+// Stage returns the cycles of a stage of a report.
 func (r Ruler) Stage(x *llo.Report, s llo.Location) int64 {
 	if r.On(x.Target) == Wall {
 		return s.Cycles + s.Wait

@@ -15,11 +15,11 @@ import (
 	"github.com/gdngen/gdngen/ir/interp"
 )
 
-// EqualLengths is the note that a cost of packed sequences assumes sequences of equal length.
+// EqualLengths is a note for costs of packed sequences.
 const EqualLengths = "packed sequences and pools: the cost is that of sequences of equal length, each with a state"
 
-// representative gives what the kernels of a lowered module read in scalar memory, for sequences of a load's lengths or of equal length, keyed
-// kernel/operand as llo.Options wants them. A module without packed sequences has none.
+// representative returns the contents of scalar memory that a module's kernels read, for sequences of a load's lengths
+// or of equal length, keyed kernel/operand as in llo.Options. It is nil for a module without packed sequences.
 func representative(m *ir.Module, s gdn.Spec, load []int) (map[string][]int64, error) {
 	if s.Seqs == 0 && s.Pool == 0 {
 		return nil, nil
@@ -68,9 +68,9 @@ func representative(m *ir.Module, s gdn.Spec, load []int) (map[string][]int64, e
 	return scalars, nil
 }
 
-// indices are what an input that names sequences or states has in the call that is costed; nil where it names none.
+// indices returns the assumed values of an input that names sequences or states; nil for other inputs.
 func indices(s gdn.Spec, input string, load []int) []int64 {
-	if load == nil && s.Mixed > 0 { // decodes, and one prompt
+	if load == nil && s.Mixed > 0 { // decode steps, and one prompt
 		decodes := min(s.Seqs, s.Tokens) - 1
 		load = append(slices.Repeat([]int{1}, decodes), s.Tokens-decodes)
 	}
@@ -100,7 +100,7 @@ func indices(s gdn.Spec, input string, load []int) []int64 {
 	return nil
 }
 
-// lastStates is state_indices of sequences that use a pool from its end down.
+// lastStates returns state_indices for sequences that use a pool from its end down.
 func lastStates(s gdn.Spec) []int64 {
 	list := make([]int64, s.Sequences())
 	for i := range list {
@@ -109,7 +109,7 @@ func lastStates(s gdn.Spec) []int64 {
 	return list
 }
 
-// ownReads is read_indices of sequences that go on from the last state of their own.
+// ownReads returns read_indices for sequences that continue from their own last state.
 func ownReads(s gdn.Spec) []int64 {
 	list, n := lastStates(s), int64(s.Checkpoints())
 	for i, own := range list {
@@ -120,7 +120,7 @@ func ownReads(s gdn.Spec) []int64 {
 	return list
 }
 
-// CuSeqlens is cu_seqlens of sequences whose lengths differ by at most one token.
+// CuSeqlens returns cu_seqlens, [Seqs + 1], for sequences whose lengths differ by at most one token.
 func CuSeqlens(s gdn.Spec) []int64 {
 	cu := make([]int64, s.Seqs+1)
 	for i := range cu {
@@ -129,7 +129,7 @@ func CuSeqlens(s gdn.Spec) []int64 {
 	return cu
 }
 
-// ParseLoad reads lengths of sequences, with times of equal ones: 8x1+128+256.
+// ParseLoad reads lengths of sequences, with repeat counts: 8x1+128+256.
 func ParseLoad(text string) ([]int, error) {
 	var load []int
 	for part := range strings.SplitSeq(text, "+") {
@@ -147,10 +147,11 @@ func ParseLoad(text string) ([]int, error) {
 	return load, nil
 }
 
-// maxLoad bounds the sequences of a part of a load.
+// maxLoad is the largest repeat count.
 const maxLoad = 1 << 16
 
-// Under costs the program for packed sequences of the given lengths, in order for a mixed batch.
+// Under sets the scalars to those of packed sequences of the given lengths, in order for a mixed batch. It errs if the spec has no packed sequences or the
+// lengths do not fit it.
 func (p *Program) Under(load []int) error {
 	var tokens int
 	for _, n := range load {
@@ -170,7 +171,7 @@ func (p *Program) Under(load []int) error {
 	return err
 }
 
-// parseScalar reads an integer, or a truth value as scalar memory holds it: 1 or 0.
+// parseScalar reads an integer, or true and false as scalar memory holds them: 1 and 0.
 func parseScalar(text string) (int64, error) {
 	switch strings.ToLower(text) {
 	case "true":

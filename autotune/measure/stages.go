@@ -9,21 +9,21 @@ import (
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
 
-// The compiler keeps the locations of a kernel where its grid is a loop over bodies of their own, as overlapping phases make. Of other
-// kernels it keeps none, and none of what XLA makes itself. What has no stage counts for its op, so that each cycle has a place.
+// The compiler keeps the locations of a kernel if its grid is a loop over separate bodies, as overlapping phases are. It drops the locations
+// of other kernels, and of ops that XLA makes itself. Cycles without a stage count for their op, so that all cycles are listed.
 
-// Stage is the stage of the algorithm at a place stage.chunk.head of a generated kernel; empty where the place names none: the compiler
-// puts ops without a location in the file "-".
+// Stage returns the stage of the algorithm from a location stage.chunk.head of a generated kernel; empty if the
+// location names none: the compiler puts ops without a location in the file "-".
 func Stage(place string) string {
 	stage, _, _ := strings.Cut(place, ".")
 	return strings.TrimPrefix(stage, "-")
 }
 
-// topLevel is the place of what the program does between its ops.
+// topLevel is the location of cycles between the program's ops.
 const topLevel = "(top level)"
 
-// OpStage is the stage at a place of an op, or in brackets the op, without the number that XLA adds, where the place names none. Places
-// of a foreign program are its source files.
+// OpStage returns the stage at a location of an op. If the location names none, it is the op in brackets, without XLA's
+// number. Locations of a foreign program are its source files.
 func (p *Program) OpStage(op, place string) string {
 	if !p.IsForeign() {
 		place = Stage(place)
@@ -35,8 +35,8 @@ func (p *Program) OpStage(op, place string) string {
 	return place
 }
 
-// Stages sums the cycles of a report by stage, and the waits that the wall adds to each. Both columns add up to
-// the report's totals; without a known wall the second is zero. The largest stages come first.
+// Stages sums the cycles of a report by stage, and the waits that in-order issue adds to each. Both columns add up to
+// the report's totals; if in-order cycles are unknown, the waits are zero. The largest stages come first.
 func (p *Program) Stages(r *llo.Report) []llo.Location {
 	sums := map[string]*llo.Location{}
 	add := func(stage string, cycles, wait, instructions int64) {
@@ -72,7 +72,7 @@ func (p *Program) Stages(r *llo.Report) []llo.Location {
 	return list
 }
 
-// Kernels lists the names of the kernels that the backend makes; none for a foreign program.
+// Kernels returns the names of the kernels that the backend makes; nil for a foreign program.
 func (p *Program) Kernels() (names []string) {
 	if p.Lowered == nil {
 		return nil
@@ -85,7 +85,7 @@ func (p *Program) Kernels() (names []string) {
 	return names
 }
 
-// InKernels counts the cycles of a report inside of kernels. XLA adds a dot and a number to the name of a kernel that it calls again.
+// InKernels returns the cycles of a report inside of kernels. XLA adds a dot and a number to the name of a kernel that it calls again.
 func (p *Program) InKernels(r *llo.Report, by Ruler) (cycles int64) {
 	kernels := p.Kernels()
 	for _, op := range r.Ops {

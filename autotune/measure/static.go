@@ -21,41 +21,41 @@ type Compiler interface {
 // Instrument measures programs.
 type Instrument struct {
 	Compiler Compiler
-	Libtpu   string // identifies the compiler's build
-	PTXAS    string // path of the assembler of PTX, for programs with PTX inside; empty: such are refused
-	Cache    *Cache // nil: nothing is kept
-	Scratch  string // folder for schedules; empty: that of the system
-	// Note tells of the progress; may be nil.
+	Libtpu   string // identity of the compiler's build
+	PTXAS    string // path of ptxas, for programs with PTX inside; empty: such programs are refused
+	Cache    *Cache // nil: no cache
+	Scratch  string // folder for schedules; empty: the system's
+	// Note receives messages about progress; may be nil.
 	Note func(format string, args ...any)
 }
 
-// Options says how a program is measured. The zero value is the default.
+// Options configure a measurement. The zero value is the default.
 type Options struct {
-	Scalars map[string][]int64 // values of tables, in place of those of the program
-	Columns int                // most columns of the picture of a schedule; 0: no pictures
+	Scalars map[string][]int64 // values of tables, instead of the program's
+	Columns int                // most columns in the picture of a schedule; 0: no pictures
 	Dump    string             // keep the schedule in a fresh folder below this one
-	Plain   bool               // compile without the options of the target (Target.Flags), as by a jit that is given none
+	Plain   bool               // compile without the options of the target (Target.Flags), like a plain jit
 }
 
-// Compiled is what the compiler made of a program, and what its schedule costs.
+// Compiled is the compiler's result for a program, with the cost of its schedule.
 type Compiled struct {
 	Result aot.Result  `json:"result"`
-	Report *llo.Report `json:"report,omitempty"` // nil where the cost model can not read the schedule
-	Dump   string      `json:"-"`                // folder of the schedule, where Options.Dump asks for one
-	Kept   bool        `json:"-"`                // it was there already: nothing was compiled
+	Report *llo.Report `json:"report,omitempty"` // nil if the cost model can not read the schedule
+	Dump   string      `json:"-"`                // folder of the schedule, if Options.Dump asks for one
+	Kept   bool        `json:"-"`                // from the cache: nothing was compiled
 
 	Unknown string   `json:"unknown,omitempty"` // why there is no report
 	Unread  []string `json:"unread,omitempty"`  // keys of Options.Scalars that no kernel reads
 }
 
-// kept is an entry of the cache: what came of a compile, or that it is refused, which the compiler would say again.
+// kept is an entry of the cache: a compile's result, or a refusal that the compiler would repeat.
 type kept struct {
 	*Compiled
 	Reject *aot.RejectError `json:"reject,omitempty"`
 	VMEM   *aot.VMEMError   `json:"vmem,omitempty"`
 }
 
-// Static gives the static cost of a program on a target. A program without one is a *Refusal.
+// Static returns the static cost of a program on a target. A program without one is a *Refusal.
 func (x *Instrument) Static(ctx context.Context, p *Program, t *target.Target, o Options) (*Compiled, error) {
 	c, err := x.Compile(ctx, p, t, o)
 	if err == nil && c.Report == nil {
@@ -64,8 +64,8 @@ func (x *Instrument) Static(ctx context.Context, p *Program, t *target.Target, o
 	return c, err
 }
 
-// Compile compiles a program for a target and reads its schedule. It is no error if the cost model does not
-// understand the schedule. Stored schedules are read from their folder.
+// Compile compiles a program for a target and reads its schedule. If the cost model does not understand the schedule,
+// Report is nil and there is no error. Stored schedules are read from their folder.
 func (x *Instrument) Compile(ctx context.Context, p *Program, t *target.Target, o Options) (*Compiled, error) {
 	if p.IsStored() {
 		return p.readStored(t, o)
@@ -112,12 +112,12 @@ func (x *Instrument) Compile(ctx context.Context, p *Program, t *target.Target, 
 	return c, ofCompiler(err)
 }
 
-// Facts names all that the cost model knows of a target by a hash.
+// Facts returns a hash of the target's facts in the cost model.
 func Facts(t *target.Target) string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(t.CostFacts())))[:8]
 }
 
-// compile asks the compiler.
+// compile runs the compiler.
 func (x *Instrument) compile(ctx context.Context, text string, t *target.Target, o Options) (*Compiled, error) {
 	dir, done, err := x.dumpFolder(o.Dump, t.Name)
 	if err != nil {
@@ -156,14 +156,14 @@ func (x *Instrument) compile(ctx context.Context, text string, t *target.Target,
 	return c, nil
 }
 
-// restore puts back what the text of a report leaves out.
+// restore recomputes the fields that the JSON of a report leaves out.
 func (c *Compiled) restore() {
 	if c.Report != nil {
 		c.Report.Unread = c.Unread
 	}
 }
 
-// dumpFolder makes a fresh folder for a schedule. done removes it, unless it is below a folder of the user's choice.
+// dumpFolder makes a fresh folder for a schedule. done removes it, unless it is below a folder that the user chose.
 func (x *Instrument) dumpFolder(below, target string) (dir string, done func(), err error) {
 	if below == "" {
 		dir, err = os.MkdirTemp(x.Scratch, "gdngen-dump-")
@@ -176,10 +176,10 @@ func (x *Instrument) dumpFolder(below, target string) (dir string, done func(), 
 	return dir, func() {}, err
 }
 
-// often is the time between two notes of a compile that takes long.
+// often is the time between two notes during a long compile.
 const often = 15 * time.Second
 
-// waiting tells of a compile while it runs.
+// waiting sends notes while a compile runs.
 func (x *Instrument) waiting(target string) (stop func()) {
 	if x.Note == nil {
 		return func() {}

@@ -15,7 +15,7 @@ import (
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
 
-// Origin is what a folder of schedules says of itself, in a file beside them.
+// Origin describes the program of a folder of schedules; it is stored in the folder's originFile.
 type Origin struct {
 	Target   string             `json:"target"`
 	Compiler string             `json:"compiler"`
@@ -24,13 +24,12 @@ type Origin struct {
 	Variant  string             `json:"variant,omitempty"`
 	Backend  string             `json:"backend,omitempty"`
 	Scalars  map[string][]int64 `json:"scalars,omitempty"` // tables that steer the kernels
-	Kernels  map[string]string  `json:"kernels,omitempty"` // names of custom calls, as llo.Options wants them
+	Kernels  map[string]string  `json:"kernels,omitempty"` // names of custom calls, keyed as in llo.Options
 }
 
-// originFile is the name of that file.
 const originFile = "gdngen.json"
 
-// writeOrigin says in the folder of a dump what was compiled.
+// writeOrigin writes the Origin into the folder of a dump.
 func (x *Instrument) writeOrigin(p *Program, t *target.Target, o Options, text, dir string) error {
 	from := Origin{Target: t.Name, Compiler: x.Libtpu, Name: p.Name, Backend: p.Backend(), Scalars: o.Scalars, Kernels: kernelNames(text)}
 	if p.Spec != nil {
@@ -43,13 +42,13 @@ func (x *Instrument) writeOrigin(p *Program, t *target.Target, o Options, text, 
 	return os.WriteFile(filepath.Join(dir, originFile), append(record, '\n'), 0o644)
 }
 
-// Stored is the program whose schedules are in a folder, as Options.Dump or another compile with llo.Flags left them. Its cost needs no compiler.
+// Stored returns the program whose schedules are in a folder, made by Options.Dump or by another compile with llo.Flags. Its cost needs no compiler.
 func Stored(dir string) (*Program, error) {
 	p := &Program{Name: dir, Origin: &Origin{}, stored: dir}
 	file := filepath.Join(dir, originFile)
 	text, err := os.ReadFile(file)
 	switch {
-	case errors.Is(err, fs.ErrNotExist): // another's schedules
+	case errors.Is(err, fs.ErrNotExist): // schedules of another compile
 		return p, nil
 	case err != nil:
 		return nil, err
@@ -75,10 +74,10 @@ func Stored(dir string) (*Program, error) {
 	return p, nil
 }
 
-// IsStored says whether the schedules of the program are there, so that nothing is compiled.
+// IsStored reports whether the program's schedules are stored, so that nothing is compiled.
 func (p *Program) IsStored() bool { return p.stored != "" }
 
-// readStored costs schedules that are there.
+// readStored costs stored schedules.
 func (p *Program) readStored(t *target.Target, o Options) (*Compiled, error) {
 	if at := p.Origin.Target; at != "" && at != t.Name {
 		return nil, fmt.Errorf("%s has schedules for %s, not for %s", p.stored, at, t.Name)
@@ -101,7 +100,7 @@ func (p *Program) readStored(t *target.Target, o Options) (*Compiled, error) {
 	return c, nil
 }
 
-// takes says whether the bundles of schedules are as wide as those of a target. Old compilers do not print it.
+// takes reports whether the bundles of schedules are as wide as a target's. Old compilers do not print the width.
 func takes(t *target.Target, r *llo.Report) bool {
 	for _, op := range r.Ops {
 		for _, s := range op.Slots {

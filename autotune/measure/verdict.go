@@ -9,26 +9,26 @@ import (
 	"github.com/gdngen/gdngen/pjrt/aot"
 )
 
-// Verdict says why a program has no cost.
+// Verdict is the kind of reason why a program has no cost.
 type Verdict string
 
-// The verdicts. A search records them by the same words.
+// The verdicts. A search records the same words.
 const (
-	Invalid       Verdict = "invalid"        // the spec by the variant can not be built
+	Invalid       Verdict = "invalid"        // the spec with the variant can not be built
 	EmitError     Verdict = "emit-error"     // a backend refuses the program
-	VMEM          Verdict = "vmem"           // needs more vector memory than the target has
+	VMEM          Verdict = "vmem"           // needs more VMEM than the target has
 	CompileReject Verdict = "compile-reject" // the compiler refuses it
 	CostUnknown   Verdict = "cost-unknown"   // compiled, and the cost model can not read the schedule
-	Timeout       Verdict = "timeout"        // the compile did not end in its time
-	Crash         Verdict = "crash"          // the compiler died of it
-	Internal      Verdict = "internal"       // a pass or a backend of this program panicked
+	Timeout       Verdict = "timeout"        // the compile exceeded its time limit
+	Crash         Verdict = "crash"          // the compiler crashed
+	Internal      Verdict = "internal"       // a pass or a backend of gdngen panicked
 )
 
-// Refusal says what became of a program in place of a cost. It wraps what was said.
+// Refusal says why a program has no cost. It wraps the compiler's or gdngen's error.
 type Refusal struct {
 	Verdict Verdict
 	Err     error
-	Log     string // all that the compiler said, or the stack of a panic; empty where Err has it all
+	Log     string // the compiler's full output, or the stack of a panic; empty if Err has it all
 }
 
 func (r *Refusal) Error() string {
@@ -43,10 +43,10 @@ func (r *Refusal) Error() string {
 
 func (r *Refusal) Unwrap() error { return r.Err }
 
-// FromCompiler says whether the compiler gave the answer.
+// FromCompiler reports whether the compiler refused.
 func (r *Refusal) FromCompiler() bool { return verdictOf(r.Err) != "" }
 
-// refused makes a refusal; one that is in err stays as it is.
+// refused returns a *Refusal; a *Refusal within err stays as it is.
 func refused(v Verdict, err error) error {
 	if r := (*Refusal)(nil); errors.As(err, &r) {
 		return err
@@ -54,7 +54,7 @@ func refused(v Verdict, err error) error {
 	return &Refusal{Verdict: v, Err: err}
 }
 
-// verdictOf tells what an error of the compiler says of the program; empty where it says nothing of it.
+// verdictOf returns the verdict that a compiler's error implies; empty if the error is not about the program.
 func verdictOf(err error) Verdict {
 	for _, row := range []struct {
 		is      func(error) bool
@@ -78,7 +78,7 @@ func is[E error](err error) bool {
 	return errors.As(err, &e)
 }
 
-// ofCompiler makes a refusal of an error that tells something of the program; other errors stay as they are.
+// ofCompiler turns a compiler's error about the program into a *Refusal; other errors stay as they are.
 func ofCompiler(err error) error {
 	v := verdictOf(err)
 	if v == "" {
@@ -94,14 +94,14 @@ func ofCompiler(err error) error {
 	return r
 }
 
-// Panicked makes a refusal of a recovered panic; it is called in the deferred function that recovers. Verified programs make no pass
-// panic, so the fault is ours, not the candidate's.
+// Panicked turns a recovered panic into a *Refusal; call it in the deferred function that recovers. Verified programs
+// must not make a pass panic, so the fault is gdngen's, not the candidate's.
 func Panicked(doing string, p any) *Refusal {
 	stack := string(debug.Stack())
 	return &Refusal{Verdict: Internal, Err: fmt.Errorf("%s panics: %v%s", doing, p, panicSite(stack)), Log: stack}
 }
 
-// guard runs a step of ours and makes a refusal of its panic.
+// guard runs step and turns a panic into a *Refusal.
 func guard(doing string, step func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// Arguments makes arguments for a run of a training module whose numbers do not matter: small negative numbers,
-// which are valid log decays and let no rule, norm or loss grow. Integers are 0, a valid index of anything.
+// Arguments returns arguments for timing a training module, where values do not matter: small negative numbers, which
+// are valid log decays and keep every rule, norm and loss bounded. Integers are 0, a valid index of anything.
 func Arguments(m *ir.Module) (args []*array.Array) {
 	draw := rand.New(rand.NewPCG(1, 2))
 	for _, p := range m.Params() {

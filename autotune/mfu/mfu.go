@@ -1,6 +1,6 @@
-// Package mfu says how well a training step with the rule would use the matrix units of a TPU: it costs the parts of a step of a
-// gdn/model, and its pieces, and sums these. The model flop utilisation of a part is its model flops over those of matrix units that are
-// never idle in the modelled time. Model flops are those of the mathematics, by the counting of gdn/model.
+// Package mfu models how well a training step with the rule uses the matrix units of a TPU: it costs the parts and
+// pieces of a step of a gdn/model, and sums them. The model flop utilisation of a part is its model flops over the
+// flops that fully busy matrix units would do in the modelled time. Model flops count the mathematics, by gdn/model.
 package mfu
 
 import (
@@ -21,44 +21,44 @@ import (
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
 
-// Row is a part or a piece of a training step, or a sum of such, on a target.
+// Row is a part or a piece of a training step, or a sum of rows, on a target.
 type Row struct {
 	Target string  `json:"target"`
 	Kind   string  `json:"kind"` // of layer
 	Part   string  `json:"part"`
 	Pass   string  `json:"pass,omitempty"` // forward or backward; empty: both
-	Times  int     `json:"times"`          // in a step
+	Times  int     `json:"times"`          // runs in a step
 	Flops  float64 `json:"model_flops"`    // once
-	Cycles int64   `json:"cycles"`         // throughput, once
-	Bytes  int64   `json:"hbm_bytes"`      // once; -1: not known
+	Cycles int64   `json:"cycles"`         // issue cycles, once
+	Bytes  int64   `json:"hbm_bytes"`      // once; -1: unknown
 	Ruler  string  `json:"ruler"`          // of the time
-	Time   float64 `json:"time"`           // cycles, once: wall; by throughput, of each op the larger of its cycles and of its traffic at full bandwidth
+	Time   float64 `json:"time"`           // cycles, once: in-order; by throughput, the sum over ops of the larger of cycles and traffic at full bandwidth
 	Bound  string  `json:"bound,omitempty"`
 	MFU    float64 `json:"mfu"`
 	Share  float64 `json:"share"`   // of the step's time
 	Whole  bool    `json:"whole"`   // a piece, or a sum
-	InStep bool    `json:"in_step"` // the step is the sum of these rows, each as often as it runs
+	InStep bool    `json:"in_step"` // the step is the sum of these rows, each Times
 
-	Traffic float64 `json:"hbm_cycles"` // that the bytes take at full bandwidth, once
+	Traffic float64 `json:"hbm_cycles"` // of the bytes at full bandwidth, once
 	XLA     int64   `json:"glue"`       // cycles outside of kernels, once
 	Calls   int64   `json:"calls"`      // ops that run, once
 	Spills  int64   `json:"spills"`     // executed, once
-	Kernels int     `json:"kernels"`    // distinct ones to compile; of a sum, of all its modules
+	Kernels int     `json:"kernels"`    // distinct kernels to compile; for a sum, of all its modules
 }
 
 // Step is a training step on some targets.
 type Step struct {
 	Model      model.Config `json:"model"`
 	Parameters int64        `json:"parameters"`
-	Variants   []string     `json:"variants"` // how the rule is computed, by target
+	Variants   []string     `json:"variants"` // of the rule, by target
 	Note       string       `json:"note"`
 	Rows       []*Row       `json:"rows"`
 }
 
-// Note says what the time is.
+// Note explains the time to readers of a report.
 const Note = "a step is the sum of its layers, each one module forward and one backward with its residual; attention has two, around the core, which is a public kernel. Time is modelled by wall, the schedule of each module in order with its waits for HBM, one module after another; where latencies are not known, by throughput: for each op the larger of its cycles and of its HBM traffic at full bandwidth; nothing ran on a TPU"
 
-// NewStep begins the step of a model, and reads the variant of the rule for each target.
+// NewStep returns the step of a model without rows, and the variant of the rule for each target.
 func NewStep(c model.Config, variant string, targets []*target.Target) (*Step, []gdn.Variant, error) {
 	r := &Step{Model: c, Parameters: c.Parameters(), Note: Note}
 	var rules []gdn.Variant
@@ -72,7 +72,7 @@ func NewStep(c model.Config, variant string, targets []*target.Target) (*Step, [
 	return r, rules, nil
 }
 
-// Cost costs the step on targets, the rule by a variant for each.
+// Cost adds the rows of the step on each target; rules are the variants by target.
 func (r *Step) Cost(ctx context.Context, x *measure.Instrument, rules []gdn.Variant, targets []*target.Target, forward bool) error {
 	for i, t := range targets {
 		rows, err := Rows(ctx, x, r.Model, rules[i], t, forward)
@@ -84,7 +84,7 @@ func (r *Step) Cost(ctx context.Context, x *measure.Instrument, rules []gdn.Vari
 	return nil
 }
 
-// Variant reads the variant of the rule; auto is the best known for the model's training step on a target.
+// Variant resolves the variant of the rule; auto is the best known for the model's training step on a target.
 func Variant(c model.Config, text string, t *target.Target) (gdn.Variant, error) {
 	s := c.Spec()
 	s.Direction = gdn.Train
@@ -95,7 +95,7 @@ func Variant(c model.Config, text string, t *target.Target) (gdn.Variant, error)
 	return f.Variant, f.Variant.Check(s)
 }
 
-// Rows costs the parts and the pieces on a target, and sums them.
+// Rows costs the parts and the pieces of a step on a target, and adds their sums.
 func Rows(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Variant, t *target.Target, forward bool) ([]*Row, error) {
 	c.VMEM = t.VMEM
 	parts, err := partRows(ctx, x, c, v, t, forward, func(*Row) bool { return true })
@@ -104,7 +104,7 @@ func Rows(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Vari
 	}
 	var pieces []*Row
 	for _, m := range modules(c, forward) {
-		if m.Build == nil { // the core of attention, which is a part
+		if m.Build == nil { // the core of attention, which is costed as a part
 			core := func(r *Row) bool { return r.Kind == m.kind && r.Part == m.name && r.Pass == m.pass }
 			pieces = append(pieces, parts[slices.IndexFunc(parts, core)])
 			continue
@@ -119,7 +119,7 @@ func Rows(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Vari
 	return sumUp(parts, pieces, t), nil
 }
 
-// sumUp gives the rows of parts and pieces with their sums: the parts of a layer by pass, the pieces of a layer, and the step.
+// sumUp returns the rows of parts and pieces with their sums: the parts of a layer by pass, the pieces of a layer, and the step.
 func sumUp(parts, pieces []*Row, t *target.Target) []*Row {
 	var kinds []string
 	for _, r := range pieces {
@@ -153,7 +153,7 @@ func sumUp(parts, pieces []*Row, t *target.Target) []*Row {
 	return rows
 }
 
-// Parts costs parts of a step alone, those of some rows by kind, part and pass, without their shares of a step. Pieces and sums are none.
+// Parts costs the parts of a step that of selects, by kind, part and pass. Shares of the step are not set. There are no pieces and no sums.
 func Parts(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Variant, t *target.Target, of func(*Row) bool) ([]*Row, error) {
 	rows, err := partRows(ctx, x, c, v, t, false, of)
 	for _, r := range rows {
@@ -162,7 +162,7 @@ func Parts(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Var
 	return rows, err
 }
 
-// partRows costs the passes of some parts.
+// partRows costs the passes of the selected parts.
 func partRows(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Variant, t *target.Target, forward bool,
 	of func(*Row) bool) (rows []*Row, err error) {
 	c.VMEM = t.VMEM
@@ -181,23 +181,23 @@ func partRows(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.
 	return rows, nil
 }
 
-// Module is a pass of a piece of a step, which runs by itself.
+// Module is a pass of a piece of a step, as a program.
 type Module struct {
 	Name  string
-	Times int     // in a step
+	Times int     // runs in a step
 	Flops float64 // model flops, once
-	Rule  bool    // it holds the rule, and depends on the variant
+	Rule  bool    // it contains the rule, and depends on the variant
 	Build func(gdn.Variant) (*ir.Module, error)
 
 	kind, name, pass string
 }
 
-// Modules lists what a step runs: the passes of its pieces. The core of attention is left out.
+// Modules returns the programs of a step: the passes of its pieces, without the core of attention.
 func Modules(c model.Config, forward bool) []Module {
 	return slices.DeleteFunc(modules(c, forward), func(m Module) bool { return m.Build == nil })
 }
 
-// RuleAlone lists the passes of the rule as modules of their own, which a step has within others.
+// RuleAlone returns the passes of the rule as separate modules; a step has them within others.
 func RuleAlone(c model.Config, forward bool) (l []Module) {
 	for _, p := range model.Parts(c) {
 		if p.Kind != "rule" || p.Name != "rule" {
@@ -219,7 +219,7 @@ func modules(c model.Config, forward bool) (l []Module) {
 	return l
 }
 
-// newModule is a pass of a piece, or of a part, whose flops are those of the forward pass.
+// newModule returns a pass of a piece or part; flops are the forward pass's.
 func newModule(kind, name, pass string, times int, flops float64, build func(gdn.Variant, bool) (*ir.Module, error)) Module {
 	back := pass == "backward"
 	m := Module{Name: kind + ", " + name + " " + pass, Times: times, Flops: flops, Rule: kind == "rule", kind: kind, name: name, pass: pass}
@@ -232,7 +232,7 @@ func newModule(kind, name, pass string, times int, flops float64, build func(gdn
 	return m
 }
 
-// cost costs the module by the variant of the rule.
+// cost costs the module with the rule by a variant.
 func (m Module) cost(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Variant, t *target.Target) (*Row, error) {
 	r := &Row{Target: t.Name, Kind: m.kind, Part: m.name, Pass: m.pass, Times: m.Times, Flops: m.Flops}
 	if m.Build == nil {
@@ -249,7 +249,7 @@ func (m Module) cost(ctx context.Context, x *measure.Instrument, c model.Config,
 	return r, nil
 }
 
-// sumRows sums parts that run equally often, once each; nil without any.
+// sumRows sums the selected rows, which run equally often, once each; nil without any.
 func sumRows(rows []*Row, of func(*Row) bool) *Row {
 	var sum *Row
 	for _, r := range rows {
@@ -264,7 +264,7 @@ func sumRows(rows []*Row, of func(*Row) bool) *Row {
 	return sum
 }
 
-// add adds a row some times. A sum with a part of unknown traffic is of unknown traffic.
+// add adds times runs of a row. If the traffic of one row is unknown, so is the sum's.
 func (sum *Row) add(r *Row, times float64) {
 	sum.Whole = true
 	sum.Flops += times * r.Flops
@@ -325,11 +325,11 @@ func (r *Row) cost(ctx context.Context, x *measure.Instrument, t *target.Target,
 	return nil
 }
 
-// fullSlot is how full the fullest slot must be to be called the bound.
+// fullSlot is the least fill of the fullest slot to count as the bound.
 const fullSlot = .7
 
-// modelled is the time of a report, and what bounds it: main memory, the fullest unit, or neither but the order and the latencies of the
-// instructions. A wall that should be known and is not is a *measure.Refusal.
+// modelled returns the time of a report, and its bound: HBM, the fullest unit, or else the order and latencies of the
+// instructions. If in-order cycles should be known and are not, it returns a *measure.Refusal.
 func modelled(r *llo.Report, t *target.Target) (modelledCost, error) {
 	c := modelledCost{Cycles: r.Cycles, Bytes: r.HBMBytes, Ruler: measure.Wall.On(t.Name)}
 	wall, err := c.Ruler.Cycles(r)

@@ -1,4 +1,4 @@
-// Package objective says what a search makes small.
+// Package objective defines what a search minimizes.
 package objective
 
 import (
@@ -12,14 +12,14 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 )
 
-// Objective is what a search makes small: cost; cost among what errs no more than a class of accuracy; or error among what costs no more
-// than a bound. The exam of the gates holds in each. The zero Objective is cost.
+// Objective is what a search minimizes: the cost; the cost among candidates whose errors stay within a class of accuracy; or the
+// error among candidates whose cost stays within a bound. The gates' accuracy tests apply to all. The zero Objective is cost.
 type Objective struct {
-	Class gdn.Accuracy // whose errors may not be exceeded
-	Most  float64      // cycles per token and value head that may not be exceeded, on each target by itself
+	Class gdn.Accuracy // limit on errors
+	Most  float64      // limit in cycles per token and value head, for each target separately
 }
 
-// Help says how an objective is written.
+// Help is the syntax of objectives.
 const Help = "cost, cost@error=CLASS with a class of fast, fla, f32-like, or error@cost=CYCLES per token and value head"
 
 // Parse reads cost, cost@error=fla or error@cost=2.4. An empty text is cost.
@@ -50,7 +50,7 @@ func Parse(text string) (Objective, error) {
 	return fail("it is unknown")
 }
 
-// Examples lists objectives to begin with.
+// Examples lists objectives to start from.
 func Examples() []string {
 	l := []string{"cost"}
 	for _, a := range gdn.AccuracyNames() {
@@ -59,7 +59,7 @@ func Examples() []string {
 	return append(l, "error@cost=2.5")
 }
 
-// String is the text that Parse reads; it is empty for cost.
+// String returns the text that Parse reads; empty for cost.
 func (o Objective) String() string {
 	switch {
 	case o.Class != gdn.AccuracyAny:
@@ -70,7 +70,7 @@ func (o Objective) String() string {
 	return ""
 }
 
-// Supports says why the errors of a spec can not be an objective.
+// Supports returns why an objective of errors does not apply to a spec, or nil.
 func (o Objective) Supports(s gdn.Spec) error {
 	if o != (Objective{}) && s.Direction != gdn.Forward {
 		return errors.New("an objective of errors is for the forward pass: the errors of gradients have no table of classes")
@@ -78,7 +78,7 @@ func (o Objective) Supports(s gdn.Spec) error {
 	return nil
 }
 
-// Meets says whether a cost is within the bound.
+// Meets reports whether a cost is within the bound Most. It is false without a bound.
 func (o Objective) Meets(c *journal.Cost) bool {
 	return o.Most > 0 && c.Verdict == "" && float64(c.PerToken) <= o.Most
 }

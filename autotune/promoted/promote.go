@@ -16,13 +16,13 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// UseError says that a run, a candidate or the configuration is not for promoting from.
+// UseError says why a run, a candidate or the configuration can not be used for promoting.
 type UseError struct{ Reason string }
 
 func (e *UseError) Error() string { return e.Reason }
 
-// Promote records that auto is the best candidate of a run, on a target (empty: the run's first), and reports the
-// change. Both figures come from the run, so they compare.
+// Promote records that auto is the best candidate of a run, on a target (empty: the run's first), and returns a
+// sentence about the change. The old and new figures come from the same run, so that they compare.
 func Promote(dir, generation string, best *journal.Candidate) (said string, err error) {
 	state, _, err := journal.Read(dir, nil)
 	if err != nil {
@@ -77,7 +77,7 @@ func Promote(dir, generation string, best *journal.Candidate) (said string, err 
 	return fmt.Sprintf("%s: %s of %s on %s is candidate %d from now on, %d cycles by %s; it was %s, %d cycles", path, class.Text(), h.Spec, generation, best.ID, is.Score, is.RulerName(), now.Variant.Short(), was.Score), nil
 }
 
-// compared gives what the run says of the form that auto stands for, and of the candidate, which must be better.
+// compared returns the run's costs of auto's present variant and of the candidate, which must be better.
 func compared(state *journal.State, dir, target string, best *journal.Candidate, now *route.Form) (was, is *journal.Cost, err error) {
 	h, fitted := state.Header, now.Variant.Fit(now.Spec).String()
 	if best.Fitted == fitted {
@@ -91,7 +91,7 @@ func compared(state *journal.State, dir, target string, best *journal.Candidate,
 	case was == nil:
 		least := h.Precision
 		if p := now.Variant.Precision().String(); !strategy.Reaches(p, least) {
-			least = p // or the run would refuse auto
+			least = p // a higher one, or the run would refuse auto's variant
 		}
 		return nil, nil, fmt.Errorf("run %s has no cost on %s of what auto stands for, so nothing says which is better; compare them in one run, and promote from that:\n"+
 			"  gdngen search run --spec %s --target %s --precision %s --start auto --start %s --max-candidates 3 --run %s", dir, target, h.Spec, target, least, best.Variant, filepath.Clean(dir)+"-auto")

@@ -1,5 +1,5 @@
-// Package promoted keeps a user's own champions: variants that a search found better than what auto stands for. They lie as rows of a
-// JSON file in the user's configuration. A row holds for exactly its spec, target and class of accuracy.
+// Package promoted stores a user's own champions: variants that a search found better than auto's choice. They are rows
+// of a JSON file in the user's configuration. A row holds only for its exact spec, target and class of accuracy.
 package promoted
 
 import (
@@ -27,7 +27,7 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// DirEnv names the environment variable with the folder of the configuration. Off stands for none.
+// DirEnv names the environment variable with the folder of the configuration. The value Off means no configuration.
 const (
 	DirEnv = "GDNGEN_CONFIG"
 	Off    = "off"
@@ -40,11 +40,11 @@ const FileName = "champions.json"
 type Row struct {
 	Spec      string `json:"spec"` // text of the gdn.Spec
 	Target    string `json:"target"`
-	Accuracy  string `json:"accuracy"`  // the class that it keeps to
+	Accuracy  string `json:"accuracy"`  // class that its errors stay within
 	Variant   string `json:"variant"`   // text of the gdn.Variant
 	Cycles    int64  `json:"cycles"`    // the score that it was ranked by
 	Ruler     string `json:"ruler"`     // of the score: wall or throughput; none in older files, where it is throughput
-	Libtpu    string `json:"libtpu"`    // the compiler that they were counted with
+	Libtpu    string `json:"libtpu"`    // the compiler whose schedules were counted
 	Run       string `json:"run"`       // name of the run's folder
 	Candidate int    `json:"candidate"` // in its journal
 	Date      string `json:"date"`      // of the promotion, such as 2026-01-31
@@ -54,7 +54,7 @@ func (r *Row) String() string {
 	return fmt.Sprintf("promoted on %s from candidate %d of run %s, %d cycles by %s and libtpu %s", r.Date, r.Candidate, r.Run, r.Cycles, cmp.Or(r.Ruler, journal.Throughput), r.Libtpu)
 }
 
-// Class is the class of accuracy of what a search ranks whose products are of a precision at least.
+// Class returns the class of accuracy of a search whose matrix products have at least precision least.
 func Class(least string) gdn.Accuracy {
 	if strategy.Reaches(ir.PrecBF16x1.String(), least) {
 		return gdn.AccuracyFast
@@ -62,7 +62,7 @@ func Class(least string) gdn.Accuracy {
 	return gdn.AccuracyF32
 }
 
-// ClassOf is the class of accuracy of what a search of an objective ranks.
+// ClassOf returns the class of accuracy of a search with an objective.
 func ClassOf(o objective.Objective, least string) gdn.Accuracy {
 	if o.Class != gdn.AccuracyAny {
 		return o.Class
@@ -70,12 +70,11 @@ func ClassOf(o objective.Objective, least string) gdn.Accuracy {
 	return Class(least)
 }
 
-// file is the form on disk.
 type file struct {
 	Champions []Row `json:"champions"`
 }
 
-// File is the path of the rows; it is empty where there is no configuration.
+// File returns the path of the rows; empty if there is no configuration.
 func File() string {
 	dir := os.Getenv(DirEnv)
 	if dir == Off {
@@ -84,14 +83,14 @@ func File() string {
 	if dir == "" {
 		user, err := os.UserConfigDir()
 		if err != nil {
-			return "" // no home: nothing was promoted there
+			return "" // no home directory: nothing was promoted
 		}
 		dir = filepath.Join(user, "gdngen")
 	}
 	return filepath.Join(dir, FileName)
 }
 
-// Read reads the rows of the configuration; none where there is no file. An error names file, row and cure.
+// Read returns the rows of the configuration; nil if there is no file. An error names the file, the row and the fix.
 func Read() ([]Row, error) {
 	path := File()
 	if path == "" {
@@ -129,7 +128,7 @@ func Read() ([]Row, error) {
 	return f.Champions, nil
 }
 
-// check says what is wrong with a row. It puts spec and variant into their full form.
+// check returns what is wrong with a row, or nil. It writes spec and variant out in full.
 func (r *Row) check() error {
 	s, err := gdn.Parse(r.Spec)
 	if err != nil {
@@ -163,12 +162,12 @@ func (r *Row) check() error {
 	return nil
 }
 
-// replaces says whether two rows are for the same spec, target and class.
+// replaces reports whether two rows are for the same spec, target and class.
 func (r *Row) replaces(o Row) bool {
 	return r.Spec == o.Spec && r.Target == o.Target && r.Accuracy == o.Accuracy
 }
 
-// Find gives the row for a spec on a target in the class of accuracy that is wished; nil where there is none.
+// Find returns the row for a spec on a target in the requested class of accuracy, or nil.
 func Find(rows []Row, s gdn.Spec, target string, wish gdn.Accuracy) *Row {
 	key := Row{Spec: s.String(), Target: target, Accuracy: wish.For(s).String()}
 	if i := slices.IndexFunc(rows, key.replaces); i >= 0 {
@@ -177,7 +176,7 @@ func Find(rows []Row, s gdn.Spec, target string, wish gdn.Accuracy) *Row {
 	return nil
 }
 
-// Champion is route.Champions by the user's configuration.
+// Champion looks a spec up in the user's configuration. It is a route.Champions.
 func Champion(s gdn.Spec, target string, class gdn.Accuracy) (variant, origin string, err error) {
 	rows, err := Read()
 	if err != nil {
@@ -190,7 +189,7 @@ func Champion(s gdn.Spec, target string, class gdn.Accuracy) (variant, origin st
 	return row.Variant, row.String(), nil
 }
 
-// Digest is a hash of rows, for the record of what follows from them; it is empty for none.
+// Digest returns a hash of rows, for the header of a run that depends on them; empty without rows.
 func Digest(rows []Row) string {
 	if len(rows) == 0 {
 		return ""
@@ -202,8 +201,8 @@ func Digest(rows []Row) string {
 	return fmt.Sprintf("%x", sum.Sum(nil)[:8])
 }
 
-// Write puts a row into the configuration, and gives the path of its file. A row for the same spec, target and class is replaced. The
-// file changes as a whole or not at all.
+// Write adds a row to the configuration, and returns the path of its file. It replaces a row for the same spec, target
+// and class. The file is replaced atomically.
 func Write(r Row) (path string, err error) {
 	if path = File(); path == "" {
 		return "", fmt.Errorf("there is no configuration to write to: let %s name its folder", DirEnv)
@@ -214,7 +213,7 @@ func Write(r Row) (path string, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return path, err
 	}
-	lock := flock.New(path + ".lock") // two promotions at a time would lose one
+	lock := flock.New(path + ".lock") // of two concurrent promotions one would be lost
 	if err := lock.Lock(); err != nil {
 		return path, err
 	}

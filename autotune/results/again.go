@@ -12,7 +12,7 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// errorColumn is the first column of errors of a work's table.
+// errorColumn is the first column of errors in a table.
 const errorColumn = 8
 
 // entry is a line of a page: a champion, or a candidate that was left out for its errors.
@@ -21,11 +21,11 @@ type entry struct {
 	row    *Row
 	target string
 	name   string
-	form   string // that the candidate had; empty where its text says it, or where it was left out
+	form   string // the candidate's resolved variant; empty if its text is explicit, or if it was left out
 	out    bool   // left out
 }
 
-// entries finds the champions of a page, and what was left out for its errors. The works of the plan are known by their titles.
+// entries returns the champions of a page, and the candidates left out for their errors. Tables are matched to rows of the plan by title.
 func (p *Plan) entries(lines []string) ([]entry, error) {
 	var list []entry
 	var row *Row
@@ -61,7 +61,7 @@ func (p *Plan) entries(lines []string) ([]entry, error) {
 	return list, nil
 }
 
-// cellsOf are the cells of a line of a table; none of another line.
+// cellsOf returns the cells of a line of a table; nil for another line.
 func cellsOf(line string) []string {
 	line, ok := strings.CutPrefix(line, "| ")
 	if !ok {
@@ -74,7 +74,7 @@ func cellsOf(line string) []string {
 	return cells
 }
 
-// trial is the candidate in the form of the page: cycles and errors are of one kernel.
+// trial returns the candidate in the page's form, so that its cycles and errors are of one kernel.
 func (e *entry) trial(p *Plan) (*trial, error) {
 	t, err := target.Lookup(e.target)
 	if err != nil {
@@ -92,7 +92,7 @@ func (e *entry) trial(p *Plan) (*trial, error) {
 	return nil, fmt.Errorf("%s on %s: the plan has no candidate %q", e.row.Title, e.target, e.name)
 }
 
-// moved says what auto stands for today, where that is not the form of the page.
+// moved returns auto's present choice if it is not the page's form, or "".
 func (e *entry) moved(p *Plan) (string, error) {
 	if e.form == "" {
 		return "", nil
@@ -106,8 +106,8 @@ func (e *entry) moved(p *Plan) (string, error) {
 	return try.Form.Variant.Short(), nil
 }
 
-// again is the line of the page with the errors of today. A champion that would be left out now, and what was left out and would not be, need a
-// cost, and are errors.
+// again returns the line of the page with today's errors. A champion that would now be left out, or a candidate that
+// would no longer be, needs a new cost: both are errors.
 func (e *entry) again(line string, rows []check.Row, classes []string) (string, error) {
 	why := refused(rows)
 	switch {
@@ -122,8 +122,8 @@ func (e *entry) again(line string, rows []check.Row, classes []string) (string, 
 	return strings.Join(cells[:errorColumn+1], "") + errorCells(rows, classes), nil
 }
 
-// Errors measures the errors of a page again, for the variants that it names, and keeps its cycles: compiling
-// takes hours, and errors depend on the programs alone.
+// Errors measures the errors of a page again, for the variants that it names, and returns the new page with the old
+// cycles: compiling takes hours, and errors depend only on the programs.
 func (l *Maker) Errors(ctx context.Context, p *Plan, page string) (string, error) {
 	lines := strings.Split(page, "\n")
 	list, err := p.entries(lines)
@@ -166,7 +166,7 @@ func (l *Maker) Errors(ctx context.Context, p *Plan, page string) (string, error
 	return noteAgain(strings.Join(lines, "\n"))
 }
 
-// noteAgain puts what the last columns are today in the place of what they were.
+// noteAgain replaces the page's note about its last columns by the present one.
 func noteAgain(page string) (string, error) {
 	note := errorsNote()
 	head, rest, ok := strings.Cut(page, note[:strings.Index(note, " are")])
@@ -177,8 +177,8 @@ func noteAgain(page string) (string, error) {
 	return head + note + "\n" + tail, nil
 }
 
-// frontAgain makes the errors of the front anew, and with them what is in bold. Cycles are the page's, of two decimals, where front has exact
-// ones: of points that are alike in them the one with the smaller error is in bold, also where the other takes a little less.
+// frontAgain measures the errors of the front again, and sets the points in bold anew. The page's cycles have two decimals, where Make has
+// exact ones. Among points with equal rounded cycles the smaller error is in bold, even if another point takes slightly fewer cycles.
 func (l *Maker) frontAgain(ctx context.Context, p *Plan, lines []string) error {
 	begin := slices.Index(lines, frontTitle)
 	if begin < 0 {
@@ -201,7 +201,7 @@ func (l *Maker) frontAgain(ctx context.Context, p *Plan, lines []string) error {
 		}
 		point := Point{Text: strings.TrimSuffix(text, "`"), Precision: cells[1]}
 		for _, cell := range cells[2 : 2+len(f.Targets)] {
-			n, _ := strconv.ParseFloat(strings.Trim(cell, "*"), 64) // a dash is refused
+			n, _ := strconv.ParseFloat(strings.Trim(cell, "*"), 64) // a dash means refused
 			point.PerToken = append(point.PerToken, n)
 		}
 		f.Points, at = append(f.Points, point), append(at, i)

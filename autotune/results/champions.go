@@ -18,25 +18,25 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// Champion is the cheapest candidate of a row on a target whose numbers are right.
+// Champion is the cheapest correct candidate of a row on a target.
 type Champion struct {
 	Target   string        `json:"target"`
-	Name     string        `json:"name,omitempty"` // of the candidate; empty where none will do
-	Text     string        `json:"text,omitempty"` // of the candidate, as --variant takes it
+	Name     string        `json:"name,omitempty"` // of the candidate; empty if none is correct
+	Text     string        `json:"text,omitempty"` // of the candidate, in the form of --variant
 	Variant  string        `json:"variant,omitempty"`
-	Ruler    measure.Ruler `json:"ruler,omitempty"`                 // that champions of the target are ranked by
+	Ruler    measure.Ruler `json:"ruler,omitempty"`                 // unit of the ranking on the target
 	PerToken float64       `json:"cycles_per_token_head,omitempty"` // by the ruler
 	Issued   float64       `json:"throughput_per_token_head,omitempty"`
-	HBMRatio float64       `json:"hbm_ratio,omitempty"` // main memory traffic over the necessary; 0 where not known
+	HBMRatio float64       `json:"hbm_ratio,omitempty"` // HBM traffic over the necessary; 0: unknown
 	Cost     *measure.Cost `json:"cost,omitempty"`
-	Errors   []check.Row   `json:"errors,omitempty"`   // as gdngen check lists them
-	Rejected []string      `json:"rejected,omitempty"` // candidates that will not do, with the reason
+	Errors   []check.Row   `json:"errors,omitempty"`   // in the form of gdngen check
+	Rejected []string      `json:"rejected,omitempty"` // candidates left out, with the reason
 }
 
-// cell is the figure of a champion: its wall, and in brackets its throughput, alone where there is no wall.
+// cell returns a champion's figure: in-order cycles, with issue cycles in brackets; only issue cycles if in-order cycles are unknown.
 func (c *Champion) cell() string { return figure("%.2f", c.Ruler, c.PerToken, c.Issued) }
 
-// figure prints a figure by a ruler and its throughput.
+// figure formats cycles by a ruler, with the issue cycles.
 func figure(format string, ruler measure.Ruler, cycles, throughput float64) string {
 	if ruler == measure.Throughput {
 		return fmt.Sprintf("("+format+")", cycles)
@@ -44,7 +44,7 @@ func figure(format string, ruler measure.Ruler, cycles, throughput float64) stri
 	return fmt.Sprintf(format+" ("+format+")", cycles, throughput)
 }
 
-// Result is a row with its champions.
+// Result is a row of the plan with its champion on each target.
 type Result struct {
 	Row
 	Champions []*Champion `json:"champions"`
@@ -53,17 +53,17 @@ type Result struct {
 // Table is the whole table.
 type Table struct {
 	Compiler   string      `json:"compiler"`
-	Revision   string      `json:"revision,omitempty"` // of gdngen, where the build knows it
+	Revision   string      `json:"revision,omitempty"` // of gdngen, if the build knows it
 	Note       string      `json:"note"`
 	Classes    []string    `json:"classes"`
 	Rows       []Result    `json:"rows"`
 	Candidates []Candidate `json:"candidates"`
 	Front      *Front      `json:"front,omitempty"`
-	Missed     []string    `json:"missed"` // requirements, in words
+	Missed     []string    `json:"missed"` // unmet requirements, in words
 	Peers      []Peer      `json:"peers,omitempty"`
 }
 
-// Text renders the table, as data or as a page.
+// Text returns the table as JSON if data, else as a page of Markdown.
 func (r *Table) Text(data bool) ([]byte, error) {
 	var b bytes.Buffer
 	if !data {
@@ -77,7 +77,7 @@ func (r *Table) Text(data bool) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// Make finds the champions, and shows what it has after each work.
+// Make finds the champions, and calls show with the table so far after each row.
 func (l *Maker) Make(ctx context.Context, p *Plan, targets []*target.Target, show func(*Table) error) (*Table, error) {
 	r := &Table{Compiler: l.Compiler, Revision: l.Revision, Note: measure.StaticNote, Classes: p.Classes, Peers: p.Peers, Missed: []string{}}
 	for i := range p.Rows {
@@ -115,7 +115,7 @@ func (l *Maker) Make(ctx context.Context, p *Plan, targets []*target.Target, sho
 	return r, show(r)
 }
 
-// by is the row that a row's cycles are measured by.
+// by returns the row that a row's cycles are compared with.
 func (r *Table) by(row *Result) *Result {
 	for i := range r.Rows {
 		if r.Rows[i].Title == row.Of {
@@ -125,7 +125,7 @@ func (r *Table) by(row *Result) *Result {
 	return &r.Rows[0]
 }
 
-// on is the champion of a row on a target.
+// on returns the champion of a row on a target.
 func (row *Result) on(target string) *Champion {
 	for _, c := range row.Champions {
 		if c.Target == target {
@@ -135,7 +135,7 @@ func (row *Result) on(target string) *Champion {
 	return &Champion{}
 }
 
-// only keeps the targets that a list names; an empty one names all.
+// only keeps the targets that a list names; an empty list keeps all.
 func only(targets []*target.Target, names string) []*target.Target {
 	return slices.DeleteFunc(slices.Clone(targets), func(t *target.Target) bool {
 		return names != "" && !slices.Contains(strings.Split(names, ","), t.Name)
@@ -146,11 +146,11 @@ func only(targets []*target.Target, names string) []*target.Target {
 type Maker struct {
 	Instrument *measure.Instrument
 	Compiler   string // name and version
-	Revision   string // of gdngen; empty: not known
+	Revision   string // of gdngen; empty: unknown
 	Note       func(format string, args ...any)
 }
 
-// work is one piece of work: its candidates share what is made of them.
+// work is one row; its candidates share compiled programs.
 type work struct {
 	*Maker
 	classes []string
@@ -159,7 +159,7 @@ type work struct {
 
 func (l *Maker) work(classes []string) *work { return &work{Maker: l, classes: classes} }
 
-// trial is a candidate in the form that it has for a work and a target.
+// trial is a candidate resolved for a row and a target.
 type trial struct {
 	Candidate
 	*route.Form
@@ -173,7 +173,7 @@ func newTrial(s gdn.Spec, c Candidate, t *target.Target) (*trial, error) {
 	return &trial{c, f}, nil
 }
 
-// champion costs the candidates of a row on a target and takes the cheapest whose numbers are right.
+// champion costs the candidates of a row on a target and returns the cheapest correct one.
 func (w *work) champion(ctx context.Context, row *Row, candidates []Candidate, t *target.Target) (*Champion, error) {
 	best := &Champion{Target: t.Name}
 	type entry struct {
@@ -225,10 +225,10 @@ func (w *work) champion(ctx context.Context, row *Row, candidates []Candidate, t
 	return best, nil
 }
 
-// maxHBMRatio is the most traffic that a champion may cause where its row does not say otherwise, as a multiple of the necessary.
+// maxHBMRatio is the default limit on a champion's traffic, as a multiple of the necessary.
 const maxHBMRatio = 1.3
 
-// require lists what the champions miss.
+// require lists the requirements that champions do not meet.
 func (r *Table) require() {
 	r.Missed = []string{}
 	for i := range r.Rows {
@@ -250,5 +250,5 @@ func (r *Table) require() {
 	}
 }
 
-// within is a title inside a sentence.
+// within returns a title with a small first letter.
 func within(title string) string { return strings.ToLower(title[:1]) + title[1:] }

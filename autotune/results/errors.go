@@ -16,21 +16,21 @@ import (
 	"github.com/gdngen/gdngen/ir/interp"
 )
 
-// judgement changes when numbers are computed or judged otherwise than before, so that what is kept of errors no longer holds. The table
-// of limits has a name of its own (exam.Version).
+// judgement is raised when the way of computing or judging numbers changes, so that cached errors are not used. The
+// table of limits has its own version (exam.Version).
 const judgement = "4"
 
-// examTokens is the most tokens that numbers are judged on: several chunks and a part of one.
+// examTokens is the largest number of tokens in accuracy tests: several chunks and a part of one.
 const examTokens = 576
 
-// examSeeds are those of check.
+// The default seeds of gdngen check.
 const (
 	firstSeed = 1
 	examSeeds = 3
 )
 
-// exam is the spec that numbers are judged on: all heads, since each has a class of inputs of its own; few tokens; two batch rows, since
-// one hides a fault of the others; and gradients with an initial state.
+// exam returns the spec of the accuracy tests: all heads, since each has its own class of inputs; few tokens; two batch
+// rows, since one can hide faults between rows; and gradients with an initial state.
 func (t *trial) exam() gdn.Spec {
 	s := t.Form.Spec
 	s.Tokens = min(s.Tokens, examTokens)
@@ -39,8 +39,8 @@ func (t *trial) exam() gdn.Spec {
 	return s
 }
 
-// errors are those that gdngen check finds of the lowered kernel, as the interpreter computes it: on every class of inputs that the spec
-// can have, of each output and kind the worst of all heads and seeds. Gradients may be held to the limits of the field.
+// errors returns the rows of gdngen check for the lowered kernel, computed by the interpreter: on every class of inputs that the spec
+// supports, for each output and kind the worst over heads and seeds. With field, gradients have flash-linear-attention's limits.
 func (t *trial) errors(ctx context.Context, cache *measure.Cache, field bool) ([]check.Row, error) {
 	s := t.exam()
 	if err := t.Form.Variant.Check(s); err != nil {
@@ -57,8 +57,8 @@ func (t *trial) errors(ctx context.Context, cache *measure.Cache, field bool) ([
 	return rows, err
 }
 
-// OfKernels are the errors that gdngen check finds of a form's lowered kernels, as the interpreter computes them: on each class of inputs, of
-// each output and kind the worst of all heads and seeds. They are kept in the cache.
+// OfKernels returns the rows of gdngen check for a form's lowered kernels, computed by the interpreter: on each class
+// of inputs, for each output and kind the worst over heads and seeds. Results are cached.
 func OfKernels(ctx context.Context, cache *measure.Cache, form *route.Form, classes []truth.Class) ([]check.Row, error) {
 	m, err := form.Kernels()
 	if err != nil {
@@ -78,7 +78,7 @@ func OfKernels(ctx context.Context, cache *measure.Cache, form *route.Form, clas
 	}, key...)
 }
 
-// share is the part of its limit that an error takes. What is no number takes all there is, which compares where NaN does not.
+// share returns the error as a share of its limit; infinity for NaN, so that shares can be compared.
 func share(row check.Row) float64 {
 	if x := float64(row.Error / row.Limit); !math.IsNaN(x) {
 		return x
@@ -86,7 +86,7 @@ func share(row check.Row) float64 {
 	return math.Inf(1)
 }
 
-// refused says why numbers will not do, by the error that is farthest beyond its limit; empty where all are within.
+// refused names the error farthest beyond its limit; empty if all are within.
 func refused(rows []check.Row) string {
 	var worst *check.Row
 	for i := range rows {
@@ -105,8 +105,8 @@ func refused(rows []check.Row) string {
 	return fmt.Sprintf("%s is %s (%s) on %s, %.2g is allowed", worst.Output, off, worst.Kind, worst.Class, float64(worst.Limit))
 }
 
-// rmsOf is the root mean square error on a class over that of the reference, of the output that is nearest to its limit: of a training
-// step of a gradient, which alone is judged so. There is none where the spec can not have the class.
+// rmsOf returns the relative root mean square error on a class, of the output nearest to its limit. Of a training step
+// only gradients are judged so. ok is false if the spec does not support the class.
 func rmsOf(rows []check.Row, class string) (off float64, ok bool) {
 	use := -1.0
 	for _, row := range rows {
@@ -117,7 +117,7 @@ func rmsOf(rows []check.Row, class string) (off float64, ok bool) {
 	return off, ok
 }
 
-// worstRMS is the largest rmsOf of some classes; infinite where one is no number.
+// worstRMS returns the largest rmsOf of some classes; infinite if one is NaN.
 func worstRMS(rows []check.Row, classes []string) (worst journal.Figure) {
 	for _, class := range classes {
 		switch off, _ := rmsOf(rows, class); {

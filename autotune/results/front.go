@@ -17,10 +17,10 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// FrontPlan says what the front of cycles and errors is made of.
+// FrontPlan selects the candidates and targets of the front of cycles and errors.
 type FrontPlan struct {
 	Spec       string      `json:"spec"`
-	Targets    string      `json:"targets,omitempty"` // those of the table that are in it; empty: all
+	Targets    string      `json:"targets,omitempty"` // targets of the table to include; empty: all
 	Candidates []Candidate `json:"candidates"`
 
 	spec gdn.Spec
@@ -36,26 +36,26 @@ func (f *FrontPlan) parse() (err error) {
 	return err
 }
 
-// Front is each candidate's cycles and errors on one piece of work.
+// Front lists each candidate's cycles and errors on one spec.
 type Front struct {
 	Spec    string   `json:"spec"`
 	Targets []string `json:"targets"`
 	Points  []Point  `json:"points"`
 }
 
-// Point is a candidate: its errors, and on each target its cycles and whether no other has both fewer cycles and a smaller
-// worst error.
+// Point is a candidate: its errors, and for each target its cycles and whether it is on the front: no other has both
+// fewer cycles and a smaller worst error.
 type Point struct {
 	Name      string         `json:"name"`
 	Text      string         `json:"text"`
 	Precision string         `json:"precision"`
-	PerToken  []float64      `json:"cycles_per_token_head"` // by wall, where the target has it; 0: refused
+	PerToken  []float64      `json:"cycles_per_token_head"` // in-order, if known for the target; 0: refused
 	Best      []bool         `json:"on_front"`
-	Worst     journal.Figure `json:"worst_error"` // the largest rms of the classes shown
+	Worst     journal.Figure `json:"worst_error"` // largest rms over the classes shown
 	Errors    []check.Row    `json:"errors"`
 }
 
-// front costs the candidates of a front on each target.
+// front costs the candidates of a front on each target, and measures their errors.
 func (w *work) front(ctx context.Context, f *FrontPlan, targets []*target.Target) (*Front, error) {
 	out := &Front{Spec: f.Spec}
 	targets = only(targets, f.Targets)
@@ -94,7 +94,7 @@ func (w *work) front(ctx context.Context, f *FrontPlan, targets []*target.Target
 	return out, nil
 }
 
-// mark finds the points that no other beats in both.
+// mark marks the points of the front.
 func (f *Front) mark() {
 	for i := range f.Points {
 		p := &f.Points[i]
@@ -125,7 +125,7 @@ func (f *Front) markdown(b *bytes.Buffer, classes []string) {
 	b.WriteString("\n")
 }
 
-// markdown is the line of a candidate.
+// markdown returns the line of a candidate.
 func (p *Point) markdown(classes []string) string {
 	line := fmt.Sprintf("| `%s` | %s |", p.Text, p.Precision)
 	for k, n := range p.PerToken {
@@ -141,7 +141,7 @@ func (p *Point) markdown(classes []string) string {
 	return line + fmt.Sprintf(" %s |%s", errorText(float64(p.Worst)), errorCells(p.Errors, classes))
 }
 
-// errorCells is a cell for each class, empty where the spec can not have it.
+// errorCells returns a cell for each class; empty if the spec does not support it.
 func errorCells(rows []check.Row, classes []string) string {
 	var b strings.Builder
 	for _, name := range classes {

@@ -9,7 +9,6 @@ import (
 	"github.com/gdngen/gdngen/internal/terminal"
 )
 
-// markdown writes the table as a page.
 func (r *Table) markdown(b *bytes.Buffer) {
 	fmt.Fprintf(b, `# Results
 
@@ -52,7 +51,7 @@ throughput, which stands alone where a target has no wall.
 	r.peers(b)
 }
 
-// errorsNote says what the last columns are.
+// errorsNote explains the last columns.
 func errorsNote() string {
 	return fmt.Sprintf(`- The last columns are errors against float64 by class of inputs, as `+"`gdngen check`"+` judges them: of the lowered kernel in the interpreter at up to %d
   tokens, with all heads and %d seeds, the root mean square of the error over that of the reference, of the output that is nearest to its
@@ -61,7 +60,7 @@ func errorsNote() string {
 `, examTokens, examSeeds)
 }
 
-// revision says which kernels the table is of, where the build knows it.
+// revision names the revision of the kernels, if the build knows it.
 func (r *Table) revision() string {
 	if r.Revision == "" {
 		return ""
@@ -69,7 +68,7 @@ func (r *Table) revision() string {
 	return ", by gdngen at revision " + r.Revision
 }
 
-// overview is one line a work: cycles on each target.
+// overview writes one line per row: cycles on each target.
 func (r *Table) overview(b *bytes.Buffer) {
 	b.WriteString("| work |")
 	for _, c := range r.Rows[0].Champions {
@@ -95,7 +94,7 @@ func (r *Table) overview(b *bytes.Buffer) {
 	b.WriteString("\n")
 }
 
-// table is a work with the champion of each target.
+// table writes row i with the champion of each target.
 func (r *Table) table(b *bytes.Buffer, i int) {
 	row := &r.Rows[i]
 	by := r.by(row)
@@ -156,7 +155,7 @@ func (r *Table) table(b *bytes.Buffer, i int) {
 	}
 }
 
-// formOf is what auto stands for; other texts stand for themselves.
+// formOf returns the variant that auto chose; other texts are returned as they are.
 func formOf(c *Champion) string {
 	v, err := gdn.ParseVariant(c.Variant)
 	if _, ok := gdn.ParseAuto(c.Text); !ok || err != nil {

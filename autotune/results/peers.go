@@ -12,25 +12,25 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// measured is what tests/peers/run.py measured.
+// measured holds the results of tests/peers/run.py.
 //
 //go:embed peers.json
 var measured []byte
 
-// Peer is a published kernel, measured on the work of the first row, or of another rule.
+// Peer is a published kernel, measured on the spec of the first row, or on another one (Work).
 type Peer struct {
 	Name     string             `json:"name"`
 	Version  string             `json:"version,omitempty"` // of the package that holds it
 	Date     string             `json:"date"`
 	Compiler string             `json:"compiler"`
-	Work     string             `json:"work,omitempty"` // what differs from the work of the first row, in the words of a spec: rule=kda,direction=train
+	Work     string             `json:"work,omitempty"` // differences from the spec of the first row: rule=kda,direction=train
 	Note     string             `json:"note,omitempty"`
-	Cycles   map[string]float64 `json:"cycles,omitempty"`  // per token and value head by target: throughput
-	Wall     map[string]float64 `json:"wall,omitempty"`    // the same with waits and transfers
-	Refused  map[string]string  `json:"refused,omitempty"` // why a target has no figure
+	Cycles   map[string]float64 `json:"cycles,omitempty"`  // per token and value head by target: issue cycles
+	Wall     map[string]float64 `json:"wall,omitempty"`    // in-order cycles, with waits and transfers
+	Refused  map[string]string  `json:"refused,omitempty"` // by target without a figure: the reason
 }
 
-// readPeers reads the table of peers; all its rows have the date and the compiler of their run.
+// readPeers reads the table of peers; the date and compiler of the run apply to all rows.
 func readPeers(table []byte) ([]Peer, error) {
 	var t struct {
 		Date, Compiler, JAX string
@@ -47,11 +47,11 @@ func readPeers(table []byte) ([]Peer, error) {
 	return t.Peers, nil
 }
 
-// Peers lists the public kernels: first those on the bench work, then those on other work, which Work describes.
+// Peers returns the public kernels: first those on the bench spec, then those on other specs, which Work describes.
 func Peers() ([]Peer, error) { return readPeers(measured) }
 
-// Arithmetic names the kernel in the table of errors that computes with the same arithmetic as this one; empty
-// where it is not known.
+// Arithmetic names the kernel in the table of errors that computes with the same arithmetic; ok is false if it is
+// unknown.
 func (p *Peer) Arithmetic() (string, bool) {
 	if p.Work != "" {
 		return "", false
@@ -64,7 +64,7 @@ func (p *Peer) Arithmetic() (string, bool) {
 	return "", false
 }
 
-// Figure is the cycles on a target by the best ruler known: wall, else throughput; 0 where there are none.
+// Figure returns the cycles per token and value head on a target: in-order, else issue cycles; 0 if there are none.
 func (p *Peer) Figure(target string) float64 {
 	if w, ok := p.Wall[target]; ok {
 		return w
@@ -72,7 +72,7 @@ func (p *Peer) Figure(target string) float64 {
 	return p.Cycles[target]
 }
 
-// peers lists what others published: kernels on the bench work with what is known of their errors, and then those of other work.
+// peers writes the public kernels: on the bench spec with their known errors, then on other specs.
 func (r *Table) peers(b *bytes.Buffer) {
 	var bench, others []Peer
 	for _, p := range r.Peers {
@@ -95,7 +95,7 @@ func (r *Table) peers(b *bytes.Buffer) {
 	}
 }
 
-// peerTable lists kernels by the targets that any of them has a figure for, and by columns of the caller's.
+// peerTable writes kernels with a column per target that has a figure, and the given columns.
 func peerTable(b *bytes.Buffer, peers []Peer, columns []string, cell func(p *Peer, column string) string) {
 	var targets []string
 	for _, t := range target.All() {
@@ -106,7 +106,7 @@ func peerTable(b *bytes.Buffer, peers []Peer, columns []string, cell func(p *Pee
 	fmt.Fprintf(b, "| kernel | version | compiler | date | %s | remark |\n", strings.Join(slices.Concat(targets, columns), " | "))
 	b.WriteString("|---|---|---|---|" + strings.Repeat("---:|", len(targets)+len(columns)) + "---|\n")
 	for _, p := range peers {
-		if len(p.Cycles) == 0 { // refused on all targets: an older figure may be in another row
+		if len(p.Cycles) == 0 { // refused on all targets: another row may have an older figure
 			continue
 		}
 		fmt.Fprintf(b, "| %s | %s | %s | %s |", p.Name, p.Version, p.Compiler, p.Date)
@@ -120,7 +120,7 @@ func peerTable(b *bytes.Buffer, peers []Peer, columns []string, cell func(p *Pee
 	}
 }
 
-// off is the error of the kernel's arithmetic on a class of inputs.
+// off returns the error of the kernel's arithmetic on a class of inputs.
 func (p *Peer) off(column string) string {
 	kernel, ok := p.Arithmetic()
 	if !ok {
@@ -130,7 +130,7 @@ func (p *Peer) off(column string) string {
 	return e.String()
 }
 
-// cell is the figure for a target, or whether it is the compiler or the cost model that gives none.
+// cell returns the figure for a target, or whether the compiler or the cost model refused.
 func (p *Peer) cell(target string) string {
 	n, costed := p.Cycles[target]
 	w, known := p.Wall[target]

@@ -21,11 +21,11 @@ import (
 //go:embed plan.json
 var builtIn []byte
 
-// Plan says what the table holds: rows of work, and candidates to compute each with.
+// Plan lists the rows of the table, and the candidates for them.
 type Plan struct {
-	Classes    []string    `json:"classes"` // of inputs, by which a champion is judged
+	Classes    []string    `json:"classes"` // of inputs, by which candidates are tested
 	Candidates []Candidate `json:"candidates"`
-	Rows       []Row       `json:"rows"` // the first is what others are measured by
+	Rows       []Row       `json:"rows"` // the first is the reference for the others' cycles
 	Front      *FrontPlan  `json:"front,omitempty"`
 	Peers      []Peer      `json:"peers,omitempty"`
 }
@@ -34,28 +34,28 @@ type Plan struct {
 type Candidate struct {
 	Name    string `json:"name"`
 	Variant string `json:"variant"`           // auto is the best known for row and target
-	Targets string `json:"targets,omitempty"` // as --target takes them; empty: all
+	Targets string `json:"targets,omitempty"` // in the form of --target; empty: all
 
-	variant gdn.Variant // of auto that of a row
+	variant gdn.Variant // for auto: resolved for a row
 }
 
-// Row is one piece of work.
+// Row is one spec of the table.
 type Row struct {
 	Title      string      `json:"title"`
 	Spec       string      `json:"spec"`
-	Precision  string      `json:"precision"`            // of the candidates' matrix products; empty: any
-	Targets    string      `json:"targets,omitempty"`    // those of the table that it is computed for; empty: all
-	Of         string      `json:"of,omitempty"`         // title of the row that its cycles are measured by; empty: the first
+	Precision  string      `json:"precision"`            // of the matrix products; empty: any
+	Targets    string      `json:"targets,omitempty"`    // targets of the table to include; empty: all
+	Of         string      `json:"of,omitempty"`         // title of the row that its cycles are compared with; empty: the first
 	Within     float64     `json:"within,omitempty"`     // most cycles per token and head, as a multiple of that row's
-	Traffic    float64     `json:"traffic,omitempty"`    // most main memory traffic, as a multiple of the necessary; 0: 1.3
-	Field      bool        `json:"field,omitempty"`      // gradients are held to the limits of flash-linear-attention on every class
-	Candidates []Candidate `json:"candidates,omitempty"` // in place of the plan's
-	Also       []Candidate `json:"also,omitempty"`       // beside the plan's
+	Traffic    float64     `json:"traffic,omitempty"`    // most HBM traffic, as a multiple of the necessary; 0: 1.3
+	Field      bool        `json:"field,omitempty"`      // gradients have flash-linear-attention's limits on every class
+	Candidates []Candidate `json:"candidates,omitempty"` // instead of the plan's
+	Also       []Candidate `json:"also,omitempty"`       // in addition to the plan's
 
 	spec gdn.Spec
 }
 
-// Default is the plan that is built in, with the peers that were measured.
+// Default returns the built-in plan, with the measured peers.
 func Default() (*Plan, error) {
 	p, err := Parse(builtIn)
 	if err != nil {
@@ -129,8 +129,8 @@ func Parse(data []byte) (*Plan, error) {
 	return &p, nil
 }
 
-// Only is the plan of the rows whose title or spec has one of some texts, without the front and the peers. A row whose cycles are
-// measured by one that is left out is measured by none.
+// Only returns the plan of the rows whose title or spec contains one of the texts, without the front and the peers. A
+// row whose reference row is left out has no reference.
 func (p *Plan) Only(texts []string) (*Plan, error) {
 	part := &Plan{Classes: p.Classes, Candidates: p.Candidates}
 	titles := map[string]bool{}
@@ -152,7 +152,7 @@ func (p *Plan) Only(texts []string) (*Plan, error) {
 	return part, nil
 }
 
-// candidatesFor lists what a row is computed with.
+// candidatesFor returns the candidates of a row.
 func (p *Plan) candidatesFor(row *Row) []Candidate {
 	all := slices.Concat(p.Candidates, row.Also)
 	if len(row.Candidates) > 0 {
@@ -168,7 +168,7 @@ func (p *Plan) candidatesFor(row *Row) []Candidate {
 	return list
 }
 
-// about is the variant of a candidate on a spec, whatever the target: of auto the form that is asked first on matrix units of 256 rows.
+// about returns a candidate's variant on a spec, whatever the target; auto is resolved for matrix units of 256 rows.
 func (c *Candidate) about(s gdn.Spec) (gdn.Variant, error) {
 	if _, ok := gdn.ParseAuto(c.Variant); !ok {
 		return gdn.ParseVariant(c.Variant)

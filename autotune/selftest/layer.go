@@ -20,7 +20,7 @@ import (
 	"github.com/gdngen/gdngen/pjrt/machine"
 )
 
-// What a test may be of.
+// The groups of tests.
 const (
 	Both    = "both"
 	Kernels = "kernels"
@@ -30,12 +30,12 @@ const (
 // Sets lists the groups of tests that a selftest can be restricted to.
 var Sets = []string{Kernels, Layer, Both}
 
-// LayerLimit is the most by which an output of a layer may be off, as a share of its root mean square: a layer rounds to bf16, by 2^-9, some ten
-// times one after another, and sums of products in another order than ours.
+// LayerLimit is the largest allowed error of a layer's output, as a share of its root mean square: a layer rounds to
+// bf16, by 2^-9, some ten times in sequence, and sums products in another order than the reference.
 const LayerLimit = 1.0 / 64
 
-// Layers are models whose layers are tried, forward and backward, by what the device takes: norm, projections, convolution, rule, gated norm,
-// projection; attention; and the feed-forward part. Caches of the convolution are in Works.
+// Layers are models whose layers are tested, forward and backward, by the device's program: norm, projections, convolution, rule,
+// gated norm, projection; attention; and the feed-forward part. Works has the caches of the convolution.
 var Layers = []model.Config{
 	{Name: "a layer of the gated delta rule", Hidden: 128, Layers: 1, MLP: 128, Batch: 1, Tokens: 160,
 		Rule: model.Rule{HeadsK: 1, HeadsV: 2, K: 128, V: 128, Conv: 4}},
@@ -43,7 +43,7 @@ var Layers = []model.Config{
 		Rule: model.Rule{Name: "kda", Bound: -5, HeadsK: 2, HeadsV: 2, K: 128, V: 128, Conv: 4, DecayRank: 128, GateRank: 128, SigmoidGate: true}},
 }
 
-// layers tries the layers. In a quick test that is the first.
+// layers tests the layers. A quick test has only the first.
 func (t *Test) layers(ctx context.Context, r *device.Runner, lock *machine.Lock, note func(format string, args ...any)) error {
 	list := Layers
 	if t.Quick {
@@ -65,7 +65,7 @@ func (t *Test) layers(ctx context.Context, r *device.Runner, lock *machine.Lock,
 	return nil
 }
 
-// layer tries the pieces of a model in both passes. The arguments of the backward pass are what the interpreter keeps of the forward pass.
+// layer tests the pieces of a model in both passes. The backward pass gets the residuals of the interpreter's forward pass.
 func (t *Test) layer(ctx context.Context, r *device.Runner, c model.Config) (rows []Case, err error) {
 	if err := r.Ready(ctx); err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (t *Test) layer(ctx context.Context, r *device.Runner, c model.Config) (row
 	}
 	draw := rand.New(rand.NewPCG(t.Seed, 3))
 	for _, p := range model.Pieces(c) {
-		if p.Build == nil || p.Kind == "model" { // attention is in no Layers; a norm is in every layer
+		if p.Build == nil || p.Kind == "model" { // Layers has no attention; every layer has a norm
 			continue
 		}
 		values := map[string]*array.Array{}
@@ -119,7 +119,7 @@ func (t *Test) layer(ctx context.Context, r *device.Runner, c model.Config) (row
 	return rows, nil
 }
 
-// drawn is an argument of a layer: a weight of a product in proportion to its rows, small gates, and values of some size.
+// drawn returns an argument of a layer: weights of products scaled by their rows, small gates, and other values of moderate size.
 func drawn(draw *rand.Rand, name string, of ir.Type) *array.Array {
 	scale := 1.0
 	switch {
@@ -135,7 +135,7 @@ func drawn(draw *rand.Rand, name string, of ir.Type) *array.Array {
 	return array.FromFloat64s(of.DType, of.Shape, v)
 }
 
-// compare judges the outputs of a module by the one that is worst.
+// compare judges the outputs of a module by the worst one.
 func (row *Case) compare(m *ir.Module, got, want map[string]*array.Array) {
 	worst := -1.0
 	for _, name := range m.Results {
@@ -145,7 +145,7 @@ func (row *Case) compare(m *ir.Module, got, want map[string]*array.Array) {
 			off, size = off+(x[i]-y[i])*(x[i]-y[i]), size+y[i]*y[i]
 		}
 		e := math.Sqrt(off / max(size, 1e-30))
-		if !(e <= worst) { // NaN is the worst
+		if !(e <= worst) { // true for NaN
 			worst = e
 			row.Output, row.Error, row.Limit = name, journal.Figure(e), LayerLimit
 		}

@@ -1,6 +1,6 @@
-// Package selftest proves on a device that the generated programs compute what they should: named variants on works of every kind, with
-// inputs of every class, against the float64 reference. A negative example passes by missing its limit; what can not be made for the
-// device is skipped, with the reason.
+// Package selftest checks on a device that generated programs compute correctly: named variants on specs of every kind,
+// with inputs of every class, against the float64 reference. A negative example passes if it exceeds its limit. A
+// program that can not be made for the device is skipped, with the reason.
 package selftest
 
 import (
@@ -25,13 +25,13 @@ import (
 	"github.com/gdngen/gdngen/pjrt/machine"
 )
 
-// Work is a work on which every named variant is tried that is legal for it.
+// Work is a spec for all named variants that are legal for it.
 type Work struct {
 	Name, Spec string
-	Quick      []string // variants of a quick test; none: the work is left out
+	Quick      []string // variants of a quick test; none: a quick test leaves the spec out
 }
 
-// Works hold each way that a work can differ, at sizes that compile quickly.
+// Works has a spec for each feature of specs, at sizes that compile quickly.
 var Works = []Work{
 	{"prefill, a ragged end, states in and out", "b=1,t=300,hk=2,hv=4,k=128,v=128,dtype=bf16,init,final", []string{"naive", "bf16", "tpu", "neumann"}},
 	{"long enough for chunks in lockstep", "b=1,t=1536,hk=2,hv=4,k=128,v=128,dtype=bf16", []string{"tpu", "tpu-long"}},
@@ -44,35 +44,35 @@ var Works = []Work{
 	{"beta up to 2", "b=1,t=200,hk=1,hv=2,k=128,v=128,dtype=bf16,negeig", nil},
 }
 
-// tokenLimit is the most tokens that the token recurrence is tried on: it rounds the state at each, and limits are made for chunks. On
-// 300 tokens of beta0 in float32 it is off by 1.2e-6, where 1e-6 is allowed, on any device.
+// tokenLimit is the largest number of tokens for the token recurrence: it rounds the state at each token, and limits
+// are made for chunks. On 300 tokens of beta0 in float32 its error is 1.2e-6 on any device, and 1e-6 is allowed.
 const tokenLimit = 128
 
 // QuickClasses are the classes of a quick test.
 var QuickClasses = []string{"random", "cos.99", "identical"}
 
-// The ends of a case.
+// The statuses of a case.
 const (
 	Passed  = "passed"
 	Failed  = "FAILED"
 	Skipped = "skipped"
 )
 
-// Case is one case: a variant on a work with inputs of a class.
+// Case is the result of a variant on a spec with inputs of a class.
 type Case struct {
 	Variant string         `json:"variant"`
 	Spec    string         `json:"spec"`
-	Class   string         `json:"class,omitempty"` // empty where no class was reached
+	Class   string         `json:"class,omitempty"` // empty if no class was run
 	Status  string         `json:"status"`
-	Output  string         `json:"output,omitempty"` // the one that is worst against its limit
+	Output  string         `json:"output,omitempty"` // the output with the largest error relative to its limit
 	Kind    string         `json:"kind,omitempty"`   // of its error, as gdn/exam names them
 	Error   journal.Figure `json:"error"`
 	Limit   journal.Figure `json:"limit"`
 	Reason  string         `json:"reason,omitempty"`
-	Seconds float64        `json:"seconds"` // of the device for the class and those that ran with it: compile, where it is the first of its program, and run
+	Seconds float64        `json:"seconds"` // on the device, for all classes run together: execution, and for the first of a program also compilation
 }
 
-// Test is a whole test.
+// Test is the result of a selftest.
 type Test struct {
 	Version string      `json:"version"`
 	Device  device.Info `json:"device"`
@@ -87,7 +87,7 @@ type Test struct {
 	Rows    []Case      `json:"cases"`
 }
 
-// part is a variant on a work: one program, and cases that share it.
+// part is a variant on a spec: one program, shared by several cases.
 type part struct {
 	name    string
 	spec    gdn.Spec
@@ -95,7 +95,7 @@ type part struct {
 	classes []truth.Class
 }
 
-// parts lists what is tried, in the order of the works.
+// parts lists the programs to test, in the order of Works.
 func (t *Test) parts() (list []part, err error) {
 	for _, w := range Works {
 		s, err := gdn.Parse(w.Spec)
@@ -114,7 +114,7 @@ func (t *Test) parts() (list []part, err error) {
 				return nil, err
 			}
 			switch {
-			case t.Target != "" && v.Mapping.Pack == gdn.PackStream && s.Seqs > 0: // loops over slices of packed sequences are for CPUs: no kernel has them
+			case t.Target != "" && v.Mapping.Pack == gdn.PackStream && s.Seqs > 0: // loops over slices of packed sequences are only for CPUs
 				continue
 			case v.Algo == gdn.AlgoToken && s.Tokens > tokenLimit:
 				continue
@@ -128,17 +128,17 @@ func (t *Test) parts() (list []part, err error) {
 	return list, nil
 }
 
-// deaths is after how many programs in a row whose process died the device counts as lost.
+// deaths is the number of consecutive programs that kill the device's process before the device counts as lost.
 const deaths = 5
 
-// LostError says that the device died in one program after another.
+// LostError says that consecutive programs killed the device's process.
 type LostError struct{ Last string }
 
 func (e *LostError) Error() string {
 	return fmt.Sprintf("the process of the device died in %d programs in a row, the last time: %s", deaths, e.Last)
 }
 
-// Run computes the rows. If it ends early, the rows hold the tests that were done.
+// Run fills the rows. If it ends early, the rows hold the tests done so far.
 func (t *Test) Run(ctx context.Context, r *device.Runner, lock *machine.Lock, note func(format string, args ...any)) error {
 	if t.Tests != Layer {
 		if err := t.kernels(ctx, r, lock, note); err != nil {
@@ -151,7 +151,7 @@ func (t *Test) Run(ctx context.Context, r *device.Runner, lock *machine.Lock, no
 	return nil
 }
 
-// kernels tries named variants on works.
+// kernels tests named variants on Works.
 func (t *Test) kernels(ctx context.Context, r *device.Runner, lock *machine.Lock, note func(format string, args ...any)) error {
 	parts, err := t.parts()
 	if err != nil {
@@ -181,7 +181,7 @@ func (t *Test) kernels(ctx context.Context, r *device.Runner, lock *machine.Lock
 	return nil
 }
 
-// Count counts the rows by their end.
+// Count sets the counts of passed, failed and skipped rows.
 func (t *Test) Count() {
 	t.Passed, t.Failed, t.Skipped = 0, 0, 0
 	for _, row := range t.Rows {
@@ -196,7 +196,7 @@ func (t *Test) Count() {
 	}
 }
 
-// outcome sums up the cases of a program in a word or a reason.
+// outcome summarizes the cases of a program in a word or a reason.
 func outcome(rows []Case) string {
 	for _, row := range rows {
 		if row.Status != Passed {
@@ -206,7 +206,7 @@ func outcome(rows []Case) string {
 	return fmt.Sprintf("%d %s", len(rows), Passed)
 }
 
-// why is the reason, or by how much a limit is missed.
+// why returns the reason, or by how much a limit is exceeded.
 func (row Case) why() string {
 	if row.Reason != "" {
 		return row.Reason
@@ -214,8 +214,8 @@ func (row Case) why() string {
 	return fmt.Sprintf("%s is off by %.2e (%s), %.2e is allowed", row.Output, float64(row.Error), row.Kind, float64(row.Limit))
 }
 
-// try runs one program on its classes. The error is that of a done context, of a device that does not open again or of this program's own
-// machinery.
+// try runs one program on its classes. The error is ctx's, or says that the device does not open again, or is a fault
+// of gdngen's machinery.
 func (t *Test) try(ctx context.Context, r *device.Runner, p part, sheets *exam.Cache) ([]Case, error) {
 	if err := r.Ready(ctx); err != nil {
 		return nil, err
@@ -260,7 +260,7 @@ func (t *Test) try(ctx context.Context, r *device.Runner, p part, sheets *exam.C
 	return rows, nil
 }
 
-// judge makes a case of each class of a sheet, by the mark that is worst against its limit; fault is why there are no outputs.
+// judge returns a case for each class of an accuracy test, by its worst mark relative to the limit; fault says why there are no outputs.
 func (row Case) judge(x *exam.Case, v gdn.Variant, got map[string]*array.Array, fault error) ([]Case, error) {
 	var rows []Case
 	if fault != nil {
@@ -285,7 +285,7 @@ func (row Case) judge(x *exam.Case, v gdn.Variant, got map[string]*array.Array, 
 	return rows, nil
 }
 
-// add adds the cases of a sheet. A class that an earlier sheet had has one case, the worse.
+// add adds the cases of another accuracy test. For a class in both, the worse case is kept.
 func add(rows, sheet []Case) []Case {
 	for _, row := range sheet {
 		i := slices.IndexFunc(rows, func(had Case) bool { return had.Class == row.Class })
@@ -299,7 +299,7 @@ func add(rows, sheet []Case) []Case {
 	return rows
 }
 
-// use is the error as a share of its limit.
+// use returns the error as a share of its limit.
 func (row Case) use() float64 { return float64(row.Error) / float64(row.Limit) }
 
 func is[E error](err error) bool {
@@ -307,7 +307,7 @@ func is[E error](err error) bool {
 	return errors.As(err, &e)
 }
 
-// negativeExample turns the cases of a negative example into one: it must run, and miss a limit by its numbers.
+// negativeExample combines the cases of a negative example into one, which passes if the program runs and an error exceeds its limit.
 func negativeExample(rows []Case) Case {
 	for _, row := range rows {
 		if row.Reason != "" {
@@ -325,7 +325,7 @@ func negativeExample(rows []Case) Case {
 	return row
 }
 
-// Write prints what did not pass, and for each variant the case that is nearest to its limit.
+// Write prints the cases that did not pass, and for each variant the case nearest to its limit.
 func (t *Test) Write(w io.Writer) {
 	target := ""
 	if t.Target != "" {

@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// Tally is how many cases passed, failed and were skipped.
+// Tally counts the cases that passed, failed and were skipped.
 type Tally struct{ Passed, Failed, Skipped int }
 
 func (t *Tally) String() string {
@@ -15,7 +15,7 @@ func (t *Tally) String() string {
 
 var tally = regexp.MustCompile(`(\d+) passed, (\d+) failed, (\d+) skipped`)
 
-// ReadTally finds the last tally in what a test has printed; nil without one.
+// ReadTally returns the last tally in the output of a selftest; nil if there is none.
 func ReadTally(text string) *Tally {
 	all := tally.FindAllStringSubmatch(text, -1)
 	if all == nil {

@@ -9,15 +9,15 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 )
 
-// handicap is how many times what it is behind a cell must expect to gain, perCell how much more
-// for each better one.
+// An option's score is reduced by handicap times its cell's distance from the best (a logarithm), and by perCell for
+// each better cell.
 const (
 	handicap = 2
 	perCell  = .03
 )
 
-// tie is how much the order drawn from the seed weighs: below what any two expectations of
-// different grounds differ by.
+// tie weighs the random order drawn from the seed. It is below any difference between two expectations with different
+// reasons.
 const tie = 1e-3
 
 func hot(c *journal.Candidate, target string) string {
@@ -27,7 +27,7 @@ func hot(c *journal.Candidate, target string) string {
 	return "not known"
 }
 
-// opened are the choices of axes that apply to w and did not to v.
+// opened returns the choices of axes that apply to w but not to v.
 func opened(s Space, v, w gdn.Variant) (l []option) {
 	for _, a := range gdn.Axes {
 		if a.Applies == nil || a.Applies(v) || !a.Applies(w) || !s.walks(a.Name) {
@@ -42,8 +42,7 @@ func opened(s Space, v, w gdn.Variant) (l []option) {
 	return l
 }
 
-// steps are the values of an axis that one move from v leads to: those beside it where they are
-// numbers, or all.
+// steps returns the values of an axis that are one move from v: the neighbours if values are numbers, else all.
 func steps(a gdn.Axis, v gdn.Variant) []string {
 	i := slices.Index(a.Values, a.Get(&v))
 	if i < 0 || len(a.Values) < 4 || !a.Number() {
@@ -55,13 +54,13 @@ func steps(a gdn.Axis, v gdn.Variant) []string {
 			l = append(l, a.Values[j])
 		}
 	}
-	if a.Values[0] == "0" && i > 1 { // 0 is none or all
+	if a.Values[0] == "0" && i > 1 { // 0 means none or all
 		l = append(l, "0")
 	}
 	return l
 }
 
-// leftover proposes two moves at once, drawn at random, where no single one is left.
+// leftover proposes two random moves at once when no single one is left.
 func leftover(s Space, parents []*journal.Candidate, tried func(gdn.Variant) bool) *Proposal {
 	const draws = 200
 	for i := range draws {
@@ -77,8 +76,8 @@ func leftover(s Space, parents []*journal.Candidate, tried func(gdn.Variant) boo
 	return nil
 }
 
-// champions gives the best candidate of each of the best n cells, best first, by the mean over the
-// targets of its score against the best on each.
+// champions returns the best candidate of each of the best n cells, best first, by its mean over the targets of score
+// relative to the best score there.
 func champions(judged journal.View, n int) []*journal.Candidate {
 	type scored struct {
 		c    *journal.Candidate

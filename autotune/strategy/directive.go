@@ -9,16 +9,16 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 )
 
-// Directive narrows a search to one bottleneck: the groups of axes that move it, and the stages of
-// a schedule that show it.
+// Directive narrows a search to one bottleneck: the groups of axes that influence it, and the stages of a schedule in
+// which it shows.
 type Directive struct {
 	Name, Doc string
 	Groups    []gdn.Group
-	Stages    []string // of the algorithm, as the compiler's schedule carries them
-	Fills     bool     // its axes give idle units work
+	Stages    []string // of the algorithm, as in the compiler's schedule
+	Fills     bool     // its axes give work to idle units
 }
 
-// Directives is the table of presets. Each group of axes is of one of them.
+// Directives is the table of presets. Each group of axes belongs to one preset.
 var Directives = []Directive{
 	{"triangular-inversion", "how (I + A)^-1 is computed", []gdn.Group{gdn.GroupInverse}, []string{"leaf", "solve", "keep"}, false},
 	{"dataflow", "the work of each kernel, and arrays between kernels: operands of the state, products that are joined",
@@ -31,7 +31,7 @@ var Directives = []Directive{
 	{"training", "the residuals of the forward pass, and the sums of gradients with their precision", []gdn.Group{gdn.GroupTraining}, []string{"dr", "dq", "dk", "dg", "values"}, false},
 }
 
-// Axes names the axes that concern the directive, in the order of their table.
+// Axes returns the directive's axes, in the order of gdn.Axes.
 func (d Directive) Axes() (names []string) {
 	for _, a := range gdn.Axes {
 		if a.Concerns(d.Groups...) {
@@ -44,17 +44,17 @@ func (d Directive) Axes() (names []string) {
 //go:embed directives/*.md
 var directiveWords embed.FS
 
-// Words is the directive in Markdown, for whoever changes code: what limits there, what has been
-// tried, what to look at.
+// Words returns the directive's text in Markdown, for a programmer: what limits there, what has been tried, where to
+// look.
 func (d Directive) Words() string {
 	text, err := directiveWords.ReadFile("directives/" + d.Name + ".md")
 	if err != nil {
-		panic(err) // each preset has a file, which a test sees to
+		panic(err) // a test checks that each preset has a file
 	}
 	return string(text)
 }
 
-// LookupDirective finds a preset.
+// LookupDirective returns a preset by name.
 func LookupDirective(name string) (Directive, error) {
 	var names []string
 	for _, d := range Directives {
@@ -66,14 +66,14 @@ func LookupDirective(name string) (Directive, error) {
 	return Directive{}, fmt.Errorf("unknown directive %q (known: %s)", name, strings.Join(names, " "))
 }
 
-// bearing is what directives say of an axis.
+// bearing is the information of directives about an axis.
 type bearing struct {
-	fills  bool     // it gives idle units work
-	orders bool     // it orders instructions, which estimates do not see
-	stages []string // that show what it moves
+	fills  bool     // it gives work to idle units
+	orders bool     // it orders instructions, which estimates ignore
+	stages []string // stages that it influences
 }
 
-// bearings are those of all axes.
+// bearings holds the bearing of each axis by name.
 var bearings = func() map[string]bearing {
 	m := map[string]bearing{}
 	for _, a := range gdn.Axes {
@@ -91,7 +91,7 @@ var bearings = func() map[string]bearing {
 	return m
 }()
 
-// DirectiveDocs describes the directives: their names, and each with its axes.
+// DirectiveDocs returns the names of the directives, and for each a description with its axes.
 func DirectiveDocs() (names, docs []string) {
 	for _, d := range Directives {
 		names = append(names, d.Name)

@@ -13,17 +13,15 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// errorModel predicts how likely the errors of a variant are within a class of accuracy. For each
-// class of inputs it has the logarithm of the error over the limit: that of what products in so many
-// passes round, and a Gaussian process over the axes, of which those of numerics decide. So one
-// refusal tells of its neighbours in form and schedule, and leaves open what another choice of
-// numerics does. Axes that only order or place work change no number: what differs in these alone
-// is one point, and known. (Errors of a class of accuracy are of one sequence, so of how sequences
-// are packed these say nothing.)
+// errorModel predicts the probability that the errors of a variant are within a class of accuracy. For each class of
+// inputs it models the logarithm of error over limit: a term for the rounding of products in so many passes, and a
+// Gaussian process over the axes, mostly those of numerics. So one refusal predicts variants that differ in form and
+// schedule, and leaves other choices of numerics open. Axes that only order or place work change no number: variants
+// that differ only there are one point with a known error. (The tests of a class of accuracy use one sequence: the
+// packing of sequences has no effect on them.)
 //
-// Classes of inputs apart, of each the worse of output and state, since each shows other roundings,
-// and in the largest error of all one class hides what a choice does to the others. Example, shares
-// of the limits:
+// Classes of inputs are separate, each with the worse error of output and state. Each shows other roundings, and in the
+// maximum over classes one class hides the effect of a choice on the others. Example, shares of the limits:
 //
 //	                 cos.9  faint  u01  largest
 //	none of these    2.5    1.6    1.2  2.5
@@ -32,14 +30,13 @@ import (
 //	tail_decay=v     2.5    .8     1.2  2.5, likewise
 //	all three        .9     .8     .9   .9
 type errorModel struct {
-	classes []string // of the first point, which all others have too
+	classes []string // of the first point; all others have them too
 	points  []point
-	values  []map[string]float64 // by point and class: logarithms, beside what passes explain
+	values  []map[string]float64 // by point and class: logarithms, less the term for passes
 	gauss   *gaussian            // of the classes, in order
 }
 
-// rounded is the logarithm of what the products of a variant round, a third for each of their
-// precisions.
+// rounded returns the logarithm of the rounding of a variant's products, a third for each of their precisions.
 func rounded(v gdn.Variant) float64 {
 	of := map[ir.Precision]float64{ir.PrecBF16x1: 1, ir.PrecBF16x3: 1e-2}
 	sum := 0.
@@ -49,16 +46,16 @@ func rounded(v gdn.Variant) float64 {
 	return math.Log(sum)
 }
 
-// What is held likely before any error is known, as standard deviations of logarithms.
+// Priors of the model, as standard deviations of logarithms.
 const (
-	errorLevel  = 1.  // of all
-	errorSpread = 1.  // of a value of an axis of numerics
-	errorOther  = .1  // of one of another axis
-	errorLocal  = .3  // of what a few axes do together
-	errorNoise  = .02 // of what was measured
+	errorLevel  = 1.  // of the common level
+	errorSpread = 1.  // of a value of a numerics axis
+	errorOther  = .1  // of a value of another axis
+	errorLocal  = .3  // of the interaction of a few axes
+	errorNoise  = .02 // of measurements
 )
 
-// counted says which axes may change numbers: those of form, inverse, numerics and layout.
+// counted marks the axes that may change numbers: those of form, inverse, numerics and layout.
 var counted = func() []bool {
 	l := make([]bool, len(gdn.Axes))
 	for i, a := range gdn.Axes {
@@ -67,7 +64,7 @@ var counted = func() []bool {
 	return l
 }()
 
-// ofNumbers is a point in the axes that may change numbers; the others are as if they had one value.
+// ofNumbers returns p with all axes that change no number at one value.
 func (p point) ofNumbers() point {
 	q := make(point, len(p))
 	for i, x := range p {
@@ -78,13 +75,13 @@ func (p point) ofNumbers() point {
 	return q
 }
 
-// errorsOf are the logarithms of the errors of a candidate over their limits, by class of inputs,
-// where those of a class of accuracy were measured.
+// errorsOf returns the logarithms of a candidate's errors over their limits, by class of inputs, if the tests of a
+// class of accuracy were run.
 func errorsOf(c *journal.Candidate) map[string]float64 {
 	l := map[string]float64{}
 	for _, x := range c.Errors {
 		if x.Engine == journal.EngineAccuracy && x.Limit > 0 {
-			e := math.Log(1e6) // of what is no number
+			e := math.Log(1e6) // for NaN
 			if r := float64(x.Error / x.Limit); r < 1e6 {
 				e = math.Log(max(r, 1e-6))
 			}
@@ -97,7 +94,7 @@ func errorsOf(c *journal.Candidate) map[string]float64 {
 	return l
 }
 
-// errorOf is the largest of them.
+// errorOf returns the largest of errorsOf.
 func errorOf(c *journal.Candidate) (e float64, ok bool) {
 	l := errorsOf(c)
 	if len(l) == 0 {
@@ -106,14 +103,13 @@ func errorOf(c *journal.Candidate) (e float64, ok bool) {
 	return slices.Max(slices.Collect(maps.Values(l))), true
 }
 
-// missed says whether a candidate has all costs and no rank, since a class of accuracy allows
-// smaller errors.
+// missed reports whether a candidate has all costs but no rank, because its errors exceed a class of accuracy.
 func missed(c *journal.Candidate) bool {
 	e, ok := errorOf(c)
 	return ok && e > 0 && c.Verdict == journal.Numerics && len(c.Costs) > 0
 }
 
-// add takes what is known of a fitted variant, unless it lacks a class that others have.
+// add adds the errors of a fitted variant, unless it lacks a class that others have.
 func (m *errorModel) add(p point, v gdn.Variant, errors map[string]float64) {
 	of := map[string]float64{}
 	for class, e := range errors {
@@ -123,12 +119,12 @@ func (m *errorModel) add(p point, v gdn.Variant, errors map[string]float64) {
 		m.classes = slices.Sorted(maps.Keys(of))
 	}
 	if slices.ContainsFunc(m.classes, func(class string) bool { _, ok := of[class]; return !ok }) {
-		return // an exam that ended early
+		return // its accuracy test ended early
 	}
 	m.points, m.values = append(m.points, p.ofNumbers()), append(m.values, of)
 }
 
-// learn conditions the process on what is known.
+// learn conditions the process on the points added.
 func (m *errorModel) learn() {
 	spreads := make([]float64, len(gdn.Axes))
 	for i, a := range gdn.Axes {
@@ -151,8 +147,8 @@ func (m *errorModel) learn() {
 	m.gauss, _ = newGaussian(&prior{errorLevel * errorLevel, spreads, errorLocal * errorLocal}, m.points, noise, values...)
 }
 
-// beyond is how likely the errors of a fitted variant are beyond their limits, which is that of the
-// class of inputs where it is most likely; 0 where no errors are known.
+// beyond returns the probability that the errors of a fitted variant exceed their limits: the largest over the classes
+// of inputs; 0 if no errors are known.
 func (m *errorModel) beyond(p point, v gdn.Variant) (most float64) {
 	if len(m.points) == 0 || m.gauss == nil {
 		return 0
@@ -164,15 +160,15 @@ func (m *errorModel) beyond(p point, v gdn.Variant) (most float64) {
 	return most
 }
 
-// mostMisses is from how many misses moves are weighed; farMiss is the error over the limit beyond
-// which no single move helps.
+// mostMisses is the number of misses from which moves are weighed; farMiss is the error over the limit beyond which no
+// single move helps.
 const (
 	mostMisses = 2
 	farMiss    = 8
 )
 
-// missesOf are the cheapest candidates that their errors alone keep from being better than the
-// best, far apart as elites are.
+// missesOf returns the cheapest candidates that would be better than the best if their errors were within the limits,
+// distant from each other like elites.
 func missesOf(judged journal.View, best *journal.Candidate) []*journal.Candidate {
 	targets := judged.Header().Targets
 	var all []*journal.Candidate
@@ -183,7 +179,7 @@ func missesOf(judged journal.View, best *journal.Candidate) []*journal.Candidate
 			continue
 		}
 		if d, ok := loss(targets, c, best); ok && d < 0 {
-			all, behind[c] = append(all, c), d+e // as dear as it is wrong
+			all, behind[c] = append(all, c), d+e // the error counts like a cost
 		}
 	}
 	slices.SortStableFunc(all, func(x, y *journal.Candidate) int { return cmp.Compare(behind[x], behind[y]) })

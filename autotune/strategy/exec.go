@@ -20,36 +20,35 @@ import (
 	"github.com/gdngen/gdngen/pjrt/child"
 )
 
-// Question is one line that a proposer reads.
+// Question is one line of JSON sent to a proposer.
 type Question struct {
-	Ask       int                           `json:"ask"` // number of the candidate that is asked for
+	Ask       int                           `json:"ask"` // number of the requested candidate
 	Spec      string                        `json:"spec"`
 	Targets   []string                      `json:"targets"`
 	Seed      uint64                        `json:"seed"`
 	Precision string                        `json:"precision"`          // the lowest that a candidate may compute in
-	Axes      []Choice                      `json:"axes,omitempty"`     // in the first line to a process: what a variant is made of
-	Judged    []*journal.Candidate          `json:"judged"`             // since the line before; in the first line all
+	Axes      []Choice                      `json:"axes,omitempty"`     // in the first line to a process: the axes of a variant
+	Judged    []*journal.Candidate          `json:"judged"`             // since the previous line; in the first line all
 	Champions map[string]*journal.Candidate `json:"champions"`          // by target
-	Hot       map[string][]journal.Stage    `json:"hot"`                // cycles of the champions by stage, most first
-	Moves     map[string][]string           `json:"moves"`              // by target: what of the champion may be changed, each axis=value, and was not tried
-	Pending   []string                      `json:"pending"`            // variants under way
-	Expected  float64                       `json:"expected,omitempty"` // the share that an answer is to gain at least, by its own expectation
+	Hot       map[string][]journal.Stage    `json:"hot"`                // cycles of the champions by stage, largest first
+	Moves     map[string][]string           `json:"moves"`              // by target: untried changes of the champion, each axis=value
+	Pending   []string                      `json:"pending"`            // variants in flight
+	Expected  float64                       `json:"expected,omitempty"` // least gain, as a share, that an answer must expect
 
-	// Directive is there in the first line to a process, where the session has one.
+	// Directive is set in the first line to a process, if the session has demands.
 	Directive *Demand `json:"directive,omitempty"`
-	// Escalation is there where the search goes round in circles: the answer should be of a cell
-	// without a candidate.
+	// Escalation is set if the search stagnates: the answer should be of a cell without a candidate.
 	Escalation *Escalation `json:"escalation,omitempty"`
 }
 
-// Demand is what a session demands of its proposer.
+// Demand is what a session requires of its proposer.
 type Demand struct {
 	Name  string   `json:"name,omitempty"` // of a preset
-	Axes  []string `json:"axes,omitempty"` // that it walks
-	Words string   `json:"words"`          // in Markdown: those of the preset, then those of the user
+	Axes  []string `json:"axes,omitempty"` // axes that it may change
+	Words string   `json:"words"`          // in Markdown: the preset's text, then the user's
 }
 
-// demand is that of a space; nil where it has none.
+// demand returns the demand of a space; nil if it has none.
 func (s *Space) demand() *Demand {
 	d := &Demand{Name: s.Directive, Words: s.Words}
 	if preset, err := LookupDirective(s.Directive); err == nil {
@@ -62,34 +61,34 @@ func (s *Space) demand() *Demand {
 	return d
 }
 
-// Choice is an axis, as a proposer sees it.
+// Choice describes an axis to a proposer.
 type Choice struct {
 	Name       string    `json:"name"`
 	Doc        string    `json:"doc"`
 	Group      gdn.Group `json:"group"`
-	Structural bool      `json:"structural"` // else a size or a number of a schedule
+	Structural bool      `json:"structural"` // false: a size, or a number of a schedule
 	Values     []string  `json:"values"`
 	Default    string    `json:"default"`
 }
 
-// Answer is the line that a proposer gives back: one of variant, change, ir and done.
+// Answer is the line that a proposer returns: it sets one of variant, change, ir and done.
 type Answer struct {
 	Variant    string    `json:"variant"`
-	Change     string    `json:"change"` // axis=value,axis=value of the parent, or without one of the champion, completed with what it needs
+	Change     string    `json:"change"` // axis=value,axis=value, applied to the parent or else to the champion, completed with required changes
 	IR         string    `json:"ir"`     // text of a module for the spec
 	Done       bool      `json:"done"`
 	Parent     int       `json:"parent"`
 	Hypothesis string    `json:"hypothesis"`
 	Gain       float64   `json:"gain"` // expected, as a share of the parent's cycles
 	Risk       float64   `json:"risk"`
-	Shortlist  []Weighed `json:"shortlist"` // what was weighed with it, best first
-	Next       Next      `json:"next"`      // what is to be tried afterwards
+	Shortlist  []Weighed `json:"shortlist"` // options considered, best first
+	Next       Next      `json:"next"`      // plan for later proposals
 }
 
-// Next is what is to be tried afterwards, in words. It may be written as an option with a command too.
+// Next is the proposer's plan for later proposals, in words. It may also be given as an object with a command.
 type Next string
 
-// UnmarshalJSON reads a text, or an object with change, gain, risk and command.
+// UnmarshalJSON reads a string, or an object with change, gain, risk and command.
 func (n *Next) UnmarshalJSON(text []byte) error {
 	if json.Unmarshal(text, (*string)(n)) == nil {
 		return nil
@@ -115,18 +114,18 @@ func (n *Next) UnmarshalJSON(text []byte) error {
 type Weighed struct {
 	Variant string  `json:"variant"`
 	Change  string  `json:"change"`
-	Parent  int     `json:"parent"` // 0: that of the answer
+	Parent  int     `json:"parent"` // 0: the answer's parent
 	Gain    float64 `json:"gain"`
 	Risk    float64 `json:"risk"`
 }
 
-// The most that is recorded of a shortlist: options, and characters of a text.
+// Limits of a recorded shortlist: options, and characters of a text.
 const (
 	mostWeighed = 10
 	mostWords   = 400
 )
 
-// options are a shortlist as it is recorded.
+// options returns the shortlist in the journal's form.
 func (a *Answer) options(judged journal.View) (l []journal.Option) {
 	for _, w := range a.Shortlist[:min(len(a.Shortlist), mostWeighed)] {
 		o := journal.Option{Parent: cmp.Or(w.Parent, a.Parent), Change: clip(cmp.Or(w.Change, w.Variant)), Gain: journal.Figure(w.Gain), Risk: journal.Figure(w.Risk)}
@@ -142,13 +141,13 @@ func (a *Answer) options(judged journal.View) (l []journal.Option) {
 	return l
 }
 
-// clip is a text on one line, of so many characters as are recorded.
+// clip returns a text on one line, cut to the recorded number of characters.
 func clip(text string) string {
 	r := []rune(strings.Join(strings.Fields(text), " "))
 	return string(r[:min(len(r), mostWords)])
 }
 
-// moveTexts are moves as axis=value,axis=value.
+// moveTexts returns moves as axis=value,axis=value.
 func moveTexts(moves []Move) string {
 	l := make([]string, len(moves))
 	for i, m := range moves {
@@ -157,14 +156,14 @@ func moveTexts(moves []Move) string {
 	return strings.Join(l, ",")
 }
 
-// AnswerLimit is how long a proposer may take for an answer, unless a search says otherwise.
+// AnswerLimit is the default time limit for one answer of an outside proposer.
 const AnswerLimit = time.Minute
 
 // maxAnswer bounds an answer in bytes.
 const maxAnswer = 16 << 20
 
-// proposer asks a command. The process starts with the first question and is started anew after it
-// died or was late.
+// proposer runs a command that proposes. The process starts with the first question and is restarted after it died or
+// was late.
 type proposer struct {
 	space   Space
 	command string
@@ -172,7 +171,7 @@ type proposer struct {
 
 	mu    sync.Mutex
 	run   *process
-	known int // candidates that the process has been told of
+	known int // number of candidates sent to the process
 }
 
 func newProposer(s Space, command string) *proposer {
@@ -201,7 +200,7 @@ func (p *proposer) drop() {
 func (p *proposer) choose(ctx context.Context, k *knowledge) *Proposal {
 	judged, pending := k.View, k.pending
 	if judged.Len() == 0 && len(pending) > 0 {
-		return nil // it is asked when something is known
+		return nil // it is asked once there are verdicts
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -260,10 +259,10 @@ func (p *proposer) question(k *knowledge) *Question {
 	return q
 }
 
-// moves lists what of a candidate may be changed, and leads where nobody was.
+// moves lists the untried changes of a candidate.
 func (p *proposer) moves(c *journal.Candidate, judged journal.View, pending []gdn.Variant) (l []string) {
 	v, err := p.space.from(c)
-	if err != nil { // the text of a program
+	if err != nil { // a text of a program
 		return nil
 	}
 	known := p.space.known(judged, pending)
@@ -275,7 +274,7 @@ func (p *proposer) moves(c *journal.Candidate, judged journal.View, pending []gd
 	return l
 }
 
-// changedBy makes the changes axis=value of a text one after another, each with what it needs where it is refused alone.
+// changedBy makes the changes axis=value of a text one after another. A change that is refused alone is made with its requirements.
 func (s Space) changedBy(v gdn.Variant, text string) (gdn.Variant, error) {
 	for change := range strings.SplitSeq(text, ",") {
 		m := parseMove(strings.TrimSpace(change))
@@ -293,7 +292,7 @@ func (s Space) changedBy(v gdn.Variant, text string) (gdn.Variant, error) {
 	return v, nil
 }
 
-// read turns an answer into a proposal. Whatever it holds, it is data.
+// read turns an answer into a proposal. An invalid answer is a Fault.
 func (p *proposer) read(line string, judged journal.View) *Proposal {
 	var a Answer
 	bad := func(format string, args ...any) *Proposal {
@@ -361,7 +360,7 @@ type process struct {
 	*child.Command
 	in    io.WriteCloser
 	out   io.Closer
-	lines chan string // closed when it closes its output
+	lines chan string // closed when the process closes its output
 	noise tail
 }
 
@@ -422,7 +421,7 @@ func (p *process) ask(ctx context.Context, q *Question, limit time.Duration) (st
 			return "", errors.New("it closed its output")
 		case err := <-sent:
 			if err != nil {
-				sent = nil // it ends: its exit says why
+				sent = nil // the process ends: its exit status says why
 			}
 		case <-timer.C:
 			return "", errLate
@@ -436,19 +435,19 @@ func (p *process) ask(ctx context.Context, q *Question, limit time.Duration) (st
 func (p *process) stop() {
 	p.in.Close()
 	p.Kill()
-	p.out.Close() // who else has the other end does not matter
+	p.out.Close() // other holders of the write end do not matter
 	for range p.lines {
 	}
 	<-p.Reaped()
 }
 
-// tail keeps the end of what is written to it.
+// tail keeps the last bytes written to it.
 type tail struct {
 	mu   sync.Mutex
 	text []byte
 }
 
-// lastLine is the last line of a text that is not blank.
+// lastLine returns the last non-blank line of a text.
 func lastLine(text string) string {
 	text = strings.TrimSpace(text)
 	return strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:])

@@ -13,18 +13,18 @@ import (
 type exhaustive struct {
 	space Space
 	mu    sync.Mutex
-	cells []cell               // those drawn so far and inside the space, a cache of the walk
-	drawn map[gdn.Variant]bool // them, fitted
+	cells []cell               // cells drawn so far and inside the space, a cache of the walk
+	drawn map[gdn.Variant]bool // the same, fitted
 	more  func() (gdn.Variant, bool)
 }
 
 type cell struct {
 	variant, fitted gdn.Variant
-	text            string // of the fitted one
+	text            string // of the fitted variant
 }
 
 func newExhaustive(s Space) *exhaustive {
-	base := s.base() // scalars and precisions of the walk
+	base := s.base() // it sets the scalars and precisions of the walk
 	walk := gdn.Cells(s.Spec, s.focus(base))
 	if axes := s.walked(); len(axes) > 0 {
 		walk = product(s.focus(base), s.moving(axes))
@@ -33,8 +33,8 @@ func newExhaustive(s Space) *exhaustive {
 	return &exhaustive{space: s, more: more, drawn: map[gdn.Variant]bool{}}
 }
 
-// walked lists the axes of a walk that is narrower than gdn.Cells: those given, or where some are
-// held, the others that are structural, but for those of numerics.
+// walked returns the axes of a walk that is narrower than gdn.Cells: the given axes, or if some are held, the other
+// structural axes without those of numerics.
 func (s Space) walked() []string {
 	if len(s.Axes) > 0 || len(s.Focus) == 0 {
 		return s.Axes
@@ -48,7 +48,7 @@ func (s Space) walked() []string {
 	return axes
 }
 
-// moving are the axes that change something for the spec.
+// moving keeps the axes that change something for the spec.
 func (s Space) moving(axes []string) []string {
 	return slices.DeleteFunc(slices.Clone(axes), func(name string) bool {
 		a, err := gdn.LookupAxis(name)
@@ -56,7 +56,7 @@ func (s Space) moving(axes []string) []string {
 	})
 }
 
-// product walks all values of the axes, the first outermost.
+// product yields all combinations of values of the axes, the first axis outermost.
 func product(base gdn.Variant, axes []string) iter.Seq[gdn.Variant] {
 	return func(yield func(gdn.Variant) bool) {
 		var walk func(v gdn.Variant, axes []string) bool

@@ -11,11 +11,10 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 )
 
-// point is a variant as a model sees it: the index of its value on each axis, -1 where the axis
-// does not apply.
+// point is a variant in a model: the index of its value on each axis, -1 if the axis does not apply.
 type point []int8
 
-// pointOf gives the point of a fitted variant.
+// pointOf returns the point of a fitted variant.
 func pointOf(v gdn.Variant) point {
 	p := make(point, len(gdn.Axes))
 	for i, a := range gdn.Axes {
@@ -30,7 +29,7 @@ func pointOf(v gdn.Variant) point {
 	return p
 }
 
-// ordinal says which axes have numbers as values: neighbours among them are alike.
+// ordinal marks the axes whose values are numbers: neighbouring values are alike.
 var ordinal = func() []bool {
 	l := make([]bool, len(gdn.Axes))
 	for i, a := range gdn.Axes {
@@ -39,8 +38,8 @@ var ordinal = func() []bool {
 	return l
 }()
 
-// alike is how like two values of an axis are: 1 for equal ones, half as much with each step
-// between numbers, 0 for others.
+// alike returns the similarity of two values of an axis: 1 for equal ones, half as much for each step between numbers,
+// 0 for others.
 func alike(axis int, x, y int8) float64 {
 	switch {
 	case x == y:
@@ -51,19 +50,18 @@ func alike(axis int, x, y int8) float64 {
 	return 1 / float64(int(1)<<max(x-y, y-x))
 }
 
-// prior is what a process holds likely before it has seen anything, as variances.
+// prior is the prior of a Gaussian process, as variances.
 type prior struct {
 	level float64   // of the common level
-	axes  []float64 // of the effect of a value, by axis, the same everywhere
-	local float64   // of what values do together, which variants that differ in few axes share
+	axes  []float64 // of the additive effect of a value, by axis
+	local float64   // of the interaction of values, shared by variants that differ in few axes
 }
 
-// near is in how many axes variants differ whose local parts still have a correlation of 1/e.
+// near is the number of differing axes at which the local parts have a correlation of 1/e.
 const near = 3
 
-// covariance is how much two variants have in common before anything was seen: the level; the
-// effects of the values that they share, or of neighbours among numbers; and the local part, which
-// fades with the number of axes in which they differ.
+// covariance returns the prior covariance of two variants: the level; the effects of the values that they share, or of
+// neighbouring numbers; and the local part, which fades with the number of axes in which they differ.
 //
 //	heads=8 and heads=4, all else equal:   level + sum of axes - axis of heads / 2 + local e^(-.5/3)
 func (p *prior) covariance(a, b point) float64 {
@@ -80,21 +78,19 @@ func (p *prior) covariance(a, b point) float64 {
 	return sum + p.local*math.Exp(-apart/near)
 }
 
-// gaussian is a Gaussian process over variants: the sum of a level, of effects of single axes that
-// add up, and of a local part (C. E. Rasmussen and C. K. I. Williams, Gaussian Processes for
-// Machine Learning, 2006, chapter 2). It predicts several quantities that are seen at the same
-// points with the same noise.
+// gaussian is a Gaussian process over variants: the sum of a level, of additive effects of single axes, and of a local
+// part (C. E. Rasmussen and C. K. I. Williams, Gaussian Processes for Machine Learning, 2006, chapter 2). It predicts
+// several quantities that are observed at the same points with the same noise.
 type gaussian struct {
 	prior   *prior
 	points  []point
-	lower   mat.TriDense    // the Cholesky factor of the covariance of what was seen
+	lower   mat.TriDense    // the Cholesky factor of the covariance of the observations
 	weights []*mat.VecDense // by quantity
 }
 
-// newGaussian conditions a prior on what was seen: values[q][i] is quantity q at points[i], with a
-// variance noise[i]. ok is false where that can not be solved. With K the covariance of what was
-// seen, noise on its diagonal, and L L^T = K, weights are K^-1 values: solved once, so that a
-// prediction is one product.
+// newGaussian conditions a prior on observations: values[q][i] is quantity q at points[i], with variance noise[i]. ok
+// is false if that has no numerical solution. With K the covariance of the observations, noise on its diagonal, and L
+// L^T = K, weights are K^-1 values: solved once, so that a prediction is one product.
 func newGaussian(p *prior, points []point, noise []float64, values ...[]float64) (g *gaussian, ok bool) {
 	n := len(points)
 	g = &gaussian{prior: p, points: points}
@@ -124,9 +120,8 @@ func newGaussian(p *prior, points []point, noise []float64, values ...[]float64)
 	return g, true
 }
 
-// at gives the expectation of each quantity at a point, and their common variance: with k the
-// covariance of x with what was seen, k . weights, and c(x, x) - |L^-1 k|^2, which rounding may
-// take below zero.
+// at returns the expectation of each quantity at a point, and their common variance: with k the covariance of x with
+// the observations, k . weights, and c(x, x) - |L^-1 k|^2, which rounding may make negative.
 func (g *gaussian) at(x point) (means []float64, variance float64) {
 	variance = g.prior.covariance(x, x)
 	means = make([]float64, len(g.weights))

@@ -12,20 +12,18 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// model tries the seeds, and then what a surrogate expects to be the greatest improvement over the
-// best for the time that compiling it takes. Weighed are, from each of a few good candidates that
-// are far apart (elites): all single moves; a move with the choices that it makes possible; moves
-// that pay together, one after another; and, into the best, what an elite does otherwise in one
-// respect. Where a class of accuracy is asked for, so are moves from candidates that would be best
-// but for their errors (misses).
+// model tries the seeds. Then it compiles the variant with the largest expected improvement over the best, by a
+// surrogate, for the time of its compile. Options are, from each of a few good candidates that differ in at least
+// minDistance axes (elites): all single moves; a move with the choices that it makes possible; moves that each promise
+// a gain, combined one by one; and, applied to the best, another elite's choices in one group of axes. If a class of
+// accuracy is asked for, moves from candidates that would be best but for their errors (misses) are options too.
 //
-// The value of an option x, which decides who is compiled next, is
+// The score of an option x, which decides the next compile, is
 //
 //	expected improvement (surrogate) * (1 - risk)^caution * P(errors in class) / size^effort
 //
-// Weighing is cheap and compiling is not: a proposal weighs some thousands of variants by
-// estimates, of which one is compiled for half a minute. So the walk may be wide, and its order is
-// what matters.
+// Scoring is cheap and compiling is not: a proposal scores some thousands of variants by estimates, and compiles one of
+// them for half a minute. So the walk may be wide, and its order matters.
 type model struct {
 	space Space
 	width int
@@ -33,28 +31,27 @@ type model struct {
 
 func (s *model) Close() error { return nil }
 
-// minDistance is in how many axes elites differ at least.
+// minDistance is the least number of axes in which elites differ.
 const minDistance = 3
 
-// noticeable is the logarithm of a gain that a move must promise to be joined to others.
+// noticeable is the least promised gain, as a logarithm, of a move to be combined with others.
 const noticeable = 2e-3
 
-// joinedMost is how many moves are joined at most.
+// joinedMost is the largest number of combined moves.
 const joinedMost = 8
 
-// caution is the power of the chance of a rank that an expected improvement is multiplied by: what
-// failed once fails in company.
+// caution is the exponent of the probability of a rank in a score: a choice that failed once also fails in
+// combinations.
 const caution = 2
 
-// effort is the power of a program's size that an expected improvement is divided by: compiling
-// takes longer the larger it is.
+// effort is the exponent of a program's size in a score: larger programs compile longer.
 const effort = .5
 
-// idle is what the value of a move counts for that gave the program or the schedule of its parent
-// before: it may do otherwise elsewhere, which is seldom.
+// idle is the factor on the score of a move that once gave the same program or schedule as its parent: elsewhere it may
+// have an effect, but seldom.
 const idle = .1
 
-// idleMoves are the moves that alone gave the program or the schedule of their parent.
+// idleMoves returns the moves that alone gave the program or the schedule of their parent.
 func idleMoves(judged journal.View) map[Move]bool {
 	l := map[Move]bool{}
 	for _, c := range judged.Candidates() {
@@ -65,9 +62,8 @@ func idleMoves(judged journal.View) map[Move]bool {
 	return l
 }
 
-// choose learns a surrogate from all that was judged, and weighs from each origin. Only the best is
-// walked deep, in rounds; from the others a round of single moves is enough to see a better
-// neighbour.
+// choose learns a surrogate from all judged candidates, and scores options from each origin. Only the best is walked
+// deep, in rounds; from the others one round of single moves is enough to find a better neighbour.
 func (s *model) choose(_ context.Context, k *knowledge) *Proposal {
 	parents := elitesOf(k.View, s.width)
 	if len(parents) == 0 {
@@ -98,7 +94,7 @@ func (s *model) choose(_ context.Context, k *knowledge) *Proposal {
 	return propose(l, l[0].why(k.Header().Targets[0]))
 }
 
-// weighing is the options of one proposal.
+// weighing holds the options of one proposal.
 type weighing struct {
 	Space
 	surrogate *surrogate
@@ -113,12 +109,11 @@ type origin struct {
 	*journal.Candidate
 	v        gdn.Variant
 	expected forecast
-	miss     bool // it has no rank, for its errors
+	miss     bool // it has no rank because of its errors
 }
 
-// origin reads a candidate; ok is false where nothing can be told of it. Gains from it are
-// differences of two forecasts, its own and a variant's, not of a forecast and its measured cost:
-// what the surrogate gets wrong about both cancels.
+// origin forecasts a candidate; ok is false if there is no forecast. Gains are differences of two forecasts, its own
+// and a variant's, rather than of a forecast and its measured cost: so errors of the surrogate common to both cancel.
 func (w *weighing) origin(c *journal.Candidate) (o origin, ok bool) {
 	v, err := w.from(c)
 	if err != nil {
@@ -128,14 +123,14 @@ func (w *weighing) origin(c *journal.Candidate) (o origin, ok bool) {
 	return origin{Candidate: c, v: v, expected: f}, ok
 }
 
-// step is where moves from an origin lead, and the logarithm of what they promise to save.
+// step is a variant reached from an origin, and its promised saving as a logarithm.
 type step struct {
 	v    gdn.Variant
 	gain float64
 }
 
-// weigh makes an option of a variant, and gives what it promises; ok is false where it is not for
-// this space, or nothing can be told.
+// weigh makes an option of a variant, and returns its promised saving; ok is false if it is outside this space, or has
+// no forecast.
 func (w *weighing) weigh(o origin, v gdn.Variant) (s step, ok bool) {
 	if v == o.v || !w.admits(v) || !o.miss && morePasses(o.v, v) {
 		return s, false
@@ -146,7 +141,7 @@ func (w *weighing) weigh(o origin, v gdn.Variant) (s step, ok bool) {
 	}
 	s = step{v, f.against(o.expected)}
 	fitted := v.Fit(w.Spec)
-	// Moves from several origins meet; and what fits to the same variant is the same program.
+	// Several origins lead to the same variants, and equal fitted variants are one program.
 	if w.seen[fitted] || w.tried(v) {
 		return s, true
 	}
@@ -163,8 +158,8 @@ func (w *weighing) weigh(o origin, v gdn.Variant) (s step, ok bool) {
 	return s, true
 }
 
-// morePasses says whether some products of w take more passes of the matrix unit than those of v,
-// which saves nothing. A precision that is that of another axis counts as the lowest.
+// morePasses reports whether some products of w take more passes of the matrix unit than v's, which saves nothing. A
+// precision that refers to another axis counts as the lowest.
 func morePasses(v, w gdn.Variant) bool {
 	taken := func(v gdn.Variant, a gdn.Axis) float64 {
 		if n := passes[a.Get(&v)]; n > 0 {
@@ -182,8 +177,8 @@ func precise(a gdn.Axis) bool {
 	return slices.Contains(a.Values, ir.PrecBF16x3.String())
 }
 
-// applied are the moves of axes that apply to v. Where all parts of an axis are set alike, it is
-// moved in their place.
+// applied returns the moves of axes that apply to v. If all parts of an axis have one value, the whole axis is moved
+// instead.
 func applied(moves []Move, v gdn.Variant) (l []Move) {
 	set := map[Move]int{} // parts that moves of whole axes would set
 	for _, m := range moves {
@@ -211,17 +206,16 @@ func applied(moves []Move, v gdn.Variant) (l []Move) {
 	return l
 }
 
-// rounds is how often moves that pay are joined, a round on those before; promising is the
-// logarithm that a round must promise for another.
+// rounds is the number of times that moves are combined, each round on the previous one's result; promising is the
+// least promised gain of a round, as a logarithm, for another.
 const (
 	rounds    = 4
 	promising = .05
 )
 
-// descend weighs the moves from an origin, and, where deep, those from where the joined moves lead,
-// and so on: steepest descent on the surrogate, of which every point that was passed is an option.
-// What lost in one round is not weighed in the next, and what is not legal is repaired in the first
-// alone: estimates take most of a proposal's time.
+// descend scores the moves from an origin and, if deep, those from the combination of the best moves, and so on:
+// steepest descent on the surrogate, in which every point passed is an option. Moves that lost in one round are skipped
+// in the next, and illegal moves are repaired only in the first: estimates take most of a proposal's time.
 func (w *weighing) descend(o origin, deep bool) {
 	at := step{v: o.v}
 	lost := map[single]bool{}
@@ -234,10 +228,10 @@ func (w *weighing) descend(o origin, deep bool) {
 	}
 }
 
-// singles weighs the single moves from where a step led, but for those that have lost, and gives
-// those that pay: of each axis the best.
+// singles scores the single moves from a step, except those that have lost, and returns the best of each axis that
+// promises a gain.
 func (w *weighing) singles(o origin, at step, lost map[single]bool, repair bool) (pays []gdn.Variant) {
-	move := func(x single) single { return single{Move: x.Move, needed: x.needed} } // wherever it leads
+	move := func(x single) single { return single{Move: x.Move, needed: x.needed} } // whatever variant it leads to
 	all := slices.DeleteFunc(w.Space.singles(at.v), func(x single) bool { return lost[move(x)] })
 	w.prepareSingles(all)
 	best := map[string]step{}
@@ -272,10 +266,10 @@ func (w *weighing) singles(o origin, at step, lost map[single]bool, repair bool)
 	return pays
 }
 
-// unlocked weighs a move from v to x with the choices that it makes possible, and with what these
-// make possible in turn, of each the one that promises most. Any of them alone may be worth
-// nothing. It gives the best of them. Example: solve=merge alone costs what the ladder does; it
-// makes merge=packed possible, and that mask=words, which is where the gain is.
+// unlocked scores a move from v to x with the choices that it makes possible, and recursively with the choices that
+// these make possible, of each the most promising one, and returns the best. Each alone may gain nothing. Example:
+// solve=merge alone costs as much as the ladder; it makes merge=packed possible, and that in turn mask=words, which
+// gains.
 func (w *weighing) unlocked(o origin, v, x gdn.Variant) (best step) {
 	for {
 		next, found := step{}, false
@@ -294,9 +288,9 @@ func (w *weighing) unlocked(o origin, v, x gdn.Variant) (best step) {
 	}
 }
 
-// repaired weighs, with a move that is not legal alone, one of another axis that makes it legal,
-// and gives the best. Two choices that exclude each other would otherwise wall off a part of the
-// space: no single move leads from one side to the other.
+// repaired scores an illegal move together with one of another axis that makes it legal, and returns the best pair.
+// Without pairs, two choices that exclude each other would cut off a part of the space: no single move leads from one
+// side to the other.
 func (w *weighing) repaired(o origin, v gdn.Variant, axis string) (best step, ok bool) {
 	for _, a := range gdn.Axes {
 		if a.Name == axis || a.Sets != nil || !w.walks(a.Name) {
@@ -315,8 +309,8 @@ func (w *weighing) repaired(o origin, v gdn.Variant, axis string) (best step, ok
 	return best, ok
 }
 
-// join makes, where a step led, what other variants have otherwise there, one after another,
-// leaving out what does not pay: moves that each gain alone need not gain together.
+// join applies to a step the values of other variants, one after another, and drops those that do not gain: moves that
+// each gain alone need not gain together.
 func (w *weighing) join(o origin, at step, others []gdn.Variant) step {
 	from := at.v
 	for _, v := range others[:min(len(others), joinedMost)] {
@@ -331,9 +325,9 @@ func (w *weighing) join(o origin, at step, others []gdn.Variant) step {
 	return at
 }
 
-// cross weighs, into the best, what another elite has otherwise as far as it concerns one group of
-// axes, and the joints of what pays. A group is what belongs together (inverse, mapping, schedule):
-// half of a schedule is no schedule, so axes are not mixed one by one.
+// cross scores, applied to the best, another elite's values in one group of axes, and combinations of those that gain.
+// A group's axes depend on each other (inverse, mapping, schedule): half of a schedule is no schedule, so axes are not
+// mixed one by one.
 func (w *weighing) cross(best, other origin) {
 	all := slices.DeleteFunc(changed(best.v, other.v), func(m Move) bool { return !w.walks(m.Axis) })
 	var l []step
@@ -351,14 +345,13 @@ func (w *weighing) cross(best, other origin) {
 	w.join(best, step{v: best.v}, pays)
 }
 
-// elitesOf are the best candidate and the best of those that differ from all better ones among them
-// in some axes.
+// elitesOf returns the best candidate, and further good ones that differ from all better elites in at least minDistance
+// axes.
 func elitesOf(judged journal.View, n int) []*journal.Candidate {
 	return diverse(champions(judged, math.MaxInt), n)
 }
 
-// diverse are the first n candidates, of those that differ from all before them among these in
-// some axes.
+// diverse returns the first n candidates that differ from all chosen before them in at least minDistance axes.
 func diverse(all []*journal.Candidate, n int) (l []*journal.Candidate) {
 	var points []point
 	for _, c := range all {
@@ -384,7 +377,7 @@ func distance(p, q point) (n int) {
 	return n
 }
 
-// why is the hypothesis of an option.
+// why returns the hypothesis of an option.
 func (o *option) why(target string) string {
 	switch {
 	case missed(o.parent):

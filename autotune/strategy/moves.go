@@ -24,7 +24,7 @@ func parseMove(text string) Move {
 	return Move{axis, value}
 }
 
-// texts are the forms of moves in the journal.
+// texts returns moves in the journal's form.
 func texts(moves []Move) []string {
 	l := make([]string, len(moves))
 	for i, m := range moves {
@@ -33,8 +33,7 @@ func texts(moves []Move) []string {
 	return l
 }
 
-// apply makes the moves one after another, leaving out what does not apply, and says which were
-// made.
+// apply makes the moves one after another, skips those that do not apply, and returns those made.
 func apply(v gdn.Variant, moves []Move) (gdn.Variant, []Move) {
 	var made []Move
 	for pass := 0; pass < 2; pass++ { // a move may make an earlier one applicable
@@ -50,7 +49,7 @@ func apply(v gdn.Variant, moves []Move) (gdn.Variant, []Move) {
 	return v, made
 }
 
-// changed lists the axes in which two variants differ, as moves from the first to the second.
+// changed returns the axes in which two variants differ, as moves from the first to the second.
 func changed(from, to gdn.Variant) []Move {
 	var l []Move
 	for _, a := range gdn.Axes {
@@ -61,14 +60,14 @@ func changed(from, to gdn.Variant) []Move {
 	return l
 }
 
-// concerns says whether an axis, by name, concerns a group.
+// concerns reports whether an axis, by name, belongs to a group.
 func concerns(axis string, g gdn.Group) bool {
 	a, err := gdn.LookupAxis(axis)
 	return err == nil && a.Concerns(g)
 }
 
-// loss is the mean over the targets of the logarithm of a candidate's score against another's,
-// targets without a cost counting as 10 x. ok is false where no target has a cost of both.
+// loss returns the mean over the targets of the logarithm of a candidate's score over another's; a target without a
+// cost counts as a factor of 10. ok is false if no target has both costs.
 func loss(targets []string, c, against *journal.Candidate) (sum float64, ok bool) {
 	n := 0
 	for _, t := range targets {
@@ -87,38 +86,35 @@ func loss(targets []string, c, against *journal.Candidate) (sum float64, ok bool
 	return sum / float64(max(n, 1)), ok
 }
 
-// trial is a candidate that moved one axis alone.
+// trial is a candidate that moved only one axis.
 type trial struct {
 	from, to string
-	gain     float64 // what it saved, as a logarithm
-	weight   float64 // the later, the more
-	base     float64 // logarithm of the score of its parent, over that of the first candidate
+	gain     float64 // saving, as a logarithm
+	weight   float64 // larger for later trials
+	base     float64 // logarithm of its parent's score over the first candidate's
 	ranked   bool
 }
 
-// record is what the judged candidates tell about moves.
+// record holds what the judged candidates tell about moves.
 type record struct {
 	axes  map[string]*axisRecord
 	made  map[string]bool // changes, as text, that had no rank or did not gain
-	now   float64         // logarithm of the score of the best, over that of the first candidate
+	now   float64         // logarithm of the best score over the first candidate's
 	first *journal.Candidate
 }
 
-// axisRecord is what is known of an axis. levels are what its values are worth against each other,
-// in logarithms of cycles: the least squares of the trials. Values of different parts were never
-// compared, by whatever way.
+// axisRecord holds the trials of an axis. levels are the relative worth of its values, in logarithms of cycles: a
+// least-squares fit of the trials. Values in different parts were never compared, not even through others.
 type axisRecord struct {
 	trials []trial
 	levels map[string]float64
 	parts  map[string]int
 }
 
-// halfLife is after how many candidates a trial counts half: what a move is worth changes with what
-// is around it.
+// halfLife is the number of candidates after which a trial counts half: the worth of a move depends on the other axes.
 const halfLife = 60
 
-// recordOf is the record of moves in a table of choices, where value gives the value of an axis in
-// the text of a variant.
+// recordOf returns the record of moves on the given axes; value returns the value of an axis in the text of a variant.
 func recordOf(judged journal.View, value func(variant, axis string) (string, bool)) *record {
 	r := &record{axes: map[string]*axisRecord{}, made: map[string]bool{}}
 	targets := judged.Header().Targets
@@ -171,7 +167,7 @@ func recordOf(judged journal.View, value func(variant, axis string) (string, boo
 	return r
 }
 
-// level solves for the levels.
+// level fits the levels.
 func (a *axisRecord) level() {
 	a.levels, a.parts = map[string]float64{}, map[string]int{}
 	var values []string
@@ -213,17 +209,16 @@ func (a *axisRecord) level() {
 	}
 }
 
-// What a strategy expects of a move that was not made yet.
+// Expectations of a move that was not made yet.
 const (
 	priorGain  = .04 // of any move
-	priorStage = .30 // of the share of the cycles that its stages take
-	mergedGain = .9  // of the sum of what moves gained alone, made together
-	certain    = .01 // less is no gain
-	drifted    = .03 // of the logarithm by which the best has changed since a move was tried: it may be worth more, or less, by now
+	priorStage = .30 // share of its stages' cycles
+	mergedGain = .9  // share of the sum of single gains that combined moves keep
+	certain    = .01 // smaller changes are no gain
+	drifted    = .03 // share of the logarithm by which the best has changed since a move was tried, as uncertainty of its worth
 )
 
-// level is what a move is worth by what was tried; ok is false where its two values were never
-// compared.
+// level returns the expected gain of a move by the trials; ok is false if its two values were never compared.
 func (r *record) level(m Move, from string) (gain float64, ok bool) {
 	a := r.axes[m.Axis]
 	if a == nil {
@@ -234,8 +229,8 @@ func (r *record) level(m Move, from string) (gain float64, ok bool) {
 	return a.levels[m.Value] - a.levels[from], okFrom && okTo && p == q
 }
 
-// trials says how often the axis of a move was moved with a rank, how much speaks against a rank,
-// and how far the best has come since the move was made.
+// trials returns how often the axis of a move was moved with a rank, the weight of failures of this move, and how far
+// the best has come since the move was made.
 func (r *record) trials(m Move) (n int, failed, drift float64) {
 	a := r.axes[m.Axis]
 	if a == nil {
@@ -258,10 +253,10 @@ func (r *record) trials(m Move) (n int, failed, drift float64) {
 	return n, failed, drift
 }
 
-// passes are those of the matrix unit by precision of a product: fewer are no dearer.
+// passes are the matrix unit's passes per product, by precision: fewer are not dearer.
 var passes = map[string]float64{"f32": 6, "bf16x6": 6, "bf16x3": 3, "bf16x1": 1}
 
-// hotShare is the part of a schedule that an axis can do something about.
+// hotShare returns the share of a schedule that an axis influences.
 func hotShare(axis string, c *journal.Cost) float64 {
 	if c == nil || c.Took() <= 0 {
 		return 0
@@ -279,14 +274,14 @@ func hotShare(axis string, c *journal.Cost) float64 {
 	return min(share, 1)
 }
 
-// option is a change that is weighed.
+// option is a change under consideration.
 type option struct {
 	v          gdn.Variant
-	to         string // where it leads in a Table
+	to         string // the resulting variant in a Table
 	parent     *journal.Candidate
 	moves      []Move
 	gain, risk float64
-	value      float64 // what it is ranked by
+	value      float64 // its score
 	scalar     bool
 }
 
@@ -297,10 +292,10 @@ func rank(l []option) {
 	slices.SortStableFunc(l, func(x, y option) int { return cmp.Compare(y.value, x.value) })
 }
 
-// shortlisted is how many options a proposal lists.
+// shortlisted is the number of options in a proposal.
 const shortlisted = 5
 
-// propose makes the first option the proposal, the others its shortlist.
+// propose returns the first option as the proposal, with the others as its shortlist.
 func propose(l []option, why string) *Proposal {
 	o := l[0]
 	p := &Proposal{Variant: o.v, Parent: o.parent.ID, Moves: o.moves, Gain: saved(o.gain), Risk: o.risk, Hypothesis: why}
@@ -313,7 +308,7 @@ func propose(l []option, why string) *Proposal {
 // saved turns a logarithm into a share of the cycles, in thousandths.
 func saved(gain float64) float64 { return math.Round(1000*(1-math.Exp(-gain))) / 1000 }
 
-// doc says what a move means.
+// doc describes a move.
 func doc(m Move) string {
 	if a, err := gdn.LookupAxis(m.Axis); err == nil {
 		return fmt.Sprintf("%s (%s)", m, a.Doc)
@@ -321,11 +316,11 @@ func doc(m Move) string {
 	return m.String()
 }
 
-// draw is a source of random numbers that depends on what it is given alone.
+// draw returns a random source that depends only on parts.
 func draw(parts ...any) *rand.Rand {
 	sum := sha256.Sum256(fmt.Append(nil, parts...))
 	return rand.New(rand.NewPCG(binary.LittleEndian.Uint64(sum[:8]), binary.LittleEndian.Uint64(sum[8:16])))
 }
 
-// key orders equals.
+// key orders equal options at random.
 func key(parts ...any) float64 { return draw(parts...).Float64() }

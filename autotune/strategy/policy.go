@@ -12,28 +12,27 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 )
 
-// PolicyVersion is the version of the rules that all strategies share: the order of seeds, the fallback where all
-// seeds are refused, and escalation. A change that lets any strategy propose something else raises it.
+// PolicyVersion is the version of the rules that all strategies share: the order of seeds, the fallback if all seeds
+// are refused, and escalation. A change of any strategy's proposals raises it.
 const PolicyVersion = 3
 
-// policy leads a strategy. It proposes the seeds, goes on from refused ones, and restricts the
-// strategy to cells without a candidate while the search escalates.
+// policy wraps a strategy. It proposes the seeds, handles refused seeds, and restricts the strategy to cells without a
+// candidate while the search escalates.
 type policy struct {
 	space Space
 	inner inner
 	given map[string]bool // seeds, by fitted text
-	seeds map[string]bool // they and those in reserve
+	seeds map[string]bool // the same, and those in reserve
 }
 
-// inner is a strategy that a policy leads.
+// inner is a strategy that a policy wraps.
 type inner interface {
-	// choose gives a proposal that is neither judged nor pending, nor closed by the policy, or nil
-	// where it has none.
+	// choose returns a proposal that is neither judged nor pending, nor closed by the policy, or nil if it has none.
 	choose(ctx context.Context, k *knowledge) *Proposal
 	Close() error
 }
 
-// knowledge is what a proposal is made from.
+// knowledge is the input of a proposal.
 type knowledge struct {
 	journal.View
 	pending    []gdn.Variant
@@ -43,13 +42,13 @@ type knowledge struct {
 	spec       gdn.Spec
 }
 
-// tried says whether a variant is judged, pending or closed.
+// tried reports whether a variant is judged, pending or closed.
 func (k *knowledge) tried(v gdn.Variant) bool {
 	v = v.Fit(k.spec)
 	return k.known(v, v.String()) || k.closed(v)
 }
 
-// closed says whether the search wants another cell than that of a fitted variant.
+// closed reports whether the search wants another cell than the fitted variant's.
 func (k *knowledge) closed(fitted gdn.Variant) bool {
 	return k.visited != nil && k.visited[fitted.Cell()]
 }
@@ -81,7 +80,7 @@ func (p *policy) Next(ctx context.Context, judged journal.View, pending []string
 	return x
 }
 
-// next is Next, with the variants that are pending.
+// next is Next with the pending variants.
 func (p *policy) next(ctx context.Context, judged journal.View, pending []gdn.Variant) *Proposal {
 	k := &knowledge{View: judged, pending: pending, known: p.space.known(judged, pending), spec: p.space.Spec}
 	if x := p.space.first(p.space.Seeds, k.tried); x != nil {
@@ -110,7 +109,7 @@ func (p *policy) next(ctx context.Context, judged journal.View, pending []gdn.Va
 	return p.lead(k)
 }
 
-// cells are those of the candidates that are judged or pending.
+// cells returns the cells of the judged or pending candidates.
 func (p *policy) cells(judged journal.View, pending []gdn.Variant) map[string]bool {
 	m := map[string]bool{}
 	for _, c := range judged.Candidates() {
@@ -122,20 +121,20 @@ func (p *policy) cells(judged journal.View, pending []gdn.Variant) map[string]bo
 	return m
 }
 
-// A search escalates after so many structural iterations whose best gain is less than a share of
-// the cycles, for so many proposals.
+// A search escalates if the best gain of stalledAfter structural iterations is less than stalledGain of the cycles, for
+// escalateFor proposals.
 const (
 	stalledAfter = 4
 	stalledGain  = .03
 	escalateFor  = 4
 )
 
-// Escalation says that a search stagnates: its last structural iterations gained little, and the hot spots are the
-// same. The next proposals are to come from cells that have no candidate yet.
+// Escalation says that a search stagnates: its last structural iterations gained little, and the hot spots did not
+// change. The next proposals must be of cells without a candidate.
 type Escalation struct {
 	Since int            `json:"since"` // the last of those iterations
 	Gain  journal.Figure `json:"gain"`  // the best among them, as a share of the cycles
-	Hot   []string       `json:"hot"`   // stages that take most, before and after
+	Hot   []string       `json:"hot"`   // the stages with most cycles, before and after
 }
 
 func (e *Escalation) String() string {
@@ -146,10 +145,10 @@ func (e *Escalation) String() string {
 	return fmt.Sprintf("the best gain of the last %d structural iterations is %.1f %%, and %s", stalledAfter, 100*float64(e.Gain), hot)
 }
 
-// escalation is what candidate id is to be proposed by; nil where the search does not escalate.
-// Candidates that were proposed before the others could be known, since several are judged at a
-// time, and those that escalation led to do not count as iterations: after these, four others
-// decide again. An example with two at a time, candidates 3 to 6 gaining nothing:
+// escalation returns the escalation for candidate id; nil if the search does not escalate. Two kinds of candidates do
+// not count as iterations: those proposed before the others' verdicts were known, since several are judged at a time,
+// and those that escalation led to. After these, four others decide again. An example with two at a time, candidates 3
+// to 6 gaining nothing:
 //
 //	candidate  1     2     3  4  5  6  7      8  9  10  11       12 13 14 15  16 ...
 //	           seed  50 %  -  -  -  -  blind  unvisited cells    count again  blind
@@ -190,14 +189,13 @@ func (p *policy) escalation(judged journal.View, id int) *Escalation {
 	return e
 }
 
-// iterates says whether a candidate is a structural iteration: no tuning, no seed, and no fault of
-// a proposer.
+// iterates reports whether a candidate is a structural iteration: no tuning, no seed, and no fault of a proposer.
 func (p *policy) iterates(c *journal.Candidate) bool {
 	return !c.Scalar && c.Gate != journal.GateProposal && !p.seeds[c.Fitted]
 }
 
-// progress tells by candidate what a new champion saved of the cycles of the one before, the most
-// over the targets, and the hot spots of the champions of the first target.
+// progress returns, by candidate, a new champion's saving over its predecessor, the largest over the targets, and the
+// hot spots of the champions of the first target.
 func progress(judged journal.View) (gains map[int]float64, hot map[int][]string) {
 	gains, hot = map[int]float64{}, map[int][]string{}
 	for i, t := range judged.Header().Targets {
@@ -217,9 +215,9 @@ func progress(judged journal.View) (gains map[int]float64, hot map[int][]string)
 	return gains, hot
 }
 
-// lead goes on where no candidate has a rank yet and the strategy, which needs one to start from,
-// has nothing: in turn with a neighbour of a refused seed, the cheapest by estimate first, and with
-// a seed in reserve, since what refused the seed may refuse all that is near.
+// lead proposes while no candidate has a rank and the strategy, which needs a ranked one to start from, has nothing. It
+// alternates between neighbours of refused seeds, the cheapest by estimate first, and reserve seeds, since the
+// neighbours may be refused for the same reason.
 func (p *policy) lead(k *knowledge) *Proposal {
 	all := k.Candidates()
 	if len(all) == 0 || slices.ContainsFunc(all, func(c *journal.Candidate) bool { return c.Verdict.Ranked() }) {
@@ -242,7 +240,7 @@ func (p *policy) lead(k *knowledge) *Proposal {
 	return x
 }
 
-// neighbour is the next change of a refused seed.
+// neighbour proposes the next change of a refused seed.
 func (p *policy) neighbour(k *knowledge) *Proposal {
 	for _, c := range k.Candidates() {
 		if !p.given[c.Fitted] {
@@ -257,8 +255,7 @@ func (p *policy) neighbour(k *knowledge) *Proposal {
 	return nil
 }
 
-// near are the single changes of a candidate, first the one of each axis that is cheapest by
-// estimate, the cheaper before the dearer.
+// near returns the single changes of a candidate: first the cheapest of each axis by estimate, in order of estimate.
 func (s Space) near(c *journal.Candidate) []option {
 	v, err := s.from(c)
 	if err != nil {
@@ -272,7 +269,7 @@ func (s Space) near(c *journal.Candidate) []option {
 			continue
 		}
 		if c.Verdict == journal.Numerics && !Reaches(x.v.Precision().String(), v.Precision().String()) {
-			continue // less precision mends no wrong numbers
+			continue // less precision can not correct wrong numbers
 		}
 		cost := s.cycles(x.v)
 		if cost == 0 {
@@ -291,5 +288,5 @@ func (s Space) near(c *journal.Candidate) []option {
 	return append(best, rest...)
 }
 
-// cheaper orders options by estimate; those without one are last.
+// cheaper orders options by estimate; options without one are last.
 func cheaper(x, y option) int { return cmp.Compare(y.gain, x.gain) }

@@ -10,11 +10,10 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 )
 
-// maxDraws bounds how often a strategy draws before it says that nothing is left.
+// maxDraws bounds a strategy's draws before it says that nothing is left.
 const maxDraws = 2000
 
-// random draws every walked axis that applies, evenly, until it has a legal variant that nobody has
-// tried.
+// random draws every axis that may change and applies, uniformly, until it has an untried legal variant.
 type random struct{ space Space }
 
 func (r *random) Close() error { return nil }
@@ -39,7 +38,7 @@ func (r *random) choose(_ context.Context, k *knowledge) *Proposal {
 	return nil
 }
 
-// base is what a walk begins with: the first seed, or the default.
+// base returns the start of a walk: the first seed, or the default.
 func (s Space) base() gdn.Variant {
 	if len(s.Seeds) > 0 {
 		return s.Seeds[0].Variant
@@ -47,9 +46,8 @@ func (s Space) base() gdn.Variant {
 	return gdn.DefaultVariant()
 }
 
-// elites is a population of one champion for each structural cell. It crosses two of them, each
-// axis from either, or changes one or two axes of one. The better a cell's champion, the more often
-// it is a parent.
+// elites is a population with one champion for each structural cell. It crosses two of them, each axis from either, or
+// changes one or two axes of one. The better a cell's champion, the more often it is a parent.
 type elites struct {
 	space Space
 	width int
@@ -57,7 +55,7 @@ type elites struct {
 
 func (e *elites) Close() error { return nil }
 
-// crossing is how often two elites are crossed rather than one changed.
+// crossing is the probability that two elites are crossed rather than one changed.
 const crossing = .5
 
 func (e *elites) choose(_ context.Context, k *knowledge) *Proposal {
@@ -94,7 +92,7 @@ func (e *elites) choose(_ context.Context, k *knowledge) *Proposal {
 	return nil
 }
 
-// mutate sets n walked axes to values drawn at random.
+// mutate sets n random axes, of those that may change, to random values.
 func mutate(s Space, v gdn.Variant, n int, rng *rand.Rand) (gdn.Variant, bool) {
 	axes := slices.DeleteFunc(slices.Clone(gdn.Axes), func(a gdn.Axis) bool { return !s.walks(a.Name) })
 	if len(axes) == 0 {

@@ -1,7 +1,6 @@
-// Package strategy chooses what a search tries next. A strategy keeps no state of its own: its next
-// proposal is a function of its space, the candidates judged so far and those under way, so a
-// resumed run goes on as if it had never stopped. A proposer outside of the program (exec) is asked
-// with the same knowledge; whether it answers alike is its own affair.
+// Package strategy chooses a search's next candidate. A strategy keeps no state of its own: its next proposal is a
+// function of its space, the candidates judged so far and those in flight, so a resumed run continues as if it had
+// never stopped. An outside proposer (exec) gets the same information, but need not be deterministic.
 package strategy
 
 import (
@@ -20,95 +19,92 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 )
 
-// Proposal is something to judge: a variant, the text of a program, or a proposer's fault.
+// Proposal is a proposed candidate: a variant, the text of a program, or a proposer's fault.
 type Proposal struct {
 	Variant    gdn.Variant
-	Text       Text   // of the variant, or of one of another table of choices
-	IR         string // text of a module for the spec, in place of a variant
-	Fault      *Fault // in place of both
+	Text       Text   // of the variant, or of a variant of another Table
+	IR         string // text of a module for the spec, instead of a variant
+	Fault      *Fault // instead of both
 	Parent     int    // the candidate it was changed from; 0: none
-	Moves      []Move // what was changed in it
+	Moves      []Move // changes of the parent
 	Hypothesis string // why it might be better
 	Gain       float64
 	Risk       float64
 	Shortlist  []journal.Option
-	Next       string // what is to be tried afterwards, in words
-	Escalated  bool   // the search asked for a cell that nobody has visited
+	Next       string // the proposer's plan for later, in words
+	Escalated  bool   // the search asked for a cell without a candidate
 	Warning    string // what the user should know
 }
 
-// IsVariant says whether the proposal is a variant.
+// IsVariant reports whether the proposal is a variant.
 func (p *Proposal) IsVariant() bool { return p.IR == "" && p.Fault == nil }
 
-// Text is a variant as a journal has it.
+// Text is a variant in the journal's form.
 type Text struct {
 	Variant string // as it was proposed
 	Fitted  string // at the sizes of the spec: equal ones are one program
 	Cell    string // its structure
 }
 
-// TextOf is the text of a variant for a spec.
+// TextOf returns the text of a variant for a spec.
 func TextOf(v gdn.Variant, s gdn.Spec) Text {
 	f := v.Fit(s)
 	return Text{v.String(), f.String(), f.Cell()}
 }
 
-// Fault is what a proposer did instead of proposing. It is recorded as a candidate with this
-// verdict.
+// Fault is a proposer's failure to propose. It is recorded as a candidate with this verdict.
 type Fault struct {
 	Verdict journal.Verdict // invalid, timeout or crash
 	Reason  string
-	Text    string // what it said
+	Text    string // the proposer's output
 }
 
 // Strategy proposes candidates.
 type Strategy interface {
-	// Next gives a proposal that, fitted to the spec, is neither judged nor pending (an outside
-	// proposer may repeat itself). It gives nil where there is none: for good where nothing is
-	// pending, until more is judged otherwise.
+	// Next returns a proposal that, fitted to the spec, is neither judged nor pending (an outside proposer may repeat
+	// itself). nil means that there is none: for good if nothing is pending, else until more is judged.
 	Next(ctx context.Context, judged journal.View, pending []string) *Proposal
 	Close() error
 }
 
-// Space is what strategies move in.
+// Space is the input of strategies: which variants they may propose.
 type Space struct {
 	Spec    gdn.Spec
 	Targets []string
 	Seeds   []Seed            // proposed first, in order
-	Reserve []Seed            // proposed where no seed has a rank
-	Axes    []string          // the axes that are walked; none: all
+	Reserve []Seed            // proposed if no seed has a rank
+	Axes    []string          // axes that may change; none: all
 	Focus   map[string]string // axes held at a value, also in the seeds
-	Least   string            // the lowest precision that is proposed; seeds may have others
-	Seed    uint64            // of the order in which equals are tried
+	Least   string            // the lowest precision of proposals; seeds may have others
+	Seed    uint64            // of the random order of equal options
 
-	Table     Table   // of choices, where they are not those of gdn.Variant
+	Table     Table   // of axes, if not those of gdn.Variant
 	Directive string  // the preset that gave the axes
-	Words     string  // what is demanded of an outside proposer beside
-	Expected  float64 // the gain, as a share, that its proposals are to expect at least
+	Words     string  // further demands on an outside proposer
+	Expected  float64 // least gain, as a share, that its proposals must expect
 
-	AnswerLimit time.Duration // of an outside proposer, for one answer; 0: the constant
+	AnswerLimit time.Duration // of an outside proposer, for one answer; 0: AnswerLimit
 
-	// Estimate guesses what a variant costs without a compiler, nil where it can not; no function:
-	// there are no estimates. It is a function of the variant alone, and may be called from several
-	// goroutines.
+	// Estimate estimates a variant's cost without a compiler; nil results mean no estimate, and a nil function that
+	// there are no estimates at all. It depends only on the variant, and must be safe for concurrent use.
 	Estimate func(gdn.Variant) *Estimate
 
-	admitted *answers // of admits: moves from many candidates lead to the same variants
+	admitted *answers // cache of admits: moves from many candidates lead to the same variants
 }
 
-// Estimate is what a variant may cost.
+// Estimate is the estimated cost of a variant.
 type Estimate struct {
-	Targets []Guess // in the order of the space's
-	Size    float64 // of the program, in instructions: what its compiling grows with
+	Targets []Guess // in the order of the space's targets
+	Size    float64 // of the program, in instructions: compile time grows with it
 }
 
-// Guess is cycles on a target.
+// Guess is the estimated cycles on a target.
 type Guess struct {
 	Kernel float64
 	XLA    float64 // outside of kernels
 }
 
-// estimate is what a variant may cost; nil where there is no estimate.
+// estimate returns the estimate of a variant, or nil.
 func (s Space) estimate(v gdn.Variant) *Estimate {
 	if s.Estimate == nil {
 		return nil
@@ -116,7 +112,7 @@ func (s Space) estimate(v gdn.Variant) *Estimate {
 	return s.Estimate(v)
 }
 
-// prepare makes the estimates of variants side by side, for those who ask for one after another.
+// prepare computes the estimates of variants in parallel, ahead of their use.
 func (s Space) prepare(l []gdn.Variant) {
 	if s.Estimate == nil {
 		return
@@ -137,8 +133,8 @@ func (s Space) prepare(l []gdn.Variant) {
 	all.Wait()
 }
 
-// cycles guesses the cycles of a variant on the first target, a larger program counting as a little
-// dearer; 0 where there is no estimate.
+// cycles returns the estimated cycles of a variant on the first target, with a small penalty for larger programs; 0 if
+// there is no estimate.
 func (s Space) cycles(v gdn.Variant) float64 {
 	e := s.estimate(v)
 	if e == nil {
@@ -147,18 +143,17 @@ func (s Space) cycles(v gdn.Variant) float64 {
 	return (e.Targets[0].Kernel + e.Targets[0].XLA) * math.Pow(e.Size, larger)
 }
 
-// larger is the power of a program's size that its cost is multiplied by: 4 % for twice the size.
+// larger is the exponent of the penalty on a program's size: 4 % for twice the size.
 const larger = .06
 
-// Seed is a variant to begin with.
+// Seed is a variant to start from.
 type Seed struct {
 	Variant gdn.Variant
 	Text    string // of a variant of another table
 	Doc     string
 }
 
-// row is one kind of strategy. A change that lets it propose something else from the same knowledge
-// raises its version.
+// row is one kind of strategy. A change of its proposals from the same knowledge raises its version.
 type row struct {
 	name, doc string
 	version   int
@@ -180,7 +175,7 @@ const execName = "exec"
 
 const execDoc = "an outside proposer (exec:COMMAND): it reads what was judged as JSON lines and answers each with a variant or the text of a program"
 
-// Names lists the strategies and what they do.
+// Names returns the strategies' names and descriptions.
 func Names() (names, docs []string) {
 	for _, r := range rows {
 		names, docs = append(names, r.name), append(docs, r.doc)
@@ -188,8 +183,7 @@ func Names() (names, docs []string) {
 	return append(names, execName), append(docs, execDoc)
 }
 
-// Version names a strategy and its version, such as "model 5"; the proposals of an outside proposer
-// have none.
+// Version returns a strategy's name and version, such as "model 5"; an outside proposer has no version.
 func Version(text string) string {
 	name, _, _ := strings.Cut(text, ":")
 	for _, r := range rows {
@@ -200,13 +194,13 @@ func Version(text string) string {
 	return name
 }
 
-// IsOutside says whether a strategy is an outside proposer, which can not be asked again.
+// IsOutside reports whether a strategy is an outside proposer, whose proposals can not be recomputed.
 func IsOutside(text string) bool {
 	name, _, _ := strings.Cut(text, ":")
 	return name == execName
 }
 
-// Parse makes a strategy from its text, such as exhaustive, model:4 or "exec:python3 propose.py".
+// Parse returns a strategy by its text, such as exhaustive, model:4 or "exec:python3 propose.py".
 func Parse(text string, s Space) (Strategy, error) {
 	s, err := s.present()
 	if err != nil {
@@ -247,8 +241,7 @@ func Parse(text string, s Space) (Strategy, error) {
 	return nil, fmt.Errorf("unknown strategy %q (known: %s)", text, strings.Join(names, " "))
 }
 
-// present checks the axes of s and gives them their present names, since people and journals may
-// have former ones.
+// present checks the axes of s and replaces former names, which users and journals may have.
 func (s Space) present() (Space, error) {
 	if s.Table != nil {
 		return s, s.checkTable()
@@ -277,8 +270,7 @@ func (s Space) present() (Space, error) {
 	return s, nil
 }
 
-// Reaches says whether a precision is at least another one. An f32 product and bf16x6 count as
-// equal, as their limits are.
+// Reaches reports whether a precision is at least another one. f32 and bf16x6 count as equal, since their limits are.
 func Reaches(precision, least string) bool {
 	rank := map[string]int{"f32": 3, "bf16x6": 3, "bf16x3": 2, "bf16x1": 1}
 	return rank[precision] >= rank[least]
@@ -294,17 +286,17 @@ func (s Space) focus(v gdn.Variant) gdn.Variant {
 	return v
 }
 
-// inside says whether v has the held values on all held axes that apply to it.
+// inside reports whether v has the held values on all held axes that apply to it.
 func (s Space) inside(v gdn.Variant) bool { return s.focus(v).Fit(s.Spec) == v.Fit(s.Spec) }
 
-// walks says whether an axis may change.
+// walks reports whether an axis may change.
 func (s Space) walks(axis string) bool {
 	_, held := s.Focus[axis]
 	return !held && (len(s.Axes) == 0 || slices.Contains(s.Axes, axis))
 }
 
-// from is the variant of a candidate, as moves lead from it. How sequences are packed says nothing where there are none, and yet excludes choices that
-// do not go with it: a seed for packed sequences would wall them off. So it is left out there.
+// from returns the variant of a candidate as a start of moves. For a spec without packed sequences it resets the
+// packing axis: its value has no effect there, but would exclude other choices.
 func (s Space) from(c *journal.Candidate) (gdn.Variant, error) {
 	v, err := gdn.ParseVariant(c.Variant)
 	if err == nil && s.Spec.Seqs == 0 {
@@ -313,8 +305,8 @@ func (s Space) from(c *journal.Candidate) (gdn.Variant, error) {
 	return v, err
 }
 
-// admits says whether v can be built, is inside the space and precise enough, and keeps its numbers
-// as far as is known. Seeds that a user names may be others.
+// admits reports whether v can be built, is inside the space and precise enough, and keeps its numbers as far as is
+// known. Seeds that a user names need not be admitted.
 func (s Space) admits(v gdn.Variant) bool {
 	return s.admitted.of(v, s.fits)
 }
@@ -323,13 +315,13 @@ func (s Space) fits(v gdn.Variant) bool {
 	return v.Check(s.Spec) == nil && s.inside(v) && v.Unsafe(s.Spec) == "" && Reaches(v.Precision().String(), s.Least)
 }
 
-// answers keeps what a function of variants says; nil keeps nothing.
+// answers caches a function of variants; nil caches nothing.
 type answers struct {
 	lock  sync.Mutex
 	known map[gdn.Variant]bool
 }
 
-// mostAnswers bounds what is kept, to some 30 MB; then it begins anew.
+// mostAnswers bounds the cache, to some 30 MB; then it is emptied.
 const mostAnswers = 1 << 16
 
 func (a *answers) of(v gdn.Variant, ask func(gdn.Variant) bool) bool {
@@ -349,15 +341,15 @@ func (a *answers) of(v gdn.Variant, ask func(gdn.Variant) bool) bool {
 	return yes
 }
 
-// single is where the choice of one value leads.
+// single is the result of setting one value.
 type single struct {
 	Move
 	v      gdn.Variant
-	needed bool // with what the choice needs, since it is nothing alone
+	needed bool // includes changes that the value requires
 }
 
-// singles lists where one step along an axis that is walked leads from v: the move alone, and,
-// where that is refused, unsafe or fitted to v itself, with what it needs, if only walked axes change.
+// singles returns the variants one step from v along an axis that may change: by the move alone or, if that is refused,
+// unsafe or without effect, with its requirements, if only axes that may change are involved.
 func (s Space) singles(v gdn.Variant) (l []single) {
 	fit := v.Fit(s.Spec)
 	for _, a := range gdn.Axes {
@@ -385,7 +377,7 @@ func (s Space) singles(v gdn.Variant) (l []single) {
 	return l
 }
 
-// prepareSingles makes the estimates of those that are admitted.
+// prepareSingles computes the estimates of the admitted ones.
 func (s Space) prepareSingles(l []single) {
 	var admitted []gdn.Variant
 	for _, x := range l {
@@ -396,7 +388,7 @@ func (s Space) prepareSingles(l []single) {
 	s.prepare(admitted)
 }
 
-// known tells which fitted variants, with their text, are judged or pending.
+// known returns a function that reports whether a fitted variant, with its text, is judged or pending.
 func (s Space) known(judged journal.View, pending []gdn.Variant) func(gdn.Variant, string) bool {
 	under := map[gdn.Variant]bool{}
 	for _, p := range pending {
@@ -408,7 +400,7 @@ func (s Space) known(judged journal.View, pending []gdn.Variant) func(gdn.Varian
 	}
 }
 
-// first is the first seed that is not tried.
+// first proposes the first untried seed.
 func (s Space) first(seeds []Seed, tried func(gdn.Variant) bool) *Proposal {
 	for _, seed := range seeds {
 		if v := s.focus(seed.Variant); !tried(v) {

@@ -11,22 +11,20 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 )
 
-// surrogate predicts what a variant costs, from what was judged and from estimates: the logarithm
-// of the cycles of the kernels, and of those of the XLA ops around them, is what the estimate says of
-// each plus a Gaussian process. So a change of one axis tells what it is worth in cells where
-// it was not tried, less the more these differ. Another process predicts which candidates get no
-// rank, and where a class of accuracy is asked for, one more how large their errors are
-// (errors.go).
+// surrogate predicts a variant's cost from judged candidates and from estimates: the logarithms of the cycles of the
+// kernels, and of the XLA ops around them, are each the estimate plus a Gaussian process. So the effect of a change of
+// one axis carries over to cells where it was not tried, less the more these differ. Another process predicts which
+// candidates get no rank, and if a class of accuracy is asked for, one more predicts their errors (errors.go).
 //
-// Logarithms, since choices multiply: a solver that saves a fifth does so of any kernel. Kernels
-// and XLA ops separately, since a choice of layout moves work from one to the other, and a model of the sum
-// would learn that layouts cost nothing.
+// Logarithms, since choices multiply: a solver that saves a fifth does so in any kernel. Kernels and XLA ops
+// separately, since a choice of layout moves work from one to the other, and a model of the sum would learn that
+// layouts cost nothing.
 type surrogate struct {
 	space   Space
 	targets []targetModel
 	faults  *gaussian
 	errors  errorModel
-	told    map[gdn.Variant]told // by fitted variant: moves from many candidates lead to the same ones
+	told    map[gdn.Variant]told // cache by fitted variant: moves from many candidates lead to the same ones
 }
 
 // targetModel is the part of a surrogate for one target.
@@ -36,41 +34,41 @@ type targetModel struct {
 	least float64 // logarithm of the best score
 }
 
-// What a surrogate holds likely before it has seen anything, as standard deviations of logarithms.
+// Priors of a surrogate, as standard deviations of logarithms.
 const (
 	levelSpread = 1.   // of the level of estimates
-	localSpread = .08  // of what a few axes do together
-	axisSpread  = .05  // of a value of an axis, beside what its estimate says
-	orderSpread = .10  // of one that estimates do not see
-	hotSpread   = .15  // the more of an axis that the stages of the schedule, or idle units, concern: times their share
-	exact       = .003 // of what was measured
-	distant     = .07  // of what was measured far from the best: times the square of the logarithm of the distance
-	mostPoints  = 300  // that a process is conditioned on, the nearest to the best
+	localSpread = .08  // of the interaction of a few axes
+	axisSpread  = .05  // of a value of an axis, besides its effect on the estimate
+	orderSpread = .10  // of a value of an axis that estimates ignore
+	hotSpread   = .15  // additional for an axis whose stages, or idle units, are hot: times their share
+	exact       = .003 // of measurements
+	distant     = .07  // of measurements far from the best: times the square of the logarithm of the distance
+	mostPoints  = 300  // most points that a process is conditioned on, the nearest to the best
 
-	faultLevel  = .08 // the share of candidates without a rank
-	faultSpread = .25 // of it by a value of an axis, and by values together
+	faultLevel  = .08 // prior share of candidates without a rank
+	faultSpread = .25 // of that share by a value of an axis, and by interactions
 	faultNoise  = .05
 
-	unknownFault = .5 // what a candidate without a known cost counts for, where one that is wrong counts for 1
+	unknownFault = .5 // weight of a candidate with an unknown cost, where a wrong one has 1
 
-	kernelTrust = .9 // of the logarithm of what an estimate of kernels says
+	kernelTrust = .9 // share of the logarithm of a kernel estimate that is believed
 	leastXLA    = 1e-3
 )
 
 // parts are the logarithms of the cycles of kernels and of XLA ops.
 type parts [2]float64
 
-// partsOf takes the logarithms. Glue below a thousandth of the kernels is noise there, not a
-// saving.
+// partsOf returns the logarithms. XLA cycles below a thousandth of the kernels' are noise, not a saving, and are raised
+// to it.
 func partsOf(kernel, glue float64) parts {
 	return parts{math.Log(max(kernel, 1)), math.Log(max(glue, leastXLA*kernel, 1))}
 }
 
-// trust is how much of the logarithm of an estimate is believed.
+// trust is the share of the logarithm of an estimate that is believed.
 var trust = parts{kernelTrust, 1}
 
-// learn makes a surrogate from the judged candidates; what is pending counts as if it had been
-// judged as expected. Otherwise all workers would be given neighbours of the same best guess.
+// learn returns a surrogate of the judged candidates; a pending candidate counts as if its expectation had been
+// measured. Otherwise all workers would be given neighbours of the same best guess.
 func (s Space) learn(judged journal.View, pending []gdn.Variant) *surrogate {
 	m := &surrogate{space: s, told: map[gdn.Variant]told{}}
 	targets := judged.Header().Targets
@@ -85,7 +83,7 @@ func (s Space) learn(judged journal.View, pending []gdn.Variant) *surrogate {
 		if err != nil {
 			continue
 		}
-		if c.Verdict == journal.Duplicate { // it costs what the other costs
+		if c.Verdict == journal.Duplicate { // it costs as much as the candidate it repeats
 			if c = judged.Candidate(c.Of); c == nil {
 				continue
 			}
@@ -101,7 +99,7 @@ func (s Space) learn(judged journal.View, pending []gdn.Variant) *surrogate {
 		points, noise = append(points, x.point), append(noise, faultNoise*faultNoise)
 		if c.Verdict.Ranked() {
 			ranked, faults = append(ranked, x), append(faults, -faultLevel)
-		} else if c.Verdict == journal.CostUnknown { // a limit of the cost model, which what is near may not meet
+		} else if c.Verdict == journal.CostUnknown { // a limit of the cost model, which neighbours may not reach
 			faults = append(faults, unknownFault-faultLevel)
 		} else {
 			faults = append(faults, 1-faultLevel)
@@ -122,16 +120,16 @@ func (s Space) learn(judged journal.View, pending []gdn.Variant) *surrogate {
 	return m
 }
 
-// seen is a judged candidate, as models see it.
+// seen is a judged candidate as models use it.
 type seen struct {
 	c     *journal.Candidate
 	point point
 	fit   gdn.Variant
 }
 
-// ofTarget is the part of the surrogate for the i-th target. What is learned is the residual:
-// measured less estimated. Candidates far from the best count less (noise grows with the distance),
-// since how a slow kernel differs from a slower one says little of the fast ones.
+// ofTarget returns the part of the surrogate for the i-th target. It learns the residual: measured less estimated.
+// Candidates far from the best count less (noise grows with the distance), since differences between slow kernels say
+// little about fast ones.
 func (m *surrogate) ofTarget(i int, judged journal.View, ranked []seen, pending []gdn.Variant) targetModel {
 	t := judged.Header().Targets[i]
 	best := judged.Champion(t)
@@ -183,8 +181,8 @@ func (m *surrogate) ofTarget(i int, judged journal.View, ranked []seen, pending 
 	return model
 }
 
-// believing counts what is pending on the i-th target as judged as expected, and the best of these
-// as the one to improve on: its neighbours then have little uncertainty left to be worth a try.
+// believing adds the pending candidates on the i-th target with their expectations as measurements, and the best of
+// these as the one to improve on: their neighbours then have little uncertainty left to be worth a try.
 func (t targetModel) believing(m *surrogate, i int, pending []gdn.Variant, p *prior, at []point, noise []float64, residuals [2][]float64) targetModel {
 	for _, v := range pending {
 		v = v.Fit(m.space.Spec)
@@ -208,7 +206,7 @@ func (t targetModel) believing(m *surrogate, i int, pending []gdn.Variant, p *pr
 	return t
 }
 
-// weightedMean is the mean by the inverse of variances; 0 of nothing.
+// weightedMean returns the mean, weighted by inverse variances; 0 without values.
 func weightedMean(values, variances []float64) float64 {
 	sum, weight := 0., 1e-9
 	for i, v := range values {
@@ -217,9 +215,9 @@ func weightedMean(values, variances []float64) float64 {
 	return sum / weight
 }
 
-// spreads are the variances of the values of axes: wider for those that estimates do not see, as
-// the order of instructions, and where the schedule of the best is hot: a choice of the stage that
-// takes a third of the cycles may save more than one of a stage that takes a hundredth.
+// spreads returns the variances of the values of axes: larger for axes that estimates ignore, such as the order of
+// instructions, and for hot stages of the best: a choice in the stage that takes a third of the cycles may save more
+// than one in a stage that takes a hundredth.
 func spreads(best *journal.Cost) []float64 {
 	l := make([]float64, len(gdn.Axes))
 	for i, a := range gdn.Axes {
@@ -236,7 +234,7 @@ func spreads(best *journal.Cost) []float64 {
 	return l
 }
 
-// guess is what the estimate says of a fitted variant on a target, as far as it is believed.
+// guess returns the believed part of the estimate of a fitted variant on a target.
 func (m *surrogate) guess(target int, v gdn.Variant) (p parts, ok bool) {
 	if m.space.Estimate == nil {
 		return p, true
@@ -252,14 +250,14 @@ func (m *surrogate) guess(target int, v gdn.Variant) (p parts, ok bool) {
 	return p, true
 }
 
-// forecast is what a surrogate expects of a variant.
+// forecast is a surrogate's prediction for a variant.
 type forecast struct {
 	mean, spread []float64 // of the logarithm of the score, by target
-	risk         float64   // that it gets no rank, for other reasons than the next
-	beyond       float64   // that its errors are beyond a class of accuracy
+	risk         float64   // probability that it gets no rank, for other reasons than its errors
+	beyond       float64   // probability that its errors exceed a class of accuracy
 }
 
-// forecast tells of a variant; ok is false where nothing can be told.
+// forecast predicts a variant; ok is false if there is no estimate. Forecasts are cached.
 func (m *surrogate) forecast(v gdn.Variant) (forecast, bool) {
 	v = v.Fit(m.space.Spec)
 	told, ok := m.told[v]
@@ -270,13 +268,13 @@ func (m *surrogate) forecast(v gdn.Variant) (forecast, bool) {
 	return told.forecast, told.ok
 }
 
-// told is what was told of a variant.
+// told is a cached forecast.
 type told struct {
 	forecast forecast
 	ok       bool
 }
 
-// tell tells of a fitted variant.
+// tell computes the forecast of a fitted variant.
 func (m *surrogate) tell(v gdn.Variant) (f forecast, ok bool) {
 	x := pointOf(v)
 	for i, t := range m.targets {
@@ -303,12 +301,12 @@ func (m *surrogate) tell(v gdn.Variant) (f forecast, ok bool) {
 	return f, true
 }
 
-// improvement is the logarithm by which a variant is expected to become better than the best, by
-// the mean over the targets: what is worse counts as nothing. With z = (best - mean) / spread it is
+// improvement returns the expected improvement on the best as a logarithm, the mean over the targets; a worse result
+// counts as 0. With z = (best - mean) / spread it is
 //
 //	(best - mean) Phi(z) + spread phi(z)
 //
-// so that a variant about which little is known is worth a try even if it is expected to lose.
+// so that a variant with an uncertain forecast is worth a try even if it is expected to lose.
 func (m *surrogate) improvement(f forecast) (gain float64) {
 	for i, t := range m.targets {
 		if math.IsNaN(f.mean[i]) {
@@ -324,8 +322,7 @@ func (m *surrogate) improvement(f forecast) (gain float64) {
 	return gain / float64(max(1, len(m.targets)))
 }
 
-// against is the expected logarithm of what a variant saves of another's cycles, by the mean over
-// the targets.
+// against returns the expected saving over another variant as a logarithm, the mean over the targets.
 func (f forecast) against(g forecast) (gain float64) {
 	n := 0
 	for i := range f.mean {

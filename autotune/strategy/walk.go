@@ -11,22 +11,21 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 )
 
-// Table is a table of choices whose variants are texts. Texts are canonical: equal programs have
-// equal ones.
+// Table is a table of axes whose variants are texts. Texts are canonical: equal programs have equal ones.
 type Table interface {
-	// Kind says what the variants are, such as "Triton".
+	// Kind names the kind of variants, such as "Triton".
 	Kind() string
 	Axes() []TableAxis
-	// Canon reads a variant; an error says what is wrong with it, or why it can not compute the
+	// Canon returns the canonical text of a variant; an error says what is wrong with it, or why it can not compute the
 	// spec.
 	Canon(text string) (string, error)
-	// With gives a variant with another value of an axis, as Canon does.
+	// With returns the canonical text of a variant with another value of an axis, or an error like Canon's.
 	With(variant, axis, value string) (string, error)
-	// Value is the value of an axis; ok is false where it changes no program.
+	// Value returns the value of an axis; ok is false if it has no effect on the program.
 	Value(variant, axis string) (value string, ok bool)
-	// Cell is the structural part of a variant.
+	// Cell returns the structural part of a variant.
 	Cell(variant string) string
-	// Precision is what the errors of a variant are judged at.
+	// Precision returns the precision whose error limits apply to a variant.
 	Precision(variant string) string
 }
 
@@ -34,18 +33,18 @@ type Table interface {
 type TableAxis struct {
 	Name, Doc string
 	Values    []string
-	Stages    []string // of a cost that it bears upon; none: upon all, by little
-	Rising    bool     // the values are from cheap to dear
+	Stages    []string // of a cost, that it influences; none: all, slightly
+	Rising    bool     // values are ordered from cheap to dear
 }
 
-// number says whether the values are numbers in rising order.
+// number reports whether the values are numbers in rising order.
 func (c TableAxis) number() bool {
 	_, err := strconv.Atoi(c.Values[0])
 	return err == nil
 }
 
-// steps are the values that one move from another leads to: those beside it where they are many
-// numbers, or all. 0 is none: one step away from all, and what is tried from there is the middle.
+// steps returns the values that are one move from another: the neighbours if the values are many numbers, else all. A
+// first value 0 means none: it is one move from all, and moves to the middle value.
 func (c TableAxis) steps(from string) []string {
 	i := slices.Index(c.Values, from)
 	if i < 0 || len(c.Values) < 4 || !c.number() {
@@ -67,12 +66,12 @@ func (c TableAxis) steps(from string) []string {
 	return l
 }
 
-// walk is a strategy in a Table: changes of the best cells by expected gain. Each proposal weighs all single moves from each of them, and several
-// moves that gained alone, made together. It has the escalation of all
-// strategies, and goes on from refused seeds.
+// walk is a strategy in a Table: it changes the best cells by expected gain. Each proposal weighs all single moves from
+// each of them, and combinations of moves that gained alone. It escalates like all strategies, and handles refused
+// seeds.
 type walk struct {
 	space  Space
-	width  int  // cells whose candidates are changed
+	width  int  // number of cells whose candidates are changed
 	random bool // one of the options is drawn
 	policy policy
 }
@@ -83,10 +82,10 @@ const gpuName = "beam"
 // walks are the strategies in a Table.
 var walks = []string{gpuName, "random"}
 
-// walkVersion is that of both.
+// walkVersion is the version of both strategies.
 const walkVersion = 1
 
-// WalkVersion names the strategy of a text in a Table, and its version.
+// WalkVersion returns the name and version of a strategy in a Table.
 func WalkVersion(text string) string {
 	name, _, _ := strings.Cut(text, ":")
 	return fmt.Sprintf("%s in a table %d", name, walkVersion)
@@ -111,7 +110,7 @@ func parseWalk(text string, s Space) (Strategy, error) {
 	return w, nil
 }
 
-// checkTable says what is wrong with the axes of a space in a Table.
+// checkTable returns what is wrong with the axes of a space with a Table, or nil.
 func (s Space) checkTable() error {
 	if s.Directive != "" {
 		return fmt.Errorf("directive %s names axes of TPUs: name those of %s with --axes", s.Directive, s.Table.Kind())
@@ -152,7 +151,7 @@ func (w *walk) focus(text string) string {
 	return text
 }
 
-// admits says whether a variant is precise enough, and has the held values.
+// admits reports whether a variant is precise enough, and has the held values.
 func (w *walk) admits(text string) bool {
 	return Reaches(w.space.Table.Precision(text), w.space.Least) && w.focus(text) == text
 }
@@ -188,7 +187,7 @@ func (w *walk) Next(_ context.Context, judged journal.View, pending []string) *P
 	return w.best(judged, parents, next, known)
 }
 
-// seed is the first that is not known.
+// seed proposes the first unknown seed.
 func (w *walk) seed(seeds []Seed, known func(string) bool) *Proposal {
 	for _, s := range seeds {
 		if text := w.focus(s.Text); !known(text) {
@@ -200,8 +199,7 @@ func (w *walk) seed(seeds []Seed, known func(string) bool) *Proposal {
 
 func (w *walk) text(text string) Text { return Text{text, text, w.space.Table.Cell(text)} }
 
-// lead goes on where no candidate has a rank: with the changes of those that were refused, the
-// first first, then with seeds in reserve.
+// lead proposes while no candidate has a rank: changes of the refused ones, the first first, then reserve seeds.
 func (w *walk) lead(judged journal.View, known func(string) bool) *Proposal {
 	for _, s := range w.space.Seeds {
 		if _, ok := judged.Fitted(w.focus(s.Text)); !ok {
@@ -219,7 +217,7 @@ func (w *walk) lead(judged journal.View, known func(string) bool) *Proposal {
 	return w.seed(w.space.Reserve, known)
 }
 
-// singles are the single moves from a candidate that are new.
+// singles returns the new single moves from a candidate.
 func (w *walk) singles(c *journal.Candidate, known func(string) bool) (l []option) {
 	t := w.space.Table
 	for _, a := range t.Axes() {
@@ -238,8 +236,8 @@ func (w *walk) singles(c *journal.Candidate, known func(string) bool) (l []optio
 	return l
 }
 
-// best is the option with the highest value: single moves of each of the parents, and what gained
-// alone, made together.
+// best proposes the option with the highest score: single moves of each parent, and combinations of moves that gained
+// alone.
 func (w *walk) best(judged journal.View, parents []*journal.Candidate, next int, known func(string) bool) *Proposal {
 	r := recordOf(judged, w.space.Table.Value)
 	targets := judged.Header().Targets
@@ -279,8 +277,8 @@ func (w *walk) best(judged journal.View, parents []*journal.Candidate, next int,
 	return p
 }
 
-// expect is what a move may save, as a logarithm, and how likely it gets no rank: from what was
-// tried, or else from the share of the cost that the stages take on which the axis bears.
+// expect returns the expected saving of a move, as a logarithm, and its risk of getting no rank: from trials, or else
+// from the share of the cost in the stages that the axis influences.
 func (w *walk) expect(r *record, m Move, from string, cost *journal.Cost) (gain, risk float64) {
 	n, failed, drift := r.trials(m)
 	risk = (failed + .3) / (failed + float64(n) + 2)
@@ -305,8 +303,8 @@ func (w *walk) expect(r *record, m Move, from string, cost *journal.Cost) (gain,
 	return prior / (1 + .5*float64(n) + failed), risk
 }
 
-// joined are options of several moves of the best: all that gained alone, the best value of each
-// axis, then the half that gained most.
+// joined returns combinations of moves on the best: all that gained alone, with the best value of each axis, then the
+// half that gained most.
 func (w *walk) joined(r *record, best *journal.Candidate, known func(string) bool) (l []option) {
 	type gain struct {
 		Move
@@ -344,7 +342,7 @@ func (w *walk) joined(r *record, best *journal.Candidate, known func(string) boo
 	return l
 }
 
-// pairs are two moves at once, where no single one is left.
+// pairs returns pairs of moves, for when no single one is left.
 func (w *walk) pairs(parents []*journal.Candidate, known func(string) bool) (l []option) {
 	none := func(string) bool { return false }
 	for _, c := range parents {

@@ -20,13 +20,13 @@ type Engine struct {
 	Text  string // as the user wrote it, without the number
 	Slots int    // workers
 	kind  kind
-	rest  string // after the colon
+	rest  string // text after the colon
 }
 
 // kind is a row of the table of engines.
 type kind struct {
 	name, form, doc string
-	start           func(context.Context, *Engine, []string) (*exec.Cmd, error) // the context is that of the preparation
+	start           func(context.Context, *Engine, []string) (*exec.Cmd, error) // starts a worker; the context is for preparations
 }
 
 // kinds is the table of engines.
@@ -39,7 +39,7 @@ func kinds() []kind {
 	}
 }
 
-// EngineForms lists the forms of an engine.
+// EngineForms returns the syntax of each engine.
 func EngineForms() (forms []string) {
 	for _, k := range kinds() {
 		forms = append(forms, k.form)
@@ -47,7 +47,7 @@ func EngineForms() (forms []string) {
 	return forms
 }
 
-// EngineHelp describes the engines: each form, and what it means.
+// EngineHelp describes the engines: each syntax, and its meaning.
 func EngineHelp() string {
 	var docs []string
 	for _, k := range kinds() {
@@ -79,7 +79,7 @@ func ParseEngine(text string) (*Engine, error) {
 		if wants := strings.Contains(k.form, ":"); wants != has || wants && e.rest == "" {
 			return nil, fmt.Errorf("engine %q: want %s or %s*SLOTS", text, k.form, k.form)
 		}
-		if name != "exec" && (strings.HasPrefix(e.rest, "-") || strings.ContainsAny(e.rest, " \t")) { // ssh would take it for an option
+		if name != "exec" && (strings.HasPrefix(e.rest, "-") || strings.ContainsAny(e.rest, " \t")) { // ssh would read it as an option
 			return nil, fmt.Errorf("engine %q: want %s", text, k.form)
 		}
 		e.kind = k
@@ -88,7 +88,7 @@ func ParseEngine(text string) (*Engine, error) {
 	return nil, fmt.Errorf("unknown engine %q (known: %s, each with *SLOTS)", text, strings.Join(EngineForms(), " "))
 }
 
-// ParseEngines reads a list of engines. here are the workers on this machine, and away says whether there are others.
+// ParseEngines reads a list of engines. here is the number of workers on this machine; away reports whether there are others.
 func ParseEngines(texts []string) (engines []*Engine, here int, away bool, err error) {
 	for _, text := range texts {
 		e, err := ParseEngine(text)
@@ -105,7 +105,7 @@ func ParseEngines(texts []string) (engines []*Engine, here int, away bool, err e
 	return engines, here, away, nil
 }
 
-// IsLocal says whether the engine is this machine.
+// IsLocal reports whether the engine's workers run on this machine.
 func (e *Engine) IsLocal() bool { return e.kind.name == "local" }
 
 func startLocal(_ context.Context, _ *Engine, flags []string) (*exec.Cmd, error) {
@@ -120,7 +120,7 @@ func startExec(_ context.Context, e *Engine, _ []string) (*exec.Cmd, error) {
 	return exec.Command("sh", "-c", e.rest), nil
 }
 
-// pipes are those of a started worker.
+// pipes are the pipes of a started worker.
 type pipes struct {
 	*child.Command
 	in    *os.File
@@ -128,7 +128,7 @@ type pipes struct {
 	noise child.Noise
 }
 
-// open starts a worker. It ends with its pipes, by close, or with this process.
+// open starts a worker. It ends when close is called, or with this process.
 func (e *Engine) open(ctx context.Context, flags []string) (*pipes, error) {
 	cmd, err := e.kind.start(ctx, e, flags)
 	if err != nil {
@@ -162,7 +162,7 @@ func (p *pipes) close() {
 	<-p.Reaped()
 }
 
-// ended says how a worker ended whose output did, with its last words.
+// ended says how a worker ended whose output did, with its last output.
 func (p *pipes) ended(err error) error {
 	if errors.Is(err, io.EOF) {
 		select {
@@ -180,7 +180,7 @@ func (p *pipes) ended(err error) error {
 	return err
 }
 
-// startSSH brings this program to the machine first, unless it is there.
+// startSSH first copies this program to the machine, unless it is there.
 func startSSH(ctx context.Context, e *Engine, flags []string) (*exec.Cmd, error) {
 	s := &remote.SSH{Host: e.rest}
 	path, err := s.Push(ctx)

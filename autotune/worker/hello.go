@@ -15,28 +15,28 @@ import (
 	"github.com/gdngen/gdngen/internal/remote"
 )
 
-// Hello says what a worker is. Workers of one run must be alike in all that its figures depend on.
+// Hello describes a worker. Workers of one run must be equal in everything that its figures depend on.
 type Hello struct {
 	Protocol  int               `json:"protocol"`
 	Build     string            `json:"build"`     // sha256 of the program, in hex
 	Generator string            `json:"generator"` // its version
 	Plugins   map[string]string `json:"plugins,omitempty"`
 	Gates     []GateRow         `json:"gates"`
-	Estimates bool              `json:"estimates,omitempty"` // its costs are those of real schedules
+	Estimates bool              `json:"estimates,omitempty"` // its costs come from real schedules
 	Platform  string            `json:"platform"`            // such as linux/amd64
-	ISA       string            `json:"isa"`                 // the instructions that a CPU gate may use
+	ISA       string            `json:"isa"`                 // instruction set that a CPU gate may use
 	Node      string            `json:"node"`
 	Cores     int               `json:"cores"`
 }
 
-// GateRow is a gate, by name.
+// GateRow describes a gate.
 type GateRow struct {
 	Name  string `json:"name"`
 	Doc   string `json:"doc,omitempty"`
 	Again bool   `json:"again,omitempty"`
 }
 
-// isa names the widest vectors of this processor, by which the sums of a CPU program are split.
+// isa names the widest vectors of this processor: CPU programs split sums by them.
 func isa() string {
 	for _, x := range []struct {
 		name string
@@ -70,13 +70,13 @@ func hello(generator string, e judge.Evaluator) (*Hello, error) {
 	return h, nil
 }
 
-// released says whether a version names one source text.
+// released reports whether a version identifies the source text.
 func released(version string) bool {
 	return strings.HasPrefix(version, "v") && !strings.Contains(version, "dirty")
 }
 
-// differs says in what a worker differs from what a run needs; empty: in nothing that matters. Unreleased programs are compared by their
-// files. mixed allows processors that may round differently.
+// differs returns the first relevant difference between a worker and a run's needs, or "". Unreleased programs are
+// compared by their files. mixed allows processors that may round differently.
 func (h *Hello) differs(want *Hello, mixed bool) string {
 	var l []string
 	note := func(what string, has, needs any) {

@@ -17,13 +17,13 @@ import (
 
 // PoolOptions configures a pool of workers. Zero durations mean the defaults.
 type PoolOptions struct {
-	Generator string        // version of this program, which workers must have
-	Flags     []string      // of the workers that this program starts itself
-	Mixed     bool          // processors may differ, and with them the last digits of a CPU
-	Silence   time.Duration // after which a worker is lost: defaultSilence
-	Limit     time.Duration // of one candidate: defaultLimit
-	Ready     time.Duration // until a worker says that it is ready: defaultReady
-	Warn      func(string)  // called for what the user should know; may be nil
+	Generator string        // version of this program; workers must have the same
+	Flags     []string      // for workers that this program starts itself
+	Mixed     bool          // processors may differ, and with them the last digits of CPU results
+	Silence   time.Duration // silence after which a worker is lost; default defaultSilence
+	Limit     time.Duration // time limit of one candidate; default defaultLimit
+	Ready     time.Duration // time limit for a worker to get ready; default defaultReady
+	Warn      func(string)  // called for warnings to the user; may be nil
 }
 
 const (
@@ -32,27 +32,27 @@ const (
 	defaultReady   = 15 * time.Minute // it may have to fetch compilers
 )
 
-// NoWorkerError says that no worker is left that could judge.
+// NoWorkerError says that no usable worker is left.
 type NoWorkerError struct{ Why []string }
 
 func (e *NoWorkerError) Error() string {
 	return "no worker can judge for this run: " + strings.Join(e.Why, "; ")
 }
 
-// Pool is the workers of a run. It is an judge.Evaluator.
+// Pool holds the workers of a run. It is a judge.Evaluator.
 type Pool struct {
 	o     PoolOptions
-	want  *Hello // what all workers must be
+	want  *Hello // required of all workers
 	slots []*slot
 	life  context.Context
 	end   context.CancelFunc
 
 	mu      sync.Mutex
-	changed chan struct{} // closed and replaced where a slot becomes free
+	changed chan struct{} // closed and replaced when a slot becomes free
 	cpu     time.Duration
 }
 
-// New starts workers and waits until each has described itself or failed. It fails if none can serve.
+// New starts workers and waits until each has described itself or failed. It errs if none is usable.
 func New(ctx context.Context, engines []*Engine, o PoolOptions) (*Pool, error) {
 	o.Silence, o.Limit = cmp.Or(o.Silence, defaultSilence), cmp.Or(o.Limit, defaultLimit)
 	o.Ready = cmp.Or(o.Ready, defaultReady)
@@ -110,16 +110,16 @@ func (p *Pool) warn(format string, args ...any) {
 	}
 }
 
-// Slots is the number of workers: how many candidates are judged at a time.
+// Slots returns the number of workers: the number of candidates judged at a time.
 func (p *Pool) Slots() int { return len(p.slots) }
 
-// Plugins lists the plugins and versions, which all workers share.
+// Plugins returns the versions of the plugins, equal in all workers.
 func (p *Pool) Plugins() map[string]string { return p.want.Plugins }
 
-// Estimates says whether the workers' costs come from real schedules.
+// Estimates reports whether the workers' costs come from real schedules.
 func (p *Pool) Estimates() bool { return p.want.Estimates }
 
-// CPU is the processor time that workers have used for their answers.
+// CPU returns the processor time that workers reported for their answers.
 func (p *Pool) CPU() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -135,8 +135,8 @@ func (p *Pool) Close() error {
 	return nil
 }
 
-// Gates lists the gates of the workers. The first one asked sends the candidate to a worker; the others report
-// that worker's answers.
+// Gates returns the gates of the workers. The first gate asked sends the candidate to a worker; the others report that
+// worker's answers.
 func (p *Pool) Gates() []judge.Gate {
 	again := judge.AgainGates()
 	var l []judge.Gate
@@ -154,7 +154,7 @@ func (p *Pool) Gates() []judge.Gate {
 	return l
 }
 
-// gate tells what a gate said, after asking a worker where none was asked.
+// gate returns a gate's result, after asking a worker if none was asked yet.
 func (p *Pool) gate(ctx context.Context, w *judge.Work, name string) (*judge.Refusal, error) {
 	r, ok := w.Left.(*reply)
 	if !ok {
@@ -166,7 +166,7 @@ func (p *Pool) gate(ctx context.Context, w *judge.Work, name string) (*judge.Ref
 	}
 	i := slices.IndexFunc(r.Steps, func(s judge.Step) bool { return s.Gate == name })
 	if i < 0 {
-		i = len(r.Steps) - 1 // asked again after a failure, an earlier gate failed
+		i = len(r.Steps) - 1 // this gate was asked again after a failure, and now an earlier gate failed
 	}
 	s := r.Steps[i]
 	if s.Error != "" {
@@ -177,7 +177,7 @@ func (p *Pool) gate(ctx context.Context, w *judge.Work, name string) (*judge.Ref
 	return s.Refusal, nil
 }
 
-// judge has a candidate judged. A crash and a time limit count when a second machine says the same.
+// judge has a worker judge a candidate. A crash or a time limit counts only if a second machine confirms it.
 func (p *Pool) judge(ctx context.Context, w *judge.Work) (*reply, error) {
 	var avoid avoided
 	first, s, err := p.ask(ctx, w, &avoid)
@@ -202,8 +202,8 @@ func (p *Pool) judge(ctx context.Context, w *judge.Work) (*reply, error) {
 	return first, nil
 }
 
-// Confirm asks another machine, or another worker, for the costs of a candidate. What it says is not taken: where it differs, one of the two
-// is wrong, and an error says so.
+// Confirm has another machine, or another worker, compute the costs of a candidate again. Its answer is not recorded:
+// if it differs, one of the two is wrong, and an error says so.
 func (p *Pool) Confirm(ctx context.Context, proposed, judged *judge.Work) error {
 	avoid := &avoided{}
 	if first, ok := judged.Left.(*reply); ok && first.by != nil {
@@ -215,7 +215,7 @@ func (p *Pool) Confirm(ctx context.Context, proposed, judged *judge.Work) error 
 	fresh := *proposed
 	fresh.Record = proposed.Record.Clone()
 	second, s, err := p.ask(ctx, proposed, avoid)
-	if err == nil && second.doubtful() { // that may be the machine's fault, which is no contradiction
+	if err == nil && second.doubtful() { // the machine may be at fault, which is no contradiction
 		second, s, err = p.ask(ctx, &fresh, &avoided{slots: []*slot{s}})
 	}
 	if err != nil {
@@ -228,7 +228,7 @@ func (p *Pool) Confirm(ctx context.Context, proposed, judged *judge.Work) error 
 	return nil
 }
 
-// sums are the costs of a candidate in words.
+// sums returns the costs of a candidate as text.
 func sums(c *journal.Candidate) string {
 	var l []string
 	for _, x := range c.Costs {
@@ -237,16 +237,16 @@ func sums(c *journal.Candidate) string {
 	return cmp.Or(strings.Join(l, "; "), "no cost")
 }
 
-// last is the refusal of a judgement; nil: none.
+// last returns the refusal of a judgement; nil: none.
 func (r *reply) last() *judge.Refusal { return r.Steps[len(r.Steps)-1].Refusal }
 
-// doubtful says whether a judgement may be the machine's fault.
+// doubtful reports whether a judgement may be the machine's fault.
 func (r *reply) doubtful() bool {
 	x := r.last()
 	return x != nil && (x.Verdict == journal.Timeout || x.Verdict == journal.Crash)
 }
 
-// avoided are the slots that lost a candidate, and the machines that judged it already.
+// avoided lists the slots that lost a candidate, and the machines that judged it already.
 type avoided struct {
 	slots []*slot
 	nodes []string
@@ -256,7 +256,7 @@ func (a *avoided) has(s *slot) bool {
 	return slices.Contains(a.slots, s) || s.conn != nil && slices.Contains(a.nodes, s.conn.hello.Node)
 }
 
-// others says whether another machine than that of a slot could be asked.
+// others reports whether there is another machine than a slot's.
 func (p *Pool) others(s *slot) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -265,9 +265,9 @@ func (p *Pool) others(s *slot) bool {
 	})
 }
 
-// ask sends a candidate to a worker and waits for its judgement. A worker that does not start is passed over while another does.
+// ask sends a candidate to a worker and waits for its judgement. A worker that does not start is skipped if another does.
 func (p *Pool) ask(ctx context.Context, w *judge.Work, avoid *avoided) (*reply, *slot, error) {
-	if lost, ok := w.Left.(*avoided); ok { // by an attempt before
+	if lost, ok := w.Left.(*avoided); ok { // by an earlier attempt
 		avoid.slots = append(avoid.slots, lost.slots...)
 	}
 	for failed := 0; ; {
@@ -321,7 +321,7 @@ func (p *Pool) ask(ctx context.Context, w *judge.Work, avoid *avoided) (*reply, 
 	}
 }
 
-// usable counts the slots that may ever judge.
+// usable counts the slots that can still judge.
 func (p *Pool) usable() (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -333,7 +333,7 @@ func (p *Pool) usable() (n int) {
 	return n
 }
 
-// acquire waits for a free slot: one that is not avoided, unless all are.
+// acquire waits for a free slot that is not avoided, unless all are.
 func (p *Pool) acquire(ctx context.Context, avoid *avoided) (*slot, error) {
 	for {
 		p.mu.Lock()
@@ -389,7 +389,7 @@ func (p *Pool) acquire(ctx context.Context, avoid *avoided) (*slot, error) {
 	}
 }
 
-// release gives a slot back.
+// release frees a slot.
 func (p *Pool) release(s *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

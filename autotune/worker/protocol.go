@@ -1,8 +1,8 @@
 // Package worker judges the candidates of a search in other processes, here or on other machines.
 //
-// A worker is `gdngen worker`: it reads orders and writes replies as lines of JSON, and judges by the gates of the search. An Engine is
-// whatever gives a pair of pipes to one: this machine, ssh, or any command. A Pool of workers is an judge.Evaluator, so that the
-// driver, the journal and its verification do not know where a candidate was judged.
+// A worker is `gdngen worker`: it reads orders and writes replies as lines of JSON, and judges by the gates of the
+// search. An Engine opens a pair of pipes to one: on this machine, by ssh, or by any command. A Pool of workers is a
+// judge.Evaluator, so that the driver, the journal and its verification do not know where a candidate was judged.
 //
 // A worker speaks first:
 //
@@ -13,8 +13,8 @@
 //	worker > {"beat":{"id":12,"gate":"compile"}}       every few seconds while it works, and while it gets ready
 //	worker > {"reply":{"id":12,"steps":[{"gate":"legality","record":{...}},...],"wall":{...},"cpu":3.2}}
 //
-// The end of its input ends a worker. Whatever else it says, a message for nobody, half a line, or nothing for too long, makes it lost: it
-// is ended, and its order goes to another.
+// A worker ends when its input does. After any other message, half a line, or a long silence it counts as lost: the
+// driver ends it and gives its order to another.
 package worker
 
 import (
@@ -36,7 +36,7 @@ const Protocol = 1
 // maxLine bounds a message in bytes.
 const maxLine = 64 << 20
 
-// message is one line: it has one of its fields.
+// message is one line: exactly one of its fields is set.
 type message struct {
 	Hello   *Hello               `json:"hello,omitempty"`
 	Refused string               `json:"refused,omitempty"` // the worker can not serve this run
@@ -51,14 +51,14 @@ type message struct {
 // order asks for a judgement.
 type order struct {
 	ID        int                `json:"id"`
-	At        int                `json:"at"` // how many candidates may be known
+	At        int                `json:"at"` // number of earlier candidates that it may be compared with
 	Candidate *journal.Candidate `json:"candidate"`
 	Text      string             `json:"text,omitempty"`
 }
 
 // beat says that a worker is alive.
 type beat struct {
-	ID   int    `json:"id,omitempty"` // the order it works on; 0: it gets ready
+	ID   int    `json:"id,omitempty"` // the order in progress; 0: the worker gets ready
 	Gate string `json:"gate,omitempty"`
 }
 
@@ -68,7 +68,7 @@ type reply struct {
 	Steps []judge.Step       `json:"steps,omitempty"`
 	Wall  map[string]float64 `json:"wall,omitempty"`  // seconds by gate
 	CPU   float64            `json:"cpu,omitempty"`   // seconds of processor time
-	Error string             `json:"error,omitempty"` // the order could not be followed
+	Error string             `json:"error,omitempty"` // why the order is invalid
 
 	by *slot
 }
@@ -80,7 +80,7 @@ func newReader(r io.Reader) *reader { return &reader{bufio.NewReaderSize(r, 64<<
 
 var errHalf = errors.New("its output ended in the middle of a line")
 
-// next reads one message. io.EOF is an end between lines.
+// next reads one message. io.EOF means that the input ended between lines.
 func (r *reader) next() (*message, error) {
 	var line []byte
 	for {
@@ -108,7 +108,7 @@ func (r *reader) next() (*message, error) {
 	return m, nil
 }
 
-// excerpt is the beginning of a line, for an error.
+// excerpt returns the beginning of a line, for an error.
 func excerpt(line []byte) string {
 	const most = 80
 	if len(line) > most {
@@ -117,7 +117,7 @@ func excerpt(line []byte) string {
 	return fmt.Sprintf("%q", bytes.TrimSpace(line))
 }
 
-// writer writes messages, from several goroutines.
+// writer writes messages; it is safe for concurrent use.
 type writer struct {
 	mu  sync.Mutex
 	out io.Writer
@@ -134,7 +134,7 @@ func (w *writer) put(m *message) error {
 	return err
 }
 
-// short is a candidate as far as others are judged by it.
+// short returns a candidate with only the fields that other judgements need.
 func short(c *journal.Candidate) *journal.Candidate {
 	s := c.Clone()
 	s.Change, s.Shortlist, s.Errors, s.Notes, s.Objects = nil, nil, nil, nil, nil

@@ -13,17 +13,17 @@ import (
 //go:embed rayslot.py
 var raySlot string
 
-// RayPythonEnv names the Python that has Ray, in place of python3.
+// RayPythonEnv names the Python with Ray, instead of python3.
 const RayPythonEnv = "GDNGEN_RAY_PYTHON"
 
-// The variables by which the slots of a Ray cluster ask for more than one processor: a number, and an object of numbers by name.
+// Environment variables by which slots on a Ray cluster request more than one processor: a number, and an object of numbers by resource.
 const (
 	RayCPUsEnv      = "GDNGEN_RAY_CPUS"
 	RayResourcesEnv = "GDNGEN_RAY_RESOURCES"
 )
 
-// startRay asks a cluster for a node by a small program for each worker, since Ray's interface is Python. It must run where the cluster can
-// be reached by Ray itself, such as its head.
+// startRay requests a node of a Ray cluster by a small Python program for each worker, since Ray's interface is Python.
+// It must run where Ray itself can reach the cluster, such as on its head.
 func startRay(_ context.Context, e *Engine, flags []string) (*exec.Cmd, error) {
 	build, err := remote.Build()
 	if err != nil {

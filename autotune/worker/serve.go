@@ -17,14 +17,14 @@ import (
 type Options struct {
 	Generator string                                         // version of the program
 	Evaluator func(context.Context) (judge.Evaluator, error) // closed at the end
-	Machine   *machine.Lock                                  // gates compute under it
-	Beat      time.Duration                                  // between two signs of life; 0: BeatEvery
+	Machine   *machine.Lock                                  // lock for the gates
+	Beat      time.Duration                                  // interval between beats; 0: BeatEvery
 }
 
-// BeatEvery is how often a worker says that it is alive.
+// BeatEvery is the default interval between a worker's beats.
 const BeatEvery = 5 * time.Second
 
-// server is a worker at work.
+// server is a running worker.
 type server struct {
 	out   *writer
 	judge *autotune.Judge
@@ -33,8 +33,8 @@ type server struct {
 	last beat
 }
 
-// Serve is a worker: it obeys the orders that come in until in ends, or ctx is done. An evaluator that can not be had is told to the
-// driver, and is the error.
+// Serve runs a worker: it follows orders until in ends, or ctx is done. If the evaluator can not be made, the driver is
+// told, and Serve returns the error.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -42,7 +42,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
 	orders := make(chan *message)
 	var fault error // why orders ended
 	go func() {
-		defer cancel() // what is under way is for nobody
+		defer cancel() // nobody waits for the order in progress
 		defer close(orders)
 		for r := newReader(in); ; {
 			m, err := r.next()
@@ -76,15 +76,15 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(endGrace): // a gate that does not look at the context is left to itself
+	case <-time.After(endGrace): // a gate that ignores its context is abandoned
 		return nil
 	}
 }
 
-// endGrace is how long a worker that nobody listens to may take to end.
+// endGrace is the time that a worker without a driver has to end.
 const endGrace = 3 * time.Second
 
-// serve obeys orders until there are no more.
+// serve follows orders until there are no more.
 func (s *server) serve(ctx context.Context, orders <-chan *message, o Options) error {
 	e, err := o.Evaluator(ctx)
 	if err != nil {
@@ -106,7 +106,7 @@ func (s *server) serve(ctx context.Context, orders <-chan *message, o Options) e
 	return nil
 }
 
-// beats says what is being done until ctx ends.
+// beats sends beats until ctx ends.
 func (s *server) beats(ctx context.Context, every time.Duration) {
 	if every <= 0 {
 		every = BeatEvery
@@ -120,7 +120,7 @@ func (s *server) beats(ctx context.Context, every time.Duration) {
 			now := s.last
 			s.mu.Unlock()
 			if s.out.put(&message{Beat: &now}) != nil {
-				return // the driver is gone, and in ends too
+				return // the driver is gone, so in ends too
 			}
 		case <-ctx.Done():
 			return
@@ -134,7 +134,7 @@ func (s *server) at(b beat) {
 	s.last = b
 }
 
-// obey follows one message of the driver. An error ends the worker.
+// obey handles one message of the driver. An error ends the worker.
 func (s *server) obey(ctx context.Context, e judge.Evaluator, lock *machine.Lock, m *message) (err error) {
 	switch {
 	case m.Header != nil:

@@ -14,8 +14,8 @@ import (
 	"github.com/gdngen/gdngen/autotune/judge"
 )
 
-// slot is a place for one worker, which is started anew after it was lost. While it is busy it belongs to who acquired it; conn, refused,
-// failures and rests are written under the pool's mutex, since others look at them.
+// slot holds one worker, which is restarted after it was lost. A busy slot belongs to its acquirer; but conn, refused,
+// failures and rests are written under the pool's mutex, since others read them.
 type slot struct {
 	pool   *Pool
 	engine *Engine
@@ -23,9 +23,9 @@ type slot struct {
 	conn   *conn // nil: no worker runs
 
 	busy     bool
-	refused  error     // for good: another worker of this engine would be no better
-	failures int       // starts that failed in a row
-	rests    time.Time // until when the next start waits
+	refused  error     // permanent: another worker of this engine would fail too
+	failures int       // consecutive failed starts
+	rests    time.Time // earliest time of the next start
 }
 
 const (
@@ -33,7 +33,7 @@ const (
 	restMost  = time.Minute
 )
 
-// start starts a worker and waits until it says what it is.
+// start starts a worker and waits for its Hello.
 func (s *slot) start(ctx context.Context) error {
 	p, err := s.engine.open(ctx, s.pool.o.Flags)
 	if err != nil {
@@ -55,7 +55,7 @@ func (s *slot) start(ctx context.Context) error {
 	return nil
 }
 
-// agree compares the worker with what the run needs.
+// agree compares the worker with the run's needs.
 func (s *slot) agree() error {
 	c := s.running()
 	if c == nil {
@@ -70,7 +70,7 @@ func (s *slot) agree() error {
 	return nil
 }
 
-// down lets the slot rest after a start that failed.
+// down delays the slot's next start after a failed one.
 func (s *slot) down(err error) {
 	s.pool.warn("worker %s does not start: %v", s.name, err)
 	s.set(func() {
@@ -88,7 +88,7 @@ func (s *slot) drop() {
 	}
 }
 
-// running is the worker; nil: none.
+// running returns the worker; nil: none.
 func (s *slot) running() (c *conn) {
 	s.set(func() { c = s.conn })
 	return c
@@ -100,7 +100,7 @@ func (s *slot) set(change func()) {
 	change()
 }
 
-// refusedError is why a worker can not serve a run, which another start does not mend.
+// refusedError is a reason why a worker can not serve a run, which a restart would not change.
 type refusedError struct{ why string }
 
 func (e *refusedError) Error() string { return e.why }
@@ -110,15 +110,15 @@ type conn struct {
 	*pipes
 	out      *writer
 	messages chan *message // closed at the end, after fault is set
-	gone     chan struct{} // closed where nobody listens any more
+	gone     chan struct{} // closed when nobody listens any more
 	fault    error
 
 	hello *Hello
-	told  bool // of the header
-	known int  // candidates that it was told of
+	told  bool // the header was sent
+	known int  // number of candidates sent
 }
 
-// read takes in what the worker says.
+// read receives the worker's messages.
 func (c *conn) read() {
 	defer close(c.messages)
 	for r := newReader(c.pipes.out); ; {
@@ -144,7 +144,7 @@ func (c *conn) close() {
 
 var errSilent = errors.New("it is silent")
 
-// next waits for a message that is no beat. Beats of another order are not of this time.
+// next waits for a message other than a beat. Beats of another order are ignored.
 func (c *conn) next(ctx context.Context, silence time.Duration, id int) (*message, error) {
 	quiet := time.NewTimer(silence)
 	defer quiet.Stop()
@@ -167,7 +167,7 @@ func (c *conn) next(ctx context.Context, silence time.Duration, id int) (*messag
 	}
 }
 
-// greet waits for the hello.
+// greet waits for the Hello.
 func (c *conn) greet(ctx context.Context, silence time.Duration) error {
 	m, err := c.next(ctx, silence, 0)
 	switch {
@@ -185,14 +185,14 @@ func (c *conn) greet(ctx context.Context, silence time.Duration) error {
 // errLimit ends a candidate that takes too long.
 var errLimit = errors.New("it did not end in time")
 
-// judge tells the worker what it lacks, sends the order and waits for the reply.
+// judge sends the worker what it lacks and the order, and waits for the reply.
 func (c *conn) judge(ctx context.Context, limits PoolOptions, w *judge.Work) (*reply, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limits.Limit, fmt.Errorf("%w: %v", errLimit, limits.Limit))
 	defer cancel()
 	sent := make(chan error, 1)
 	id := w.Record.ID
 	o := &order{ID: id, At: w.Known.Len(), Candidate: w.Record.Clone(), Text: w.Text}
-	go func() { sent <- c.send(w.Known, o) }() // a worker that does not read must not keep the driver
+	go func() { sent <- c.send(w.Known, o) }() // a worker that does not read must not block the driver
 	m, err := c.next(ctx, limits.Silence, id)
 	switch {
 	case err != nil:
@@ -216,7 +216,7 @@ func (c *conn) judge(ctx context.Context, limits PoolOptions, w *judge.Work) (*r
 	return m.Reply, err
 }
 
-// send writes all that an order needs.
+// send writes everything that an order needs.
 func (c *conn) send(view journal.View, o *order) error {
 	if !c.told {
 		if err := c.out.put(&message{Header: view.Header()}); err != nil {
@@ -237,7 +237,7 @@ func (c *conn) send(view journal.View, o *order) error {
 	return c.out.put(&message{Order: o})
 }
 
-// check says why a reply is no judgement of a candidate by the gates of the run.
+// check returns why a reply is not a valid judgement of a candidate by the run's gates, or nil.
 func (c *conn) check(r *reply, of *journal.Candidate) error {
 	id := of.ID
 	asked, err := json.Marshal(of.Proposal())
@@ -270,7 +270,7 @@ func (c *conn) check(r *reply, of *journal.Candidate) error {
 	return nil
 }
 
-// same tells whether a record is of the candidate that was asked for.
+// same reports whether a record is of the candidate that was asked for.
 func same(r *journal.Candidate, asked []byte) bool {
 	text, err := json.Marshal(r.Proposal())
 	return err == nil && bytes.Equal(text, asked)

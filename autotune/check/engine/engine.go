@@ -1,5 +1,5 @@
 // Package engine computes the outputs of specs in several ways, rows of one table: by the float64 reference, by the interpreter, from the text
-// of an emitted program, and by programs that run on a CPU, on a device or as GoMLX graph code. All take and give arrays by name.
+// of an emitted program, and by programs that run on a CPU, on a device or as GoMLX graph code. All map arrays by name.
 package engine
 
 import (
@@ -22,32 +22,32 @@ import (
 	"github.com/gdngen/gdngen/pjrt/device"
 )
 
-// Compute gives the outputs of a spec, by name, from its inputs.
+// Compute returns the outputs of a spec, by name, for inputs by name.
 type Compute func(s gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Array, error)
 
-// ComputeLayer gives the outputs of a whole layer.
+// ComputeLayer returns the outputs of a whole layer.
 type ComputeLayer func(c truth.LayerCase, inputs map[string]*array.Array) (map[string]*array.Array, error)
 
-// Plan says what an engine computes.
+// Plan says which program an engine computes: variant, target and level.
 type Plan struct {
-	Text   string         // of the variant, as it was given; auto follows from spec and target
-	Target *target.Target // nil where none is named: auto is then for a CPU
+	Text   string         // the variant as given; auto depends on spec and target
+	Target *target.Target // nil if none is named: auto is then for a CPU
 	Level  string         // of the interpreter: Tensor or Kernel
-	PTX    Kernels        // of the device, where it is a GPU that takes kernels inside of StableHLO; nil: it takes programs of plain ops
+	PTX    Kernels        // of an attached GPU whose StableHLO programs hold kernels; nil: programs of plain ops
 
-	Resolve func(s gdn.Spec, text string, t *target.Target) (*route.Form, error) // of the text for a spec; t is nil for a CPU
-	Tell    func(*route.Form)                                                    // what is said of a form that was chosen; nil: nothing
+	Resolve func(s gdn.Spec, text string, t *target.Target) (*route.Form, error) // resolves Text for a spec; t is nil for a CPU
+	Tell    func(*route.Form)                                                    // called for each resolved form; nil: never
 }
 
-// Kernels makes programs of StableHLO with kernels inside, by the best known variant. A *ptx.Maker is one.
+// Kernels makes StableHLO programs with kernels inside, by the best known variant. A *ptx.Maker is one.
 type Kernels interface {
-	Supports(s gdn.Spec) error // why there are no kernels of a spec
+	Supports(s gdn.Spec) error // why no kernel takes a spec, or nil
 	Variant(s gdn.Spec) string
 	Precision(s gdn.Spec) string
 	Text(ctx context.Context, s gdn.Spec) (string, error)
 }
 
-// Form is a spec by the variant; auto is the best known on the target, or without one on a CPU.
+// Form resolves the plan's variant for a spec. auto is the best known on the target; without a target, on a CPU.
 func (p Plan) Form(s gdn.Spec) (*route.Form, error) {
 	f, err := p.Resolve(s, p.Text, p.Target)
 	if err == nil && p.Tell != nil {
@@ -56,18 +56,18 @@ func (p Plan) Form(s gdn.Spec) (*route.Form, error) {
 	return f, err
 }
 
-// Auto says whether the variant follows from the spec.
+// Auto reports whether the variant depends on the spec.
 func (p Plan) Auto() bool {
 	_, ok := gdn.ParseAuto(p.Text)
 	return ok
 }
 
-// ByPTX says whether a spec is computed by kernels inside of StableHLO: auto asks for the best known, and there are kernels of it.
+// ByPTX reports whether kernels inside of StableHLO compute a spec: the text is auto, and kernels take the spec.
 func (p Plan) ByPTX(s gdn.Spec) bool {
 	return p.PTX != nil && p.Text == gdn.Auto && p.PTX.Supports(s) == nil
 }
 
-// Describe names the engine and variant that compute a spec, the precision, and why the variant is unsafe if it is.
+// Describe returns the variant and the precision by which a spec is computed, and why the variant is unsafe (empty: it is safe).
 func (p Plan) Describe(s gdn.Spec, v gdn.Variant) (variant, precision, unsafe string) {
 	if p.ByPTX(s) {
 		return p.PTX.Variant(s), p.PTX.Precision(s), ""
@@ -75,7 +75,7 @@ func (p Plan) Describe(s gdn.Spec, v gdn.Variant) (variant, precision, unsafe st
 	return v.String(), v.Precision().String(), v.Unsafe(s)
 }
 
-// Precision is the precision of the plan's variant for a spec.
+// Precision returns the precision of the plan's variant for a spec.
 func (p Plan) Precision(s gdn.Spec) (string, error) {
 	if p.ByPTX(s) {
 		return p.PTX.Precision(s), nil
@@ -90,7 +90,7 @@ func (p Plan) Precision(s gdn.Spec) (string, error) {
 	return f.Variant.Precision().String(), nil
 }
 
-// TargetName is empty where none is named.
+// TargetName returns the target's name, or "" if there is no target.
 func (p Plan) TargetName() string {
 	if p.Target == nil {
 		return ""
@@ -104,13 +104,13 @@ const (
 	Kernel = "kernel" // after the lowering of grids
 )
 
-// Env is what engines open on the way.
+// Env opens the backends that engines need.
 type Env struct {
 	Context context.Context
-	CPU     func() (*pjrt.Engine, error)     // that runs on this machine's CPU
-	Graphs  func() (compute.Backend, error)  // of GoMLX
-	Runner  *device.Runner                   // of the device; nil where none is attached
-	Note    func(format string, args ...any) // tells of what a result does not cover
+	CPU     func() (*pjrt.Engine, error)     // opens this machine's CPU plugin
+	Graphs  func() (compute.Backend, error)  // opens a GoMLX backend
+	Runner  *device.Runner                   // nil if no device is attached
+	Note    func(format string, args ...any) // receives limits of a result, such as tensors left out
 }
 
 // Device names the engine that runs on a device.
@@ -121,7 +121,7 @@ type Engine struct {
 	Name, Doc string
 
 	compute func(*Env, Plan) (Compute, error)
-	layer   func(*Env, Plan) (ComputeLayer, error) // nil where the engine has no layers
+	layer   func(*Env, Plan) (ComputeLayer, error) // nil if the engine computes no layers
 }
 
 // Engines are the ways to compute outputs.
@@ -150,7 +150,7 @@ func (p Plan) interpret(s gdn.Spec, inputs map[string]*array.Array) (map[string]
 	return interp.Run(m, inputs, interp.Options{})
 }
 
-// textCompute computes specs from the text that is emitted for the plan's target, and tells what of it the inputs do not reach.
+// textCompute computes specs from the text emitted for the plan's target, and notes the parts of the text that the inputs do not reach.
 func (x *Env) textCompute(p Plan) (Compute, error) {
 	return func(s gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Array, error) {
 		f, err := p.Form(s)
@@ -175,7 +175,7 @@ func (x *Env) textCompute(p Plan) (Compute, error) {
 	}, nil
 }
 
-// named runs a program that takes and gives arrays in the order of a spec.
+// named runs a program whose arguments and results are in the order of a spec's parameters.
 func named(s gdn.Spec, inputs map[string]*array.Array, run func(...*array.Array) ([]*array.Array, error)) (map[string]*array.Array, error) {
 	var list []*array.Array
 	for _, p := range s.Inputs() {
@@ -249,7 +249,7 @@ func (x *Env) graphCompute(p Plan) (Compute, error) {
 		return nil, err
 	}
 	return func(s gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Array, error) {
-		if p.Auto() && p.Target == nil { // what is best in graph code
+		if p.Auto() && p.Target == nil { // auto: the best variant in graph code
 			return layer.Compute(b, s, nil, inputs)
 		}
 		f, err := p.Form(s)
@@ -289,7 +289,7 @@ func Help() string {
 	return strings.Join(parts, ", ")
 }
 
-// Find makes an engine by name. Layers are nil where it has none. An unknown name is an *UnknownError.
+// Find returns the functions of an engine by name. The ComputeLayer is nil if the engine has none. An unknown name is an *UnknownError.
 func (x *Env) Find(name string, p Plan) (Compute, ComputeLayer, error) {
 	for _, e := range Engines {
 		if e.Name != name {

@@ -10,7 +10,7 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// start is where an access to a reference begins along a dimension.
+// start returns the text of an access's first index along dimension d, with dyn the run-time starts, if any.
 func (o *operands) start(d int, dyn []expr) expr {
 	switch f := o.ints[d]; {
 	case len(dyn) == 0 || dyn[d].s == "0":
@@ -22,7 +22,7 @@ func (o *operands) start(d int, dyn []expr) expr {
 	}
 }
 
-// access is the index text of a load or store: of a block of the given shape in a reference.
+// access returns the index text of a load or store of a block in a reference.
 func (o *operands) access(refType ir.Type, block []int, dyn []expr) (string, error) {
 	lead := refType.Rank() - len(block)
 	at := make([]string, refType.Rank())
@@ -62,8 +62,9 @@ func writeLoad(o *operands) (expr, error) {
 	return expr{element(o.texts[0].s, at, ref.Rank()-len(block)), atom}, err
 }
 
-// element is a block of a reference at an index of which lead dimensions come first that the block has not. Interpret mode takes
-// no numbers in the index of a bitcast, nor beside rows with a stride: those of leading dimensions and of lists of scratch go before it.
+// element returns the text of a block of a reference, at an index whose first lead dimensions the block lacks. Interpret mode takes no
+// plain numbers in the index of a bitcast, nor next to strided rows. So the numbers of leading dimensions and of scratch lists are
+// indexed first.
 func element(ref, at string, lead int) string {
 	base, cast, ok := strings.Cut(ref, ".bitcast")
 	listed := !ok && strings.HasSuffix(ref, "]") && !strings.Contains(ref, ".at[")
@@ -85,8 +86,8 @@ func element(ref, at string, lead int) string {
 	return ref + "[" + at + "]"
 }
 
-// rowsOf is a block of rows of a reference whose shape is another than that of what it is cast from: its leading dimensions become rows, so that no number
-// is in the index. The first lead of l are indices of these, the rest is that of rows.
+// rowsOf returns the text of a block of a cast reference, with its leading dimensions joined with the rows, so that the index has no
+// plain numbers. The first lead entries of l index these dimensions, the next one the rows.
 func rowsOf(ref string, shape, l []string, lead int) string {
 	total, rows, place := asRows(shape, l, lead)
 	ref += fmt.Sprintf(".reshape(%d, %s)", total, strings.Join(shape[lead+1:], ", "))
@@ -96,7 +97,8 @@ func rowsOf(ref string, shape, l []string, lead int) string {
 	return ref + "[" + append(l[lead:], "...")[0] + "]"
 }
 
-// asRows counts the rows of a shape whose leading dimensions are rows too, and says at which of them an index of these begins; empty: at none.
+// asRows returns the number of rows of a shape with its leading dimensions joined, the rows per leading index, and the row at which l
+// begins ("" for 0).
 func asRows(shape, l []string, lead int) (total, rows int, place string) {
 	total = 1
 	for d := lead; d >= 0; d-- {
@@ -118,7 +120,7 @@ func asRows(shape, l []string, lead int) (total, rows int, place string) {
 	return total, rows, place
 }
 
-// index adds an index to a name that may have one.
+// index appends an index to a name, merging it with an index the name may end in.
 func index(name, at string) string {
 	if inner, ok := strings.CutSuffix(name, "]"); ok && !strings.HasSuffix(inner, "[") && at != "..." && strings.Count(name, "[") == 1 {
 		return inner + ", " + at + "]"
@@ -129,7 +131,8 @@ func index(name, at string) string {
 	return name + "[" + at + "]"
 }
 
-// view is a part of a reference, or all of it. What is in a list of scratch is in one array, whose element is a value.
+// view returns the text of part at of a reference, or of the whole for "". A list of scratch is one array, so its element is merged into
+// the index.
 func view(ref, at string) string {
 	if base, i, ok := strings.Cut(strings.TrimSuffix(ref, "]"), "["); ok && !strings.HasSuffix(base, ".at") {
 		ref, at = base, strings.TrimSuffix(i+", "+at, ", ")
@@ -140,7 +143,7 @@ func view(ref, at string) string {
 	return ref + ".at[" + at + "]"
 }
 
-// termText is a term without its factor.
+// termText returns the text of a term without its factor.
 func termText(t loops.Term) string {
 	switch {
 	case t.Div != 0:
@@ -151,7 +154,7 @@ func termText(t loops.Term) string {
 	return t.V.Name
 }
 
-// formText is a form as Python.
+// formText returns a form as a Python expression.
 func formText(f loops.Form) expr {
 	if len(f.T) == 1 && f.T[0].K == 1 && f.T[0].Div+f.T[0].Mod > 0 && f.C == 0 && f.Div <= 1 {
 		return expr{strings.Trim(termText(f.T[0]), "()"), precMul}

@@ -9,14 +9,14 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Fit is a variant as a file of a spec takes it, whose kernels are for every size.
+// Fit returns v as a JAX file of s takes it: the kernels of a file are for every size.
 func Fit(s gdn.Spec, v gdn.Variant) gdn.Variant {
 	v, _ = fitted(s, v)
 	return v
 }
 
-// fitted is a variant as it suits every size: what holds for one batch row alone is left out. Rows follow one another by themselves where kernels
-// can (plan.InLine).
+// fitted returns the variant fitted to every size, and its extent. Mapping.Chain is dropped: kernels that can take back-to-back rows do
+// so by themselves (plan.InLine).
 func fitted(s gdn.Spec, v gdn.Variant) (gdn.Variant, extent.Extent) {
 	v.Mapping.Chain = false
 	fit := v.Fit(s)
@@ -25,7 +25,7 @@ func fitted(s gdn.Spec, v gdn.Variant) (gdn.Variant, extent.Extent) {
 	}
 	e := extent.Of(s, fit)
 	probe := e.Spec(s, e.Probes(s)[0])
-	if fit.Check(probe) == nil { // not where a chunk is as short as the tokens
+	if fit.Check(probe) == nil { // not if a chunk has as many tokens as the probe
 		v = fit
 	}
 	fit = v.Fit(probe)
@@ -35,11 +35,11 @@ func fitted(s gdn.Spec, v gdn.Variant) (gdn.Variant, extent.Extent) {
 	return v, extent.Of(s, fit)
 }
 
-// Build makes the modules of a spec by a variant, in the order in which they run: of a training step the forward and the backward pass,
-// else one. A file is for any size, so it is written from several: the spec comes at sizes that the caller has not named.
+// Build makes the modules of a spec by a variant, in the order in which they run: forward and backward for a training step, else one. It
+// is called at several sizes other than the caller's, since a file is for any size.
 type Build func(gdn.Spec, gdn.Variant) ([]*ir.Module, error)
 
-// programs gives what a file computes, on tiles, and says how many results the forward pass keeps for the gradient.
+// programs returns the tiled modules of a file, and how many results the forward pass saves for the gradient.
 func (b Build) programs(s gdn.Spec, v gdn.Variant) (out []program, kept int, err error) {
 	modules, err := b(s, v)
 	if err != nil {
@@ -108,7 +108,7 @@ func anySize(s gdn.Spec, v gdn.Variant, b Build) (*file, error) {
 	return f, nil
 }
 
-// factsOf are those of a file.
+// factsOf returns the facts of a file's kernels.
 func factsOf(s gdn.Spec, v gdn.Variant) Facts {
 	f := Facts{Rule: s.Rule.String(), Keys: s.HeadsK, Values: s.HeadsV}
 	if v.Algo != gdn.AlgoToken {
@@ -117,7 +117,7 @@ func factsOf(s gdn.Spec, v gdn.Variant) Facts {
 	return f
 }
 
-// overlap is how many steps the first and the last phase of a kernel are apart.
+// overlap returns by how many steps the phases of the kernels overlap: the largest lag in steps, at least 1.
 func overlap(m *ir.Module) int {
 	n := 1
 	for _, in := range m.Body.Instrs {

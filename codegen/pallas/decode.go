@@ -9,20 +9,20 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// mostTokens is how many tokens of a sequence the kernel of decode.py.tmpl is chosen for; writtenTokens how many it takes, whose work is written out.
+// The kernel of decode.py.tmpl is chosen up to mostTokens tokens per sequence, and takes up to writtenTokens, with its work unrolled.
 const mostTokens, writtenTokens = 4, 16
 
-// Longest is writtenTokens, for the kernel's text.
+// Longest returns writtenTokens, for the template.
 func (d fileData) Longest() int { return writtenTokens }
 
-// decodes says whether a file has few tokens of each sequence and goes token by token. Then the work is so little that what counts is how
-// states come and leave, and the kernel is a text that does so for all sizes, every variant alike: decode.py.tmpl.
+// decodes reports whether a file uses the kernel of decode.py.tmpl: few tokens per sequence, token by token. The work is then so little
+// that only the copies of states matter, and one kernel text serves all sizes and variants.
 func decodes(s gdn.Spec, v gdn.Variant) bool {
 	return v.Algo == gdn.AlgoToken && s.Seqs == 0 && s.Tokens <= mostTokens && s.Direction == gdn.Forward
 }
 
-// decodeFile is the file of a spec that decodes. Its outputs are sums in float32, but for states with the keys along lanes, whose sums
-// take the unit of lanes: there they are products of the matrix unit, unless the variant has its products with the state exact.
+// decodeFile returns the file of a decode. Outputs are float32 sums. With states [V, K] those sums would need the XLU, so they are MXU
+// products instead, unless the variant has exact products with the state.
 func decodeFile(s gdn.Spec, v gdn.Variant) *file {
 	m := &module{helpers: map[string]bool{"pin": true, "pinned": true}, taken: map[string]bool{}}
 	f := &file{code: &code{m}, variant: v}
@@ -36,7 +36,7 @@ func decodeFile(s gdn.Spec, v gdn.Variant) *file {
 	return f
 }
 
-// writeDecode writes the kernel, once the file's facts are known.
+// writeDecode writes the kernel's text, after f.data is complete.
 func (f *file) writeDecode() error {
 	var b bytes.Buffer
 	if err := templates.ExecuteTemplate(&b, "decode", f.data); err != nil {
@@ -46,5 +46,5 @@ func (f *file) writeDecode() error {
 	return nil
 }
 
-// Prefix begins the names of kernels.
+// Prefix returns the first part of the kernels' names.
 func (d fileData) Prefix() string { return strings.ReplaceAll(d.Rule.String(), "-", "_") }

@@ -13,7 +13,7 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// effect writes a store or a copy.
+// effect writes a store, a copy or a wait as a statement.
 func (p *printer) effect(n *loops.Node) statement {
 	if n.In.Op == ir.OpStore {
 		p.nameStored(n)
@@ -22,7 +22,7 @@ func (p *printer) effect(n *loops.Node) statement {
 	switch n.In.Op {
 	case ir.OpStore:
 		refType, val := n.In.Args[1].Type, n.In.Args[0].Type
-		// operands of access are those of a load: the reference, then the starts
+		// access takes operands as a load has them: the reference, then the starts
 		at, err := o.access(refType, val.Shape, o.texts[2:])
 		if err != nil {
 			p.fail(n, err)
@@ -61,7 +61,8 @@ func (p *printer) effect(n *loops.Node) statement {
 	return statement{}
 }
 
-// blockSlices indexes the block of a number; dimensions behind the last with several blocks are left out.
+// blockSlices returns the index of block number at, given block sizes and counts. Dimensions after the last one of several blocks are
+// omitted.
 func (p *printer) blockSlices(at string, block, counts []int) string {
 	first, last := -1, 0
 	for d, n := range counts {
@@ -95,7 +96,7 @@ func (p *printer) blockSlices(at string, block, counts []int) string {
 	return strings.Join(parts, ", ")
 }
 
-// storedTo is the reference of a store: constants are not among a node's arguments.
+// storedTo returns the reference of a store. A stored constant is not among the node's arguments.
 func storedTo(n *loops.Node) loops.Ref {
 	if _, ok := loops.Constant(n.In.Args[0]); ok {
 		return n.Args[0]
@@ -103,7 +104,7 @@ func storedTo(n *loops.Node) loops.Ref {
 	return n.Args[1]
 }
 
-// nameStored names a reference after what is first stored to it.
+// nameStored names a reference after the first value stored to it.
 func (p *printer) nameStored(n *loops.Node) {
 	x := storedTo(n).Item
 	if x.Param == 0 || p.k.names[x] != "" {
@@ -118,7 +119,7 @@ func (p *printer) nameStored(n *loops.Node) {
 	}
 	base = naming.Plain(naming.Unnumbered(base))
 	if all := p.k.held.In(x); len(all) > 1 {
-		if base = naming.Both(all); base == "" || len(base) > 18 { // longer than it helps
+		if base = naming.Both(all); base == "" || len(base) > 18 { // too long to help
 			base = "parts"
 		}
 	}
@@ -128,7 +129,7 @@ func (p *printer) nameStored(n *loops.Node) {
 	p.k.nameRef(x, base)
 }
 
-// storeWords writes u32 words to pairs of bf16 rows. Interpret mode has no stores through a bitcast.
+// storeWords writes u32 words to pairs of bf16 rows through a helper, since interpret mode has no stores through a bitcast.
 func (p *printer) storeWords(n *loops.Node, base string, rank, rows int, value string, start func(d int) string) statement {
 	p.need("store_words")
 	p.flags["interpret"] = true
@@ -143,7 +144,7 @@ func (p *printer) storeWords(n *loops.Node, base string, rank, rows int, value s
 // when writes a condition's body as a function under pl.when.
 func (p *printer) when(n *loops.Node) statement {
 	defer func(taken map[string]bool) {
-		for _, name := range p.full { // but not those of what is made where the function begins
+		for _, name := range p.full { // except names made at the begin of the function
 			taken[name] = true
 		}
 		p.taken = taken
@@ -163,7 +164,8 @@ func (p *printer) when(n *loops.Node) statement {
 	return s
 }
 
-// copies writes the function of places that begin copies or wait for them: one of its own where a kernel has it, for what its steps fetch.
+// copies writes the function of places that starts or awaits copies; a kernel that bundles its references has one function per copied
+// array.
 func (p *printer) copies(n *loops.Node) []statement {
 	defer func(taken map[string]bool) { p.taken, p.acts = taken, false }(p.taken)
 	alone := p.k.bundle && !p.phased
@@ -204,7 +206,7 @@ func (p *printer) copies(n *loops.Node) []statement {
 	return []statement{{lines: append([]string{header(name, hints, "None")}, lines...)}}
 }
 
-// copy calls such a function, where a condition holds if there is one.
+// copy writes a call of such a function, under its condition if it has one.
 func (p *printer) copy(n *loops.Node) statement {
 	p.need(n.Note)
 	args := p.refs(n.Args)

@@ -23,17 +23,17 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// Backend writes modules whose grids have been tiled to kernels as Python.
+// Backend writes modules of tiled kernels as Python for JAX.
 type Backend struct{}
 
-// Name is pallas.
+// Name returns "pallas".
 func (Backend) Name() string { return "pallas" }
 
-// Supports refuses ops that have no form in Python.
+// Supports returns an error for ops that have no form in Python.
 func (Backend) Supports(op ir.Op) error { return Supports(op) }
 
-// Emit verifies a module and writes it as a Python module with one function, main, that takes the parameters of the module
-// and returns its results. The target is ignored: the compiler of a Pallas kernel learns it from the device.
+// Emit writes a module as a Python module with one function, main, which takes the module's parameters and returns its results. It errs
+// if the module does not verify or has an unsupported op. The target is ignored: the Pallas compiler knows the device.
 func (Backend) Emit(m *ir.Module, _ *target.Target) (*codegen.Artifact, error) {
 	c, err := write(program{name: "main", Module: m})
 	if err != nil {
@@ -53,32 +53,32 @@ func (Backend) Emit(m *ir.Module, _ *target.Target) (*codegen.Artifact, error) {
 	return &codegen.Artifact{Text: text}, nil
 }
 
-// code is what was written of a module.
+// code is the Python text of modules.
 type code struct {
 	*module
 }
 
-// body is kernels, calls and the functions around them.
+// body returns kernels, calls and the functions around them.
 func (c *code) body() string { return strings.Join(c.funcs, "\n\n\n") }
 
-// program is a module, and the name of the function that runs it.
+// program is a module, and the name of the Python function that runs it.
 type program struct {
 	name string
 	*ir.Module
 	segments *loops.Segments // of packed sequences
 	scale    float64         // of q
 	of       Facts           // what its kernels are for
-	rows     bool            // it is for any number of batch rows
+	rows     bool            // for any number of batch rows
 }
 
-// Facts are what the name and metadata of a kernel say it is for; nothing where they are empty.
+// Facts name what a kernel computes, for its name and metadata; empty fields are left out.
 type Facts struct {
 	Rule         string
 	Keys, Values int // heads
-	Chunk        int // tokens; 0 for one after another
+	Chunk        int // tokens; 0: token by token
 }
 
-// name is that of a kernel in profiles.
+// name returns the name of a kernel in profiles.
 func (f Facts) name(kernel string) string {
 	if f.Rule == "" {
 		return kernel
@@ -90,12 +90,12 @@ func (f Facts) name(kernel string) string {
 	return name
 }
 
-// metadata are the same facts as a dict of Python.
+// metadata returns the same facts as a Python dict.
 func (f Facts) metadata() string {
 	return fmt.Sprintf(`{"rule": %q, "heads": "%dx%d", "chunk": "%d"}`, f.Rule, f.Keys, f.Values, max(f.Chunk, 1))
 }
 
-// write writes the kernels of modules and the functions around them, which take sizes first.
+// write writes the kernels of modules, and the functions around them, whose first parameter is the sizes.
 func write(programs ...program) (*code, error) {
 	mod := &module{helpers: map[string]bool{"Sizes": true}, taken: map[string]bool{}}
 	kernels := 0
@@ -119,7 +119,7 @@ func write(programs ...program) (*code, error) {
 	return &code{mod}, nil
 }
 
-// pipelineNames are the names that a file has with helpers.Pipeline.
+// pipelineNames matches the names that helpers.Pipeline defines.
 var pipelineNames = regexp.MustCompile(`(?m)^(?:def )?(_\w+)\b`)
 
 func (mod *module) program(prog program) error {
@@ -135,7 +135,7 @@ func (mod *module) program(prog program) error {
 	for i, y := range m.Body.Yield {
 		for y.Def != nil && y.Def.Op != ir.OpKernel && len(y.Def.Args) > 0 {
 			y = y.Def.Args[0]
-			if y.Def != nil && y.Def.Op == ir.OpCompare { // the choice of a select
+			if y.Def != nil && y.Def.Op == ir.OpCompare { // the condition of a select
 				break
 			}
 		}
@@ -193,8 +193,8 @@ func (mod *module) program(prog program) error {
 	return nil
 }
 
-// schedule orders the bodies of kernels so that loops can be found in them: all heads in lockstep, or head by head where steps
-// overlap as a schedule says. It tells what each instruction works for, and the schedule of each kernel.
+// schedule orders the bodies of kernels so that loops can be found in them: all heads interleaved, or head by head if steps overlap by a
+// schedule. It returns the new module, the place of each instruction, and the schedule per kernel.
 func schedule(m *ir.Module) (*ir.Module, map[*ir.Instr]tpu.Place, map[string]ir.Sched, error) {
 	m, err := passes.Clone(m)
 	if err != nil {
@@ -231,13 +231,14 @@ func schedule(m *ir.Module) (*ir.Module, map[*ir.Instr]tpu.Place, map[string]ir.
 	return m, tasks, scheds, err
 }
 
-// groupsDistance is how far groups of heads are apart that are in lockstep: further than there are groups. A schedule takes no more.
+// groupsDistance is a distance between interleaved groups of heads that exceeds the number of groups; it is the largest that a schedule
+// takes.
 const groupsDistance = 64
 
-// imports are those that a text needs.
+// imports returns the import lines that a text needs.
 func imports(text string) string { return pytext.Imports(share.Code(text)) }
 
-// preamble is the constants and helper functions that the kernels use.
+// preamble returns the constants and helper functions that the kernels use.
 func (c *code) preamble() string {
 	return "Ref = Any  # jax.Ref or a view of one, which has no type\n" + strings.Replace(helpers.Text(c.helpers), "{scale}", floatText(c.scale), 1)
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// sized are the parameters of functions around kernels.
+// sized is the first two parameters of functions around kernels.
 var sized = []string{"sizes: _Sizes", "*args: jax.Array"}
 
-// launch writes the pallas_call.
+// launch writes the pallas_call of a kernel, and returns the name of its function.
 func (m *module) launch(k *kernel, kernel string, interpret bool, args []string, scratch []*loops.Item) (string, error) {
 	g := k.In.Attrs.Grid
 	name := m.fresh("_" + k.name)
@@ -29,7 +29,7 @@ func (m *module) launch(k *kernel, kernel string, interpret bool, args []string,
 	var b []string
 	add := func(f string, a ...any) { b = append(b, fmt.Sprintf(f, a...)) }
 	m.helpers["functools"] = true
-	add("@functools.partial(jax.jit, static_argnums=0)") // groups of heads share what is traced, and memory spaces hold inside jit alone
+	add("@functools.partial(jax.jit, static_argnums=0)") // groups of heads share what is traced; memory spaces are kept only inside jit
 	add("%s", header(name, sized, result))
 	add(`    """Runs the kernel on %s."""`, strings.Join(args, ", "))
 	add("    %s", sizes.Unpacked)
@@ -119,7 +119,7 @@ func (m *module) launch(k *kernel, kernel string, interpret bool, args []string,
 	return name, nil
 }
 
-// told is what XLA and profiles are told of a kernel: its name, what it is for, and its work.
+// told returns the arguments that XLA and profiles read: name, metadata, and cost estimate.
 func (m *module) told(k *kernel) []string {
 	m.helpers["cost"] = true
 	flops, powers := k.Work()
@@ -130,7 +130,7 @@ func (m *module) told(k *kernel) []string {
 	return append(out, "interpret=interpret")
 }
 
-// caller begins the call of a kernel, and says how late its windows are where batch rows follow one another in it.
+// caller returns the begin of a kernel's call and, for back-to-back batch rows, the lags of its windows.
 func (m *module) caller(k *kernel) (call string, lags []string) {
 	if k.inLine == nil {
 		return "pl.pallas_call(", nil
@@ -138,13 +138,13 @@ func (m *module) caller(k *kernel) (call string, lags []string) {
 	m.helpers["in_line"], m.helpers["kind"] = true, true
 	list := func(lags []int) string { return strings.ReplaceAll(fmt.Sprint(lags), " ", ", ") }
 	out := list(k.inLine.Out)
-	if len(k.inLine.Out) == 1 { // one result has a window, not a list of one
+	if len(k.inLine.Out) == 1 { // a single result has a window, not a list
 		out = strconv.Itoa(k.inLine.Out[0])
 	}
 	return "_in_line(pl.pallas_call, ", []string{"lags=(" + list(k.inLine.In) + ", " + out + ")"}
 }
 
-// outShapes are the types of a kernel's results.
+// outShapes returns the types of a kernel's results.
 func (m *module) outShapes(g *ir.Grid, pinned []int) (outs []string) {
 	for i, t := range g.Outs {
 		if slices.Contains(pinned, i) {
@@ -157,7 +157,8 @@ func (m *module) outShapes(g *ir.Grid, pinned []int) (outs []string) {
 	return outs
 }
 
-// windows are the BlockSpecs of a kernel's operands, by their names, and results. What the kernel copies itself has none.
+// windows returns the BlockSpecs of a kernel's operands, by their names, and of its results. Arrays that the kernel copies itself have
+// none.
 func (m *module) windows(k *kernel, operands []string) (ins, outs []string) {
 	g := k.In.Attrs.Grid
 	for i, w := range g.In {
@@ -182,7 +183,7 @@ func (m *module) windows(k *kernel, operands []string) (ins, outs []string) {
 	return ins, outs
 }
 
-// scratchShapes are the types of scratch.
+// scratchShapes returns the Pallas types of scratch.
 func scratchShapes(scratch []*loops.Item) (out []string) {
 	for _, x := range scratch {
 		shape := loops.ListShape(x)
@@ -206,7 +207,7 @@ func gridDoc(g *ir.Grid) string {
 	return strings.Join(s, ", ")
 }
 
-// vmemLimit is what the kernel asks for, 0 for the compiler's default: its windows and scratch, and room for spills.
+// vmemLimit returns the VMEM in bytes to ask for: windows, scratch and room for spills; 0 if the compiler's default is enough.
 func vmemLimit(kernel *ir.Instr) int {
 	const def, room, most = 16 << 20, 16 << 20, 64 << 20
 	n := mosaic.VMEMBytes(kernel)

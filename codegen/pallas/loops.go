@@ -11,12 +11,12 @@ import (
 	"github.com/gdngen/gdngen/codegen/pallas/pytext"
 )
 
-// loop writes a loop: a comprehension where all it does is make one list.
+// loop writes a loop; as a comprehension if it only makes one list.
 func (p *printer) loop(n *loops.Node) []statement {
 	l := n.Loop
 	inner := loops.FlatDefs(l.Body)
 	elements, finals := n.Defs[:len(inner)], n.Defs[len(inner):]
-	for _, g := range elements { // names of lists come before those of elements
+	for _, g := range elements { // names of lists come before their elements' names
 		if p.listed(g) && p.names[g] == "" {
 			p.name(g)
 		}
@@ -66,7 +66,7 @@ func (p *printer) loop(n *loops.Node) []statement {
 	return append(append(out, s), p.afterLoop(n, finals)...)
 }
 
-// separateLists makes a list after the other where a short loop makes several, of nothing that it makes, and each has room in a line; nil elsewhere.
+// separateLists writes one comprehension per list for a short loop that makes several independent ones, if each fits a line; else nil.
 func (p *printer) separateLists(n *loops.Node, lists []*loops.Item, body []statement, head string) (out []statement) {
 	if len(lists) != len(body) || len(lists) > 4 || len(n.Loop.Carries) > 0 {
 		return nil
@@ -81,10 +81,10 @@ func (p *printer) separateLists(n *loops.Node, lists []*loops.Item, body []state
 	return out
 }
 
-// lineWidth is what of a line is left to a function's statements, with some room.
+// lineWidth is the width left for a function's statements.
 const lineWidth = 80
 
-// beginCarries names what rounds hand on, and sets what the first is given. What begins a carry may go by its name.
+// beginCarries names the carried values of a loop and sets their first values. A first value read only here may keep its name.
 func (p *printer) beginCarries(l *loops.Loop) (out []statement) {
 	for _, c := range l.Carries {
 		if x := c.Init.Item; len(c.Init.At) == 0 && p.Uses[x] == 1 && p.names[x] != "" && !p.keep[x] && x.Param == 0 {
@@ -100,7 +100,7 @@ func (p *printer) beginCarries(l *loops.Loop) (out []statement) {
 	return out
 }
 
-// comprehension makes a list, which an outer loop may add to its own.
+// comprehension writes a list, which an outer loop may append to its own.
 func (p *printer) comprehension(g *loops.Item, text string) []statement {
 	s := statement{value: "[" + text + "]"}
 	s.name = p.name(g)
@@ -114,7 +114,7 @@ func (p *printer) comprehension(g *loops.Item, text string) []statement {
 	return []statement{s}
 }
 
-// afterLoop names what a loop leaves, and adds it to the lists of an outer loop.
+// afterLoop names a loop's final values, and adds its lists to the lists of an outer loop.
 func (p *printer) afterLoop(n *loops.Node, finals []*loops.Item) (out []statement) {
 	for _, g := range n.Defs {
 		if slices.Contains(finals, g) && p.names[g] == "" {
@@ -131,7 +131,7 @@ func (p *printer) afterLoop(n *loops.Node, finals []*loops.Item) (out []statemen
 	return out
 }
 
-// uses says whether a name is in the text.
+// uses reports whether a name occurs in the text.
 func uses(body []statement, name string) bool {
 	for _, b := range body {
 		for _, t := range b.text() {
@@ -147,7 +147,7 @@ func uses(body []statement, name string) bool {
 	return false
 }
 
-// replaces says whether what a round makes may take the name of what it was given: nothing reads the latter afterwards.
+// replaces reports whether a carry's next value may take the name of the old one: nothing reads the old one after it.
 func (p *printer) replaces(body []*loops.Node, c *loops.Carry) bool {
 	if c.Next.IsList() && len(c.Next.Elems) == 0 {
 		return false
@@ -184,7 +184,7 @@ func reads(n *loops.Node, x *loops.Item) bool {
 	return slices.ContainsFunc(sub, func(m *loops.Node) bool { return reads(m, x) })
 }
 
-// variable names a loop's variable: h where it counts heads.
+// variable names a loop's variable: h if it counts heads.
 func (p *printer) variable(n *loops.Node) string {
 	if headed(n.Loop.Body, n.Loop.V) {
 		return p.loopName("h")
@@ -192,7 +192,7 @@ func (p *printer) variable(n *loops.Node) string {
 	return p.loopName()
 }
 
-// loopName is a name for a loop's variable, of some that go before others.
+// loopName returns a free name for a loop's variable; first has preferred ones.
 func (p *printer) loopName(first ...string) string {
 	names := append(first, "i", "j", "m", "n", "r")
 	for _, s := range names {
@@ -217,7 +217,7 @@ func headed(ns []*loops.Node, v *loops.Variable) bool {
 	return false
 }
 
-// foriLoop writes a loop of the kernel itself.
+// foriLoop writes a loop of the kernel as jax.lax.fori_loop.
 func (p *printer) foriLoop(n *loops.Node) []statement {
 	name := p.fresh("round")
 	var carried []string

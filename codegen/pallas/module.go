@@ -18,35 +18,35 @@ import (
 // module is a Python module under construction.
 type module struct {
 	helpers map[string]bool
-	vmem    int             // MiB that a kernel asks for, the most
+	vmem    int             // the most VMEM that a kernel asks for, in MiB
 	taken   map[string]bool // names at the top level
 	tasks   map[*ir.Instr]tpu.Place
 	scheds  map[string]ir.Sched  // by kernel
-	hints   map[*ir.Value]string // names of what kernels give
-	funcs   []string             // kernels and what calls them, in order
-	scale   float64              // of q; 0 where it has no name
+	hints   map[*ir.Value]string // names of values that kernels return
+	funcs   []string             // kernels and their callers, in order
+	scale   float64              // of q; 0: it has no name
 	of      Facts
-	single  bool               // one kernel: its stages need no prefix
+	single  bool               // only one kernel, whose stages need no prefix
 	outside map[*ir.Value]bool // arrays of the caller
-	rows    bool               // it is for any number of batch rows
+	rows    bool               // for any number of batch rows
 }
 
-// kernel is one kernel on its way to Python.
+// kernel is one kernel being written as Python.
 type kernel struct {
 	*plan.Plan
 	name      string
-	names     map[*loops.Item]string // of parameters
+	names     map[*loops.Item]string // of references
 	taken     map[string]bool
 	pipelined bool          // phases of several steps overlap
-	bundle    bool          // references go from function to function as one tuple
-	class     string        // its class
-	classAt   int           // where its text goes among the functions
-	outer     []*loops.Item // of the prologue, read by phases
-	held      *plan.Held    // what scratch holds
-	inLine    *plan.InLine  // how batch rows follow one another; nil where they do not
+	bundle    bool          // functions pass references as one tuple
+	class     string        // name of the tuple's class
+	classAt   int           // index of the class's text in funcs
+	outer     []*loops.Item // values of the prologue that phases read
+	held      *plan.Held    // contents of scratch
+	inLine    *plan.InLine  // back-to-back batch rows; nil: none
 }
 
-// constant names the numbers that would be read as noise.
+// constant returns the name of a number that has one, and whether it has.
 func (m *module) constant(d ir.DType, c float64) (string, bool) {
 	name := helpers.Constant(d, c, m.scale)
 	if name != "" {
@@ -55,7 +55,7 @@ func (m *module) constant(d ir.DType, c float64) (string, bool) {
 	return "_" + name, name != ""
 }
 
-// note is a last argument as written, with the helper that it needs.
+// note returns a helper's last argument as text, and records the helper that it needs.
 func (m *module) note(n string) []string {
 	name, args := helpers.Note(n)
 	if name != "" {
@@ -96,12 +96,12 @@ func (m *module) printer(k *kernel, u *loops.Usage, names map[*loops.Item]string
 	return p
 }
 
-// baseName is the name of a reference without what marks it as one.
+// baseName returns a reference's name without the marks of a reference.
 func baseName(name string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(name, "refs."), "_ref")
 }
 
-// kernel writes one kernel and its call, and gives the name of the latter.
+// kernel writes one kernel, and returns the name of the function that calls it.
 func (m *module) kernel(in *ir.Instr, args, results []string) (call string, outs []string, err error) {
 	k, err := m.newKernel(in, args, results)
 	if err != nil {
@@ -127,7 +127,7 @@ func (m *module) kernel(in *ir.Instr, args, results []string) (call string, outs
 	return call, outs, err
 }
 
-// newKernel names the references of a kernel: operands and results as their arrays are. Many go through phases as one tuple.
+// newKernel plans a kernel and names its references after their arrays. If there are many, they go through phases as one tuple.
 func (m *module) newKernel(in *ir.Instr, args, results []string) (*kernel, error) {
 	work, err := plan.New(in, m.tasks)
 	if err != nil {
@@ -139,7 +139,7 @@ func (m *module) newKernel(in *ir.Instr, args, results []string) (*kernel, error
 	if k.bundle = len(k.Params) >= 10 || k.pipelined; k.bundle {
 		k.class = m.fresh("_" + strings.ToUpper(k.name[:1]) + k.name[1:] + "Refs")
 		m.helpers["refs"] = true
-		m.funcs = append(m.funcs, "") // the class comes here
+		m.funcs = append(m.funcs, "") // the class's text is set later
 		k.classAt = len(m.funcs) - 1
 	}
 	for i := range g.Tables + len(g.In) {
@@ -161,7 +161,7 @@ func (m *module) newKernel(in *ir.Instr, args, results []string) (*kernel, error
 	return k, nil
 }
 
-// prefix is what the names of a kernel's functions begin with.
+// prefix returns the first part of the names of a kernel's functions.
 func (m *module) prefix(k *kernel) string {
 	if m.single {
 		return ""
@@ -174,21 +174,21 @@ type kernelWriter struct {
 	*module
 	k         *kernel
 	names     map[*loops.Item]string
-	p         *printer // of the kernel's function
-	lines     []string // of it
-	interpret bool     // it takes interpret
+	p         *printer // prints the kernel's function
+	lines     []string // of the kernel's function
+	interpret bool     // it takes the parameter interpret
 }
 
-// before writes what comes before the steps.
+// before writes the statements before the steps.
 func (w *kernelWriter) before() error {
 	k, u := w.k, loops.NewUsage()
 	u.Resolve(k.Prologue, map[*loops.Item]bool{})
 	w.p = w.printer(k, u, w.names, nil)
 	w.p.once = map[*loops.Item]bool{}
 	for _, s := range k.Steps {
-		if s.Cond.Item != nil && k.pipelined { // of one step the grid's length says it
+		if s.Cond.Item != nil && k.pipelined { // for a single step, the grid's length says it
 			u.Uses[s.Cond.Item]++
-			w.p.once[s.Cond.Item] = s.Cond.Item.Maker.In.Op == ir.OpCompare // others are made before the steps, in the time of the first
+			w.p.once[s.Cond.Item] = s.Cond.Item.Maker.In.Op == ir.OpCompare // other conditions are made before the steps
 		}
 	}
 	k.outer = k.Outside()
@@ -201,13 +201,13 @@ func (w *kernelWriter) before() error {
 	return w.p.failed
 }
 
-// phaseText is a phase as it was written, and the name of its function.
+// phaseText is a written phase, and the name of its function.
 type phaseText struct {
 	*work
 	name string
 }
 
-// writePhases writes the phases, each as a function where they overlap, and the steps that run them.
+// writePhases writes the phases, as functions if they overlap, and the steps that run them.
 func (w *kernelWriter) writePhases() error {
 	k, prefix := w.k, w.prefix(w.k)
 	var phases []phaseText
@@ -246,7 +246,7 @@ func (w *kernelWriter) writePhases() error {
 	return nil
 }
 
-// phaseFunction is the text of a phase's function.
+// phaseFunction returns the text of a phase's function.
 func (w *kernelWriter) phaseFunction(d phaseText) string {
 	k := w.k
 	var hints []string
@@ -274,7 +274,7 @@ func (w *kernelWriter) phaseFunction(d phaseText) string {
 	return strings.Join(f, "\n")
 }
 
-// function writes the kernel's own function, and the class of its references. It gives its name and the scratch that it takes.
+// function writes the kernel's own function and the class of its references. It returns the function's name and its scratch.
 func (w *kernelWriter) function() (name string, scratch []*loops.Item) {
 	k := w.k
 	g := k.In.Attrs.Grid
@@ -307,7 +307,7 @@ func (w *kernelWriter) function() (name string, scratch []*loops.Item) {
 		hints = append(hints, "*", "interpret: bool")
 	}
 	if k.inLine != nil {
-		hints = append(hints, "row_steps: int") // 0: each row is a program
+		hints = append(hints, "row_steps: int") // 0: one program per row
 	}
 	f := []string{header(name, hints, "None"), `    """One point of the grid (` + gridDoc(g) + `)."""`}
 	if k.bundle {
@@ -320,8 +320,8 @@ func (w *kernelWriter) function() (name string, scratch []*loops.Item) {
 	return name, scratch
 }
 
-// classText is the class of the references that go from function to function as one tuple. The types of scratch, which are the last, are
-// what their fields have until there is any.
+// classText returns the class of the references that functions pass as one tuple. The last fields are scratch; their defaults are the
+// scratch types.
 func classText(class string, hints []string, refs []*loops.Item, scratch int) string {
 	types := scratchShapes(refs[len(refs)-scratch:])
 	c := []string{"class " + class + "(NamedTuple):", `    """Windows of the operands and results, then scratch and its types."""`, ""}

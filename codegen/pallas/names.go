@@ -13,7 +13,7 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// fresh makes a name that is not taken.
+// fresh returns a name that is not taken.
 func (p *printer) fresh(base string) string {
 	base = strings.Trim(base, "_")
 	if base == "" {
@@ -41,7 +41,7 @@ func (p *printer) name(x *loops.Item) string {
 	return p.names[x]
 }
 
-// base is what an item is called, apart from a number, and with whose it is where heads go in pairs.
+// base returns an item's name without a number; with an owner if heads go in pairs.
 func (p *printer) base(x *loops.Item) string {
 	n := x.Maker
 	switch {
@@ -61,7 +61,7 @@ func (p *printer) base(x *loops.Item) string {
 		first, depth := p.base(n.List[0].Item), naming.Depth(x)
 		name := naming.Singular(first)
 		if last := naming.Plain(p.base(n.List[len(n.List)-1].Item)); depth != 1 && last != naming.Plain(first) {
-			name = naming.Plain(name) + "_" + naming.Singular(last) // two lists, woven
+			name = naming.Plain(name) + "_" + naming.Singular(last) // two interleaved lists
 		}
 		return naming.Plural(name, depth)
 	}
@@ -72,7 +72,7 @@ func (p *printer) base(x *loops.Item) string {
 	return name
 }
 
-// begun is what an item that nothing made is called: what rounds of a loop hand on goes by what the first is given.
+// begun names an item that no node made; a value carried by a loop is named after its initial value.
 func (p *printer) begun(x *loops.Item) string {
 	init := p.carried[x]
 	switch {
@@ -86,7 +86,7 @@ func (p *printer) begun(x *loops.Item) string {
 	return "x"
 }
 
-// made is a name after a formula, after the value that a node makes another form of, or after its op.
+// made names the result of a node: after a formula, after the value that it is another form of, or after its op.
 func (p *printer) made(n *loops.Node) string {
 	of := func() string { return p.operandName(n) }
 	switch n.Call {
@@ -135,7 +135,7 @@ func (p *printer) made(n *loops.Node) string {
 	if name := naming.Step(n, of); name != "" {
 		return name
 	}
-	if n.In.Op == ir.OpMax && of() == "beta" { // each gate has its floor
+	if n.In.Op == ir.OpMax && of() == "beta" { // each gate has its own floor
 		return "beta"
 	}
 	if name := naming.Stages[n.Stage][n.In.Op]; name != "" {
@@ -144,7 +144,7 @@ func (p *printer) made(n *loops.Node) string {
 	return rules[n.In.Op].name
 }
 
-// operandName is what a node's first operand is called.
+// operandName returns the name of a node's first operand.
 func (p *printer) operandName(n *loops.Node) string {
 	if len(n.Args) == 0 {
 		return "x"
@@ -167,7 +167,7 @@ func (p *printer) operandName(n *loops.Node) string {
 	return name
 }
 
-// formed says whether a node makes another form of a value that has a name, so that a name of its own says which.
+// formed reports whether a node makes another form of a named value, so that its name should say which.
 func (p *printer) formed(n *loops.Node) bool {
 	for n != nil && len(n.Args) > 0 && n.Call == "" && naming.FormOf(n.In) != "" {
 		a := n.Args[0].Item
@@ -179,7 +179,7 @@ func (p *printer) formed(n *loops.Node) bool {
 	return false
 }
 
-// ref is the text of a reference to an item.
+// ref returns the text of a reference to an item.
 func (p *printer) ref(r loops.Ref) expr {
 	e, ok := p.text[r.Item]
 	if !ok && loops.IsCast(r.Item) {
@@ -205,7 +205,7 @@ func (p *printer) ref(r loops.Ref) expr {
 	return e
 }
 
-// operands gives the texts of a node's operands.
+// operands returns the texts of a node's operands.
 func (p *printer) operands(n *loops.Node) *operands {
 	o := &operands{in: n.In, ints: n.Ints, p: p}
 	arg, small_ := 0, len(n.Ints)
@@ -252,7 +252,7 @@ func (p *printer) operands(n *loops.Node) *operands {
 	return o
 }
 
-// listText is a list of expressions.
+// listText returns the text of a list of expressions.
 func (p *printer) listText(l []expr) string {
 	texts := make([]string, len(l))
 	for i, e := range l {
@@ -261,8 +261,8 @@ func (p *printer) listText(l []expr) string {
 	return lists.Text(texts, p.length, func() { p.need("woven") })
 }
 
-// length is the length of the list of a name, or of an element of it; 0 if there is none, or if lists of several lengths have the name, each
-// in its place.
+// length returns the length of the list with a name, or of an element of it; 0 if there is none, or if lists of several lengths share
+// the name.
 func (p *printer) length(name string) int {
 	base, inner, all := name, 0, 0
 	for m := indexed.FindStringSubmatch(base); m != nil; m = indexed.FindStringSubmatch(base) {
@@ -287,13 +287,13 @@ func (p *printer) length(name string) int {
 
 var indexed = regexp.MustCompile(`^(.+)\[[^\[\]]*\]$`)
 
-// carries says whether a reference is an output, which a kernel reads where it carries it from chunk to chunk.
+// carries reports whether a reference is an output; a kernel reads outputs that it carries from chunk to chunk.
 func (k *kernel) carries(x *loops.Item) bool {
 	g := k.In.Attrs.Grid
 	return x.Param > g.Tables+len(g.In) && !x.Scratch
 }
 
-// unstored is the name of scratch that is read before anything is stored: that of its parts, or of what a step before left.
+// unstored names scratch that is read before a store: after its parts, or after the value that a step before stored.
 func (k *kernel) unstored(x *loops.Item) string {
 	var parts []string
 	for _, e := range x.Elems {

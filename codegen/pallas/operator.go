@@ -17,20 +17,20 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// operatorData is what the templates of a package of mixed batches read.
+// operatorData is the data of the templates of a mixed-batch package.
 type operatorData struct {
 	Name, Doc                  string
 	Text                       family.Rule
-	Tokens, Places, Window     int // T and S of a batch, and the tokens of a window
+	Tokens, Places, Window     int // tokens T and sequences S of a batch, and tokens of a window
 	HeadsK, HeadsV, K, V       int
-	Taps, Rows                 int // of the convolution, and of its cache
+	Taps, Rows                 int // of the convolution and of its cache
 	DType, StateType, GateType string
 	Bias, Channels, NegEigval  bool
-	Bound                      string // the lowest log decay, empty for none
+	Bound                      string // the lowest log decay; "" for none
 	Limit                      string
 }
 
-// Decays is the number of log decays of a token.
+// Decays returns the number of log decays per token.
 func (d operatorData) Decays() int {
 	if d.Channels {
 		return d.HeadsV * d.K
@@ -38,16 +38,16 @@ func (d operatorData) Decays() int {
 	return d.HeadsV
 }
 
-// Dim is the number of channels of a token.
+// Dim returns the number of channels per token: queries, keys and values.
 func (d operatorData) Dim() int { return 2*d.HeadsK*d.K + d.HeadsV*d.V }
 
-// operatorPools are the groups of states of the pools that the kernels of a package are written at: they are for any.
+// operatorPools are the pool sizes at which a package's kernels are written, to find the text for any size.
 var operatorPools = []sizes.Size{{Rows: 211, Steps: 1}, {Rows: 223, Steps: 1}, {Rows: 227, Steps: 1}}
 
-// operatorFields are what the spec of a package of mixed batches has, beside what it may have.
+// operatorFields lists the spec fields that a mixed-batch package requires.
 const operatorFields = "gates=fused,l2norm,packed,init,inplace,read,conv,convstate,rows=qkv"
 
-// checkOperator says what a spec lacks.
+// checkOperator returns an error that says what a spec lacks.
 func checkOperator(s gdn.Spec) error {
 	given := s.Gates == gdn.GatesFused && s.L2Norm && s.Init && s.Final && s.InPlace && s.ConvState && s.Rows == gdn.RowsQKV
 	switch {
@@ -61,8 +61,9 @@ func checkOperator(s gdn.Spec) error {
 	return nil
 }
 
-// Operator writes a Python package of a mixed batch (gdn.Spec.Mixed) of T tokens and S sequences: fused_conv1d_gdn, over a pool of any number of
-// states, which runs the kernels of a variant, and the same token by token in plain JAX.
+// Operator writes a Python package of a mixed batch (gdn.Spec.Mixed) of T tokens and S sequences, over a pool of any number of states.
+// Its function fused_conv1d_gdn runs the kernels of a variant; a second one computes the same token by token in plain JAX. It errs if
+// the spec is no such batch.
 func Operator(name string, s gdn.Spec, v gdn.Variant, build Build, p Provenance) ([]File, error) {
 	if err := checkOperator(s); err != nil {
 		return nil, err
@@ -113,7 +114,7 @@ func Operator(name string, s gdn.Spec, v gdn.Variant, build Build, p Provenance)
 	return files, runs(texts)
 }
 
-// operatorKernels writes the kernels of mixed batches over a pool of any number of states, which run takes as rows, in groups of a window.
+// operatorKernels writes the kernels of mixed batches for any pool size: run takes the pool as rows, in groups of a window.
 func operatorKernels(s gdn.Spec, v gdn.Variant, build Build) (*code, error) {
 	var c *code
 	var texts [][]string
@@ -147,18 +148,18 @@ func operatorKernels(s gdn.Spec, v gdn.Variant, build Build) (*code, error) {
 	return c, nil
 }
 
-// operatorLimit is how far outputs may be off the largest value, on random inputs.
+// operatorLimit returns the error limit of outputs on random inputs, relative to the largest value, as a number for Python.
 func operatorLimit(s gdn.Spec, v gdn.Variant) (string, error) {
 	class, err := truth.LookupClass("random")
 	if err != nil {
 		return "", err
 	}
 	limit, err := class.Limit(s, v.Fit(s).Precision().String(), s.Out)
-	limit = max(limit, 5e-6) // as TestLimit is
+	limit = max(limit, 5e-6) // as in TestLimit
 	return strconv.FormatFloat(limit, 'g', 2, 64), err
 }
 
-// operatorReadme is README.md.
+// operatorReadme returns the text of README.md.
 func operatorReadme(d operatorData, p Provenance) string {
 	command := ""
 	if p.Command != "" {

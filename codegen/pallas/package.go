@@ -19,18 +19,18 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 )
 
-// File is a file of a package, its path with slashes.
+// File is a file of a package; its path has slashes.
 type File = folder.File
 
-// Wheel is a package as pip installs it without building anything, and the name that such a file must have. The files are those that
-// Package gives for the name.
+// Wheel packs the files of Package(name, ...) as a wheel, which pip installs without a build. It returns the wheel's file name and its
+// bytes.
 func Wheel(name string, files []File) (file string, data []byte, err error) {
 	return folder.Wheel(name, files)
 }
 
 var packageName = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 
-// CheckPackage says whether a name can be that of a Python package.
+// CheckPackage returns an error if name can not be the name of a Python package.
 func CheckPackage(name string) error {
 	if !packageName.MatchString(name) || slices.Contains(python.Keywords, name) {
 		return fmt.Errorf("%q is not the name of a Python package: use lower-case letters, digits and _, and no keyword", name)
@@ -38,14 +38,14 @@ func CheckPackage(name string) error {
 	return nil
 }
 
-// Part is what some kernels of a package compute, and how.
+// Part is a group of kernels of a package: its spec and variant.
 type Part = orders.Part
 
-// shortTokens are those of sequences that fill no step of the kernels for long ones.
+// shortTokens is the length of the sequences that get kernels of their own, since they fill no step of the kernels for long ones.
 const shortTokens = 128
 
-// Parts are the files of kernels in a package for a spec, at the sizes that variants are to be chosen for. One for short sequences stands
-// for itself only where its variant is another; where a rule has no kernels of its gradient, there is none for training.
+// Parts returns the kernel files of a package for a spec, each at the size for which its variant is to be chosen. Package drops the part
+// for short sequences if its variant equals the long one's. A rule without gradient kernels has no part for training.
 func Parts(s gdn.Spec) []Part {
 	s.Seqs, s.Packed, s.Direction, s.Final, s.Pool, s.InPlace = 0, false, gdn.Forward, true, 0, false
 	s = Spec(s)
@@ -59,12 +59,12 @@ func Parts(s gdn.Spec) []Part {
 	return slices.DeleteFunc(parts, func(p Part) bool { return p.Name == "train" && !twoPasses(s.Rule) })
 }
 
-// Package writes a Python package of a name, which must be an identifier: pyproject.toml, files of kernels, functions over them, the rule
-// in plain JAX, and tests that compare the two. Kernels are as build makes them.
+// Package writes a Python package: pyproject.toml, kernel files, functions that call them, the rule in plain JAX, and tests that compare
+// the two. name must pass CheckPackage. Kernels are made from build's modules.
 func Package(name string, parts []Part, build Build, p Provenance) ([]File, error) {
 	var files []File
 	var docs []string
-	var given [][]string // what files give
+	var given [][]string // the functions that files define
 	var codes []string
 	var api *file
 	loosest := 0.0
@@ -86,7 +86,7 @@ func Package(name string, parts []Part, build Build, p Provenance) ([]File, erro
 		if api == nil {
 			api = f
 		}
-		f.helpers["kind"] = f.helpers["kind"] || several // by which api.py chooses
+		f.helpers["kind"] = f.helpers["kind"] || several // api.py chooses by it
 		api.data.Pool, api.data.VMEM = api.data.Pool || f.data.Pool, max(api.data.VMEM, f.vmem)
 		limit, _ := strconv.ParseFloat(f.data.Limit, 64)
 		loosest = max(loosest, limit)
@@ -99,14 +99,14 @@ func Package(name string, parts []Part, build Build, p Provenance) ([]File, erro
 		if !f.data.Decode {
 			names = append([]string{"STEP"}, names...)
 		}
-		if part.Name == "decode" || part.Name == "packed" { // of which api.py reads them
+		if part.Name == "decode" || part.Name == "packed" { // api.py reads their parameters
 			names = append([]string{"AXES"}, names...)
 		}
 		given = append(given, names)
 	}
 	common, left, taken := orders.Shared(all, codes)
 	files = append(files, File{Path: "src/" + name + "/common.py", Text: pytext.Format("\"\"\"What the files of kernels have in common.\"\"\"\n\n" + imports(common) + "\n" + strings.TrimPrefix(ofRule(name, common)+"\n", "\n") + common + "\n")})
-	ordered := false // a kernel's phases stand side by side
+	ordered := false // the phases of a kernel are interleaved
 	for i, part := range all {
 		used := append(share.Names(left[i]), given[i]...)
 		own := ofRule(name, left[i])
@@ -160,7 +160,7 @@ func Package(name string, parts []Part, build Build, p Provenance) ([]File, erro
 	return files, nil
 }
 
-// ofRule imports what a text uses of the rule in plain JAX: its gates, or for few tokens, whose gradient is that of the rule itself, all.
+// ofRule returns the import of the names that a text uses from _recurrent.py, the rule in plain JAX.
 func ofRule(name, text string) string {
 	used := share.Names(text)
 	used = slices.DeleteFunc([]string{"_inputs", "recurrent"}, func(n string) bool { return !slices.Contains(used, n) })
@@ -170,7 +170,7 @@ func ofRule(name, text string) string {
 	return "from " + name + "._recurrent import " + strings.Join(used, ", ") + "\n"
 }
 
-// facts are what is said of a package.
+// facts returns the facts that a package's README and metadata state.
 func (d fileData) facts(all []orders.File, p Provenance) folder.Facts {
 	if p.Revision != "" {
 		p.Version += ", revision " + p.Revision

@@ -10,17 +10,17 @@ import (
 	"github.com/gdngen/gdngen/codegen/pallas/pytext"
 )
 
-// work is what a function of a phase needs, and the text that calls it.
+// work lists what a phase's function needs, and the text that calls it.
 type work struct {
 	call      string
 	reads     []*loops.Item // values of earlier functions
 	results   []*loops.Item
 	params    []*loops.Item // references
-	outer     []*loops.Item // values from before the steps
+	outer     []*loops.Item // values made before the steps
 	vars      []*loops.Variable
 	interpret bool
 	calls     []string // of a phase: its statements
-	state     bool     // of a phase: it takes the state through a chunk
+	state     bool     // of a phase: it carries the state through a chunk
 }
 
 func (w *work) add(o *work) {
@@ -37,7 +37,7 @@ func union[T comparable](a, b []T) []T {
 	return a
 }
 
-// phase writes the functions of a phase, one for each of its stages, and gives the statements that call them.
+// phase writes the functions of a phase, one per stage, and the statements that call them.
 func (m *module) phase(k *kernel, i int, names map[*loops.Item]string, phased bool, prefix string) (*work, error) {
 	ph := k.Phases[i]
 	w := &phaseWriter{module: m, k: k, ph: ph, name: naming.Phase(i, len(k.Phases)), names: names, phased: phased, prefix: prefix, Usage: loops.NewUsage(), shared: map[string]bool{}}
@@ -75,9 +75,9 @@ type phaseWriter struct {
 	ph     *plan.Phase
 	name   string
 	names  map[*loops.Item]string
-	phased bool // it stands beside others
+	phased bool // it is interleaved with other phases
 	prefix string
-	shared map[string]bool // names that pass between functions
+	shared map[string]bool // names passed between functions
 }
 
 // stage writes the function of a stage.
@@ -140,7 +140,7 @@ func (w *phaseWriter) function(f *work, base, doc string, lines []string) {
 	if f.interpret {
 		add("interpret", "bool")
 	}
-	if w.phased && w.taken["_"+w.prefix+base] { // of another phase
+	if w.phased && w.taken["_"+w.prefix+base] { // another phase has the name
 		base = w.name + "_" + base
 	}
 	name, result := w.fresh("_"+w.prefix+base), loops.Returns(f.results)
@@ -166,7 +166,7 @@ func (w *phaseWriter) resultNames(items []*loops.Item) []string {
 	return out
 }
 
-// statement calls a function and names its results.
+// statement returns a call of a function, assigned to its results' names.
 func (w *phaseWriter) statement(f *work) string {
 	s := f.call
 	if len(f.results) > 0 {

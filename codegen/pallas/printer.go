@@ -22,26 +22,26 @@ type printer struct {
 	k     *kernel // nil outside of kernels
 	names map[*loops.Item]string
 	taken map[string]bool
-	text  map[*loops.Item]expr // of what is written where it is used
-	loops int                  // nesting
+	text  map[*loops.Item]expr // text of inlined values
+	loops int                  // depth of nested loops
 	busy  map[string]bool
 
-	phased  bool // it writes a phase, which stands beside others
+	phased  bool // the phase it writes is interleaved with others
 	flags   map[string]bool
 	failed  error
-	carried map[*loops.Item]*loops.Item // what rounds hand on, by what the first is given
-	keep    map[*loops.Item]bool        // read beyond the nodes
-	once    map[*loops.Item]bool        // read once, behind the nodes
-	params  map[*loops.Item]bool        // references that the function reads or writes
-	full    map[string]string           // arrays of one number
+	carried map[*loops.Item]*loops.Item // initial values of carried values
+	keep    map[*loops.Item]bool        // read outside the nodes
+	once    map[*loops.Item]bool        // read once, after the nodes
+	params  map[*loops.Item]bool        // references that the function accesses
+	full    map[string]string           // arrays of one number, by text
 	prelude []statement
-	acts    bool // copies begin or are waited for as a function says
+	acts    bool // copies either start or are awaited, as the function's argument says
 }
 
-// filled names an array of one number; it is made where the function begins.
+// filled returns an array of one number, made at the begin of the function and named if it repeats.
 func (p *printer) filled(t ir.Type, c float64, text string) string {
 	e := filled(t, c, text).s
-	if own := text == scalarText(t.DType, c) || strings.HasPrefix(text, "_"); p.k == nil || !own { // where a loop varies the number, it stands in the loop
+	if own := text == scalarText(t.DType, c) || strings.HasPrefix(text, "_"); p.k == nil || !own { // a number that a loop varies stays in the loop
 		return e
 	}
 	if name := p.full[e]; name != "" {
@@ -80,7 +80,7 @@ func (s statement) text() []string {
 
 func (p *printer) need(name string) { helpers.Need(p.m.helpers, name) }
 
-// takes notes that lanes of a type are taken, where it is of one row.
+// takes records that lanes of a type with one row are taken.
 func (p *printer) takes(t ir.Type) {
 	if t.Rank() == 2 && t.Shape[0] == 1 {
 		p.need("one_row")
@@ -93,7 +93,7 @@ func (p *printer) fail(n *loops.Node, err error) {
 	}
 }
 
-// cast is the conversion of an expression; inside kernels the common ones are helpers.
+// cast returns the conversion of an expression; inside kernels the common ones are helpers.
 func (p *printer) cast(e expr, d ir.DType) expr {
 	name := map[ir.DType]string{ir.BF16: "bf16", ir.F32: "f32"}[d]
 	if p.k == nil || name == "" {
@@ -103,16 +103,16 @@ func (p *printer) cast(e expr, d ir.DType) expr {
 	return call("_"+name, e.s)
 }
 
-// maxInline is the length up to which a value is written where it is used.
+// maxInline is the longest text of a value that is inlined where it is used.
 const maxInline = 64
 
-// numerals are the numbers in a text.
+// numerals matches the numbers in a text.
 var numerals = regexp.MustCompile(`\d+`)
 
-// width is the length of a text in which all numbers are as long: what is inlined must not depend on sizes.
+// width returns the length of a text with all numbers of two digits, so that inlining does not depend on sizes.
 func width(s string) int { return len(numerals.ReplaceAllString(s, "00")) }
 
-// inline says whether a value made by nodes[i] may be written where it is used.
+// inline reports whether the value of nodes[i] may be inlined where it is used.
 func (p *printer) inline(nodes []*loops.Node, i int, e expr) bool {
 	n := nodes[i]
 	x := n.Defs[0]
@@ -143,7 +143,7 @@ func (p *printer) inline(nodes []*loops.Node, i int, e expr) bool {
 	if nodes[user].Loop != nil || nodes[user].List != nil {
 		return false
 	}
-	if n.In.Op == ir.OpTake && user > i+1 || n.In.Op == ir.OpPack { // what takes long is not made later, and words have a name
+	if n.In.Op == ir.OpTake && user > i+1 || n.In.Op == ir.OpPack { // slow ops are not moved later, and words have a name
 		return false
 	}
 	if n.In.Op == ir.OpDot {
@@ -152,7 +152,7 @@ func (p *printer) inline(nodes []*loops.Node, i int, e expr) bool {
 	return user-i < 12
 }
 
-// elementwise says whether all users of x are elementwise ops of other operands.
+// elementwise reports whether all users of x are elementwise ops with other operands.
 func (p *printer) elementwise(nodes []*loops.Node, x *loops.Item) bool {
 	for _, m := range nodes {
 		if m.Loop != nil || m.List != nil {
@@ -167,7 +167,7 @@ func (p *printer) elementwise(nodes []*loops.Node, x *loops.Item) bool {
 	return true
 }
 
-// spread is the text of a broadcast that its users do by themselves.
+// spread returns the operand of a broadcast whose users broadcast implicitly.
 func (p *printer) spread(nodes []*loops.Node, i int) (expr, bool) {
 	n := nodes[i]
 	if !spreads(n.In) || p.keep[n.Defs[0]] || p.Deep[n.Defs[0]] || !p.elementwise(nodes, n.Defs[0]) {
@@ -201,7 +201,7 @@ func (p *printer) nodes(ns []*loops.Node) []statement {
 		case n.Call == "copy":
 			out = append(out, p.copy(n))
 		case n.In.Op == ir.OpWhen:
-			if s := p.when(n); len(s.lines) > 2 { // a step may have nothing to do
+			if s := p.when(n); len(s.lines) > 2 { // a step may be empty
 				out = append(out, s)
 			}
 		case n.In.Op == ir.OpLoop:
@@ -240,7 +240,7 @@ func (p *printer) nodes(ns []*loops.Node) []statement {
 	return out
 }
 
-// all is the list that a list written out is the whole of.
+// all returns the list whose elements are exactly those of l, if there is one.
 func all(l []loops.Ref) (loops.Ref, bool) {
 	g := l[0].Item
 	for i, r := range l {
@@ -251,7 +251,7 @@ func all(l []loops.Ref) (loops.Ref, bool) {
 	return loops.Ref{Item: g}, len(g.Elems) == len(l)
 }
 
-// refs writes operands.
+// refs returns the texts of operands.
 func (p *printer) refs(args []loops.Ref) (out []expr) {
 	for _, a := range args {
 		out = append(out, p.ref(a))
@@ -259,7 +259,7 @@ func (p *printer) refs(args []loops.Ref) (out []expr) {
 	return out
 }
 
-// eliminate writes a substitution in unit triangles, a column after the other.
+// eliminate writes a substitution in unit triangles, one column after another.
 func (p *printer) eliminate(n *loops.Node) []statement {
 	p.need("eliminate")
 	p.takes(n.Args[3].Item.Typ)
@@ -279,7 +279,7 @@ func (p *printer) eliminate(n *loops.Node) []statement {
 	return append(out, s)
 }
 
-// merge writes the merges of inverses of blocks, of two heads after the other at each level.
+// merge writes the merges of block inverses, two heads at a time at each level.
 func (p *printer) merge(n *loops.Node) []statement {
 	p.need("merge")
 	heads := n.Ints[0].C
@@ -293,7 +293,7 @@ func (p *printer) merge(n *loops.Node) []statement {
 	half := len(n.Args) / 2
 	x, rows := nested(n.Args[:half]), n.Args[0].Item
 	var out []statement
-	if identifier.MatchString(x) && p.Uses[rows] == half { // nothing else reads what is changed
+	if identifier.MatchString(x) && p.Uses[rows] == half { // nothing else reads the changed value
 		p.names[n.Defs[0]] = x
 	} else {
 		out = append(out, statement{name: p.name(n.Defs[0]), value: "[list(rows) for rows in " + x + "]"})
@@ -323,10 +323,10 @@ func (p *printer) origin(v *ir.Value, x *loops.Item) string {
 	return p.name(x)
 }
 
-// kernelCall writes the kernel of a node and gives its call.
+// kernelCall writes the kernel of a node and its call.
 func (p *printer) kernelCall(n *loops.Node) statement {
 	var args, names, results []string
-	given := n.Args // constants, as the gradient of states that nobody asks for, are not among them
+	given := n.Args // constants are not among them, such as a zero gradient of states
 	for i, v := range n.In.Args {
 		name := "zeros"
 		if c, ok := loops.Constant(v); ok {
@@ -378,7 +378,7 @@ func (p *printer) write(n *loops.Node) (expr, error) {
 	return r.write(p.operands(n))
 }
 
-// idiom calls the helper of a node.
+// idiom writes a call of the node's helper.
 func (p *printer) idiom(n *loops.Node) expr {
 	p.need(n.Call)
 	if n.Call == "union" {
@@ -389,7 +389,7 @@ func (p *printer) idiom(n *loops.Node) expr {
 		args = append(args, a.s)
 	}
 	ints := n.Ints
-	if n.Call == "rows" { // of leading dimensions first
+	if n.Call == "rows" { // leading dimensions first
 		var lead []string
 		for ; len(ints) > 3; ints = ints[1:] {
 			lead = append(lead, formText(ints[0]).s)
@@ -403,10 +403,10 @@ func (p *printer) idiom(n *loops.Node) expr {
 	return call("_"+n.Call, args...)
 }
 
-// listed says whether a list is read, by itself or in the list that it is in.
+// listed reports whether a list is read, by itself or as part of another.
 func (p *printer) listed(g *loops.Item) bool { return g != nil && (p.Uses[g] > 0 || p.listed(g.In)) }
 
-// define names a value, appends it to the list that its loop leaves, or both.
+// define names a value, appends it to its loop's list, or both.
 func (p *printer) define(x *loops.Item, e expr) []statement {
 	g := x.In
 	listed := p.listed(g)
@@ -417,7 +417,7 @@ func (p *printer) define(x *loops.Item, e expr) []statement {
 		return []statement{{name: p.name(x), value: e.s}, {list: p.name(g), value: p.name(x)}}
 	}
 	if p.k == nil && p.names[x] == "" && x.Maker != nil && len(x.Maker.Args) == 1 && p.At[x.Maker.Args[0].Item] == x.Maker {
-		switch x.Maker.In.Op { // the next form of a value that is read no more
+		switch x.Maker.In.Op { // the next form of a value that is not read again
 		case ir.OpConvert, ir.OpReshape, ir.OpTranspose, ir.OpBroadcast, ir.OpSlice, ir.OpPad:
 			if name := p.names[x.Maker.Args[0].Item]; name != "" {
 				p.names[x] = name

@@ -11,13 +11,13 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// expr is Python text with how tightly its outermost operator binds.
+// expr is Python text with the precedence of its outermost operator.
 type expr struct {
 	s    string
 	prec int
 }
 
-// How tightly operators bind.
+// Operator precedences, loosest first.
 const (
 	precOr = iota + 1
 	precXor
@@ -40,10 +40,10 @@ func (e expr) in(prec int) string {
 
 func call(f string, args ...string) expr { return expr{f + "(" + strings.Join(args, ", ") + ")", atom} }
 
-// operands gives a rule what it needs of one instruction.
+// operands gives a rule the operands of one instruction.
 type operands struct {
 	in    *ir.Instr
-	texts []expr       // of all operands; constants as scalars
+	texts []expr       // of all operands; constants are scalars
 	ints  []loops.Form // starts, then limits of a slice or pad
 	p     *printer
 }
@@ -52,7 +52,7 @@ func (o *operands) dtype() ir.DType { return o.in.Results[0].Type.DType }
 
 func (o *operands) shape() []int { return o.in.Results[0].Type.Shape }
 
-// full is operand i as an array, also where it is a constant.
+// full returns operand i as an array, even if it is a constant.
 func (o *operands) full(i int) expr {
 	a := o.in.Args[i]
 	c, ok := loops.Constant(a)
@@ -92,7 +92,7 @@ var dtypes = map[ir.DType]string{
 // rule says how an op is written in Python, or why it is refused.
 type rule struct {
 	write  func(*operands) (expr, error)
-	name   string // what its result is called where nothing better is known
+	name   string // the result's name if no better one is known
 	refuse string
 }
 
@@ -102,7 +102,7 @@ func infix(op string, prec int) func(*operands) (expr, error) {
 		if y := o.texts[1].s; o.in.Result().Type.Rank() == 0 && (isNumber(y, "0") && prec == precAdd || isNumber(y, "1") && op == "*") {
 			return x, nil
 		}
-		if rest, ok := strings.CutPrefix(y.s, "-"); ok && op == "+" && (y.prec == precUnary && rest[0] >= 'a' || isInteger(rest)) { // what a loop varies, or a number
+		if rest, ok := strings.CutPrefix(y.s, "-"); ok && op == "+" && (y.prec == precUnary && rest[0] >= 'a' || isInteger(rest)) { // a term that a loop varies, or a number
 			return expr{x.in(prec) + " - " + rest, prec}, nil
 		}
 		if _, ok := loops.Constant(o.in.Args[0]); ok {
@@ -119,7 +119,7 @@ func isInteger(text string) bool {
 	return err == nil
 }
 
-// isNumber tells a number as written, of a float too.
+// isNumber reports whether a number is written with exactly these digits, as integer or float.
 func isNumber(text, digits string) bool { return text == digits || text == digits+".0" }
 
 func prefix(op string) func(*operands) (expr, error) {
@@ -139,7 +139,7 @@ func function1(f string) func(*operands) (expr, error) {
 	}
 }
 
-// rules is the rule table, indexed by op. Effects (store, copies, when) and bodies are written by the printer itself.
+// rules is indexed by op. Effects (store, copies, when) and ops with bodies are written by the printer.
 var rules [ir.NumOps]rule
 
 func init() {
@@ -242,7 +242,7 @@ func byPrinter(o *operands) (expr, error) {
 	return expr{}, fmt.Errorf("%s is a statement", o.in.Op)
 }
 
-// helper calls a function of the module, which is then written into it.
+// helper writes an op as a call of a helper function, which is then included in the module.
 func helper(name string, args int) func(*operands) (expr, error) {
 	return func(o *operands) (expr, error) {
 		o.p.need(name)
@@ -260,7 +260,7 @@ func writePack(o *operands) (expr, error) {
 	return call("_pack", o.full(0).s, o.full(1).s, "interpret"), nil
 }
 
-// scalarText is a number as Python writes it for an element type.
+// scalarText returns a number in Python for an element type.
 func scalarText(d ir.DType, c float64) string {
 	switch {
 	case d == ir.Bool:
@@ -318,7 +318,7 @@ var relations = [...]string{ir.EQ: "==", ir.NE: "!=", ir.LT: "<", ir.LE: "<=", i
 var turned = [...]string{ir.EQ: "==", ir.NE: "!=", ir.LT: ">", ir.LE: ">=", ir.GT: "<", ir.GE: "<="}
 
 func writeCompare(o *operands) (expr, error) {
-	if _, ok := loops.Constant(o.in.Args[0]); ok { // the constant stands on the right
+	if _, ok := loops.Constant(o.in.Args[0]); ok { // the constant goes to the right
 		return expr{o.texts[1].in(precOr) + " " + turned[o.in.Attrs.Cmp] + " " + o.texts[0].in(precOr), precCompare}, nil
 	}
 	return expr{o.texts[0].in(precOr) + " " + relations[o.in.Attrs.Cmp] + " " + o.texts[1].in(precOr), precCompare}, nil
@@ -341,7 +341,7 @@ func writeConvert(o *operands) (expr, error) {
 	return o.p.cast(o.full(0), o.dtype()), nil
 }
 
-// spreads tells a broadcast that elementwise operators do by themselves: no dimension moves, some stretch.
+// spreads reports whether Python operators do a broadcast implicitly: no dimension moves, some stretch.
 func spreads(in *ir.Instr) bool {
 	if in.Op != ir.OpBroadcast {
 		return false
@@ -394,7 +394,7 @@ func writeTranspose(o *operands) (expr, error) {
 	return expr{fmt.Sprintf("%s.transpose(%s)", o.full(0).in(atom), ints(d)), atom}, nil
 }
 
-// span is elements lo to hi of a dimension of n.
+// span returns the slice lo to hi of a dimension of size n.
 func span(lo, hi loops.Form, n, step int) string {
 	if lo.IsConst() && hi.IsConst() && lo.C == 0 && hi.C == n && step == 1 {
 		return ":"
@@ -459,7 +459,7 @@ func writePad(o *operands) (expr, error) {
 	return call("jnp.pad", x.s, "("+strings.Join(w, ", ")+")", "constant_values="+scalarText(o.dtype(), o.in.Attrs.Value)), nil
 }
 
-// writeGatherRows takes rows by number: zeros by -1, by which numpy would take the last.
+// writeGatherRows takes rows by number through a helper: -1 gives zeros, while numpy would take the last row.
 func writeGatherRows(o *operands) (expr, error) {
 	o.p.need("rows_at")
 	args := []string{o.full(0).s, o.full(1).s}
@@ -469,7 +469,7 @@ func writeGatherRows(o *operands) (expr, error) {
 	return call("_rows_at", args...), nil
 }
 
-// writeDynUpdate puts a block into a value, outside of kernels.
+// writeDynUpdate writes a block into a value, outside kernels.
 func writeDynUpdate(o *operands) (expr, error) {
 	if o.p.k != nil {
 		return expr{}, fmt.Errorf("a value can not be changed at a run-time index: store the block to a reference")
@@ -526,7 +526,7 @@ func writeDot(o *operands) (expr, error) {
 	return e, nil
 }
 
-// Supports says why an op can not be written, or nil.
+// Supports returns nil for an op that can be written as Python, else an error with the reason.
 func Supports(op ir.Op) error {
 	if op == ir.BadOp || op >= ir.NumOps {
 		return fmt.Errorf("pallas: unknown op %s", op)

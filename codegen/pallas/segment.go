@@ -9,7 +9,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/pallas/plan"
 )
 
-// body writes nodes as the body of a function, or of a part of it.
+// body writes nodes as the body of a function, or a part of it.
 func (p *printer) body(nodes []*loops.Node) []statement {
 	body := p.nodes(nodes)
 	return append(p.prelude, body...)

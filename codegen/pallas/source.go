@@ -31,25 +31,26 @@ var templates = template.Must(template.Must(template.New("source").Parse(sourceT
 // Cost is the static cost of the kernels on a target.
 type Cost = orders.Cost
 
-// Provenance says where a file comes from.
+// Provenance says how a file was made.
 type Provenance struct {
 	Version  string // of the generator
-	Revision string // of its source, for the README of a package alone; empty where the build does not know it
-	Command  string // that writes a package anew; may be empty
+	Revision string // of its source, for a package's README; "" if unknown
+	Command  string // the command that writes a package again; may be ""
 	Costs    []Cost // empty: not counted
-	Libtpu   string // the compiler that they were counted with
-	Unasked  bool   // nobody asked for costs
+	Libtpu   string // the compiler that Costs were counted with
+	Unasked  bool   // costs were not asked for
 
-	Tell func(string) // called before each file of kernels in a package is built, which takes seconds; may be nil
+	Tell func(string) // called before each kernel file of a package is built, which takes seconds; may be nil
 }
 
-// Spec is what a file for s computes: an initial state is always taken, as zeros by default.
+// Spec returns the spec that a file for s computes: it always takes an initial state, zeros by default.
 func Spec(s gdn.Spec) gdn.Spec {
 	s.Init = true
 	return s
 }
 
-// Source writes the Python file of a spec by a variant, as b builds it: kernels, what calls them, a differentiable function and a self-check.
+// Source writes the Python file of a spec by a variant, from b's modules: kernels, the functions that call them, a differentiable
+// function and a self-check.
 func Source(s gdn.Spec, v gdn.Variant, b Build, p Provenance) (string, error) {
 	f, err := newFile(s, v, b, p)
 	if err != nil {
@@ -62,7 +63,7 @@ func Source(s gdn.Spec, v gdn.Variant, b Build, p Provenance) (string, error) {
 	return text, nil
 }
 
-// runs says whether Python that is about to be given away can run, as far as its text shows.
+// runs returns an error if the text of Python files shows that they can not run.
 func runs(files map[string]string) error {
 	if err := python.Check(files); err != nil {
 		return fmt.Errorf("pallas: the Python of this spec and variant would not run, which is a fault of the generator: %w; take another variant or the mosaic backend, and report it with the command", err)
@@ -73,7 +74,7 @@ func runs(files map[string]string) error {
 // file is a Python file and the facts of its spec.
 type file struct {
 	*code
-	variant gdn.Variant // as it suits every size
+	variant gdn.Variant // fitted to every size
 	extent  extent.Extent
 	doc     string
 	test    string
@@ -85,52 +86,52 @@ type fileData struct {
 	Text                               family.Rule
 	Params                             []fileParam
 	ArgHints, Args, PublicHints        string
-	Short, Train                       bool   // a package has kernels for short sequences, and of the gradient
-	TokenHints, TokenArgs, TokenPairs  string // of those without a state
+	Short, Train                       bool   // whether a package has kernels for short sequences, and for the gradient
+	TokenHints, TokenArgs, TokenPairs  string // of the arguments without the state
 	Result, OutType, StateType, OutDoc string
 	Scale, CheckArgs, DTypes, AxesText string
-	Bound, Closed                      string // the lowest log decay, empty for none; a raw gate that decays nothing
+	Bound, Closed                      string // the lowest log decay, "" for none; a raw gate without decay
 	Seqs, Tokens                       int
 	HeadsK, HeadsV, K, V               int
 	Axes                               []fileAxes
 	extent.Extent
 	Fused, NegEigval, L2Norm, Packed bool
 	StateVK, EmptyZero, Final        bool
-	Kernels, Kept                    bool   // the gradient is by kernels; which read what the forward pass keeps
-	Decode, Exact                    bool   // it is for few tokens of each sequence; its outputs are exact sums
-	Numbers                          bool   // some gates are a number a head
-	Pool                             bool   // states may lie in a pool
-	Part                             bool   // of a package
-	Ungraded                         bool   // it has no gradient: another file of the package has
+	Kernels, Kept                    bool   // the gradient is by kernels; they read values that the forward pass saved
+	Decode, Exact                    bool   // for few tokens per sequence; outputs are exact sums
+	Numbers                          bool   // some gates have one number per head
+	Pool                             bool   // states may be in a pool
+	Part                             bool   // it is part of a package
+	Ungraded                         bool   // no gradient: another file of the package has it
 	Ragged                           bool   // q, k, v and o may end within a block of tokens
-	Options, Kinds, KindNames        string // of the compiler, and devices that want them, in a package
-	Imports                          string // of modules of kernels
+	Options, Kinds, KindNames        string // compiler options in a package, and the device kinds that need them
+	Imports                          string // of kernel modules
 	Orders                           orders.List
-	VMEM                             int // MiB of vector memory that kernels may take
+	VMEM                             int // MiB of VMEM that kernels may take
 	Limit, GradientLimit, Name, Run  string
 }
 
-// by is a rule in float32 by JAX or in float64 by NumPy.
+// by is a rule in float32 by JAX, or in float64 by NumPy.
 type by struct {
 	fileData
 	Np, Sigmoid string
 }
 
-// JAX has the rule in JAX.
+// JAX returns the data for the rule in JAX.
 func (d fileData) JAX() by { return by{d, "jnp", "jax.nn.sigmoid"} }
 
-// Chunk is the name of the function over whole sequences in a package.
+// Chunk returns the name of a package's function over whole sequences.
 func (d fileData) Chunk() string { return "chunk_" + d.Text.Function }
 
-// Alike says whether files of a package have the same functions around their kernels: those over sequences of equal length.
+// Alike reports whether a package's file has the common functions around its kernels, for sequences of equal length.
 func (d fileData) Alike() bool { return d.Part && !d.Decode && d.Seqs == 0 }
 
-// NumPy has the rule in NumPy.
+// NumPy returns the data for the rule in NumPy.
 func (d fileData) NumPy() by { return by{d, "np", "_sigmoid"} }
 
 type fileParam struct{ Name, Shape, Type, Doc string }
 
-// Steps are the arguments of one token.
+// Steps returns the arguments for one token.
 func (d fileData) Steps() (out []fileParam) {
 	for _, p := range d.Params {
 		if p.Name != "initial_state" {
@@ -140,7 +141,7 @@ func (d fileData) Steps() (out []fileParam) {
 	return out
 }
 
-// Shapes are the arguments of tokens, those of a shape together.
+// Shapes returns the arguments of tokens, with equal shapes joined.
 func (d fileData) Shapes() (out []fileParam) {
 	for _, p := range d.Params {
 		shape, _, _ := strings.Cut(p.Doc, "],")
@@ -155,7 +156,7 @@ func (d fileData) Shapes() (out []fileParam) {
 	return out
 }
 
-// StepShapes are Shapes of one token.
+// StepShapes returns Shapes for one token.
 func (d fileData) StepShapes() (out []fileParam) {
 	for _, p := range d.Shapes() {
 		out = append(out, fileParam{Name: p.Name, Doc: ofStep(p.Doc)})
@@ -163,24 +164,24 @@ func (d fileData) StepShapes() (out []fileParam) {
 	return out
 }
 
-// StateAxes are the axes of a state.
+// StateAxes returns the axes of a state.
 func (d fileData) StateAxes() string { return map[bool]string{true: "HVK", false: "HKV"}[d.StateVK] }
 
-// StepDoc is the output of one token.
+// StepDoc returns the shape of one token's output.
 func (d fileData) StepDoc() string { return ofStep(d.OutDoc) }
 
 func ofStep(doc string) string { return strings.Replace(doc, "T, ", "", 1) }
 
-// StateDoc are states of batch rows, PoolDoc those of a pool.
+// StateDoc returns the shape of states of batch rows.
 func (d fileData) StateDoc() string {
 	doc, _, _ := strings.Cut(d.Params[len(d.Params)-1].Doc, "],")
 	return doc + "]"
 }
 
-// PoolDoc are states of a pool.
+// PoolDoc returns the shape of states of a pool.
 func (d fileData) PoolDoc() string { return strings.Replace(d.StateDoc(), "[B", "[P", 1) }
 
-// Filled is what tokens are where all blocks of so many but the last are full.
+// Filled returns a condition on the number of tokens: all blocks of unit tokens but the last are full.
 func (d fileData) Filled(unit string) string {
 	if d.MinSteps > 1 {
 		return fmt.Sprintf("> %d * %s", d.MinSteps-1, unit)
@@ -188,10 +189,10 @@ func (d fileData) Filled(unit string) string {
 	return ">= " + unit
 }
 
-// Lowers says whether all kernels have forms that a TPU takes, which those for small widths have not.
+// Lowers reports whether all kernels have widths that a TPU takes: multiples of 128.
 func (d fileData) Lowers() bool { return d.K%128 == 0 && d.V%128 == 0 }
 
-// GateNames are the arguments of a token but q, k and v, as a set of Python.
+// GateNames returns the arguments of a token except q, k and v, as a Python set.
 func (d fileData) GateNames() string {
 	var names []string
 	for _, a := range d.Axes {
@@ -202,7 +203,7 @@ func (d fileData) GateNames() string {
 	return "{" + strings.Join(names, ", ") + "}"
 }
 
-// TestLimit is the limit of a package's tests, whose kernels may sum in another order than the rule in plain JAX.
+// TestLimit returns the error limit of a package's tests, at least 5e-6: kernels may sum in another order than plain JAX.
 func (d fileData) TestLimit() string {
 	if limit, _ := strconv.ParseFloat(d.Limit, 64); limit < 5e-6 {
 		return "5e-6"
@@ -213,10 +214,10 @@ func (d fileData) TestLimit() string {
 // fileAxes names the axes of an argument or result by letters.
 type fileAxes struct {
 	Name, Axes string
-	Gate       bool // of tokens
+	Gate       bool // has a token axis
 }
 
-// axesDoc is a shape of axes, with the element type and, where they are given, widths, for a docstring.
+// axesDoc returns axes, element type and optionally widths as a shape for a docstring.
 func axesDoc(t ir.Type, axes string, widths bool) string {
 	l := strings.Split(axes, "")
 	for i, a := range l {
@@ -252,7 +253,7 @@ func newFile(s gdn.Spec, v gdn.Variant, build Build, p Provenance) (*file, error
 	case s.DType == ir.F16 || s.Out == ir.F16:
 		return nil, fmt.Errorf("pallas: TPU kernels have no f16: take bf16")
 	}
-	s = s.ByHeads() // a reshape of flat rows in the same jit moves nothing (describeAll)
+	s = s.ByHeads() // reshaping flat rows in the same jit moves nothing (describeAll)
 	f, err := anySize(s, v, build)
 	if err != nil {
 		return nil, err
@@ -283,7 +284,7 @@ func newFile(s gdn.Spec, v gdn.Variant, build Build, p Provenance) (*file, error
 	return f, nil
 }
 
-// fillGates has gates fill the blocks of ragged tokens: they are brought into another order.
+// fillGates pads gates to whole blocks if tokens are ragged, since gates are reordered.
 func (f *file) fillGates() {
 	pad := " = args\n"
 	for _, a := range f.data.Axes {
@@ -298,10 +299,10 @@ func (f *file) fillGates() {
 	}
 }
 
-// twoPasses says whether the passes of a gradient are programs of their own for a rule, between which a caller computes.
+// twoPasses reports whether a rule's forward and backward passes are separate programs, between which a caller computes.
 func twoPasses(r gdn.Rule) bool { return r == (gdn.Rule{}) || r.Channels() }
 
-// Tiles lowers a module to what Emit takes: kernels on tiles, their schedules still apart from their bodies.
+// Tiles lowers a module to the form that Emit takes: kernels on tiles, not yet ordered by their schedules.
 func Tiles(m *ir.Module) (*ir.Module, error) {
 	return pass.Apply(m, pass.Tiles...)
 }
@@ -317,7 +318,7 @@ func (f *file) describe(s gdn.Spec, v gdn.Variant) error {
 	d.Fused, d.NegEigval, d.L2Norm, d.Packed = s.Gates == gdn.GatesFused, s.NegEigval, s.L2Norm, s.Packed
 	d.StateVK, d.EmptyZero, d.Final = s.State == gdn.StateVK, s.Empty == gdn.EmptyZero, s.Final
 	if d.Scale = floatText(s.EffectiveScale()); s.EffectiveScale() == s.DefaultScale() {
-		d.Scale = "q.shape[-1] ** -0.5" // of whatever width
+		d.Scale = "q.shape[-1] ** -0.5" // for any width
 	}
 	d.OutType, d.StateType = dtypes[s.Out], dtypes[s.StateDType]
 	d.OutDoc = axesDoc(s.Outputs()[0].Type, family.Axes(s, "o"), !d.Decode)
@@ -368,7 +369,7 @@ func (f *file) describe(s gdn.Spec, v gdn.Variant) error {
 	return nil
 }
 
-// floatText is a number with what tells it from an integer.
+// floatText returns a float as Python text, with a point or exponent.
 func floatText(x float64) string {
 	s := strconv.FormatFloat(x, 'g', -1, 64)
 	if !strings.ContainsAny(s, ".e") {
@@ -377,10 +378,10 @@ func floatText(x float64) string {
 	return s
 }
 
-// gradients says how a file's gradient is computed, by whether it is for training.
+// gradients describes a file's gradient, by whether it is for training.
 var gradients = map[bool]string{false: ", with a gradient in plain JAX", true: " of the rule and of its gradient"}
 
-// describeAll is the docstring of a file: what it computes, for which spec, by which variant, at what cost.
+// describeAll returns the docstring of a file: what it computes, for which spec, by which variant, at what cost.
 func (f *file) describeAll(given, s gdn.Spec, p Provenance) string {
 	var b strings.Builder
 	b.WriteString(f.data.Text.Title + " for TPUs: Pallas kernels" + gradients[given.Direction == gdn.Train] + ".\n\n")
@@ -415,17 +416,17 @@ func (f *file) describeAll(given, s gdn.Spec, p Provenance) string {
 	return b.String()
 }
 
-// runIt is what is said of a file, and not of a part of a package.
+// runIt is in a file's docstring, not in a part of a package.
 const runIt = "\nRun this file to check it against float64.\n"
 
-// text is the file, which can be run.
+// text returns the whole file, which can be run.
 func (f *file) text() string {
 	code := f.source(false) + "\n\n\n" + f.test + "\n\n\nif __name__ == \"__main__\":\n    _self_check()\n"
 	code = strings.Replace(code, "Ref = Any  # jax.Ref or a view of one, which has no type\n", "Ref = Any  # jax.Ref or a view of one, which has no type\nLIMIT, GRADIENT_LIMIT = "+f.data.Limit+", "+f.data.GradientLimit+"\n", 1)
 	return pytext.Format(fmt.Sprintf("\"\"\"%s\"\"\"\n\n%s\n%s\n\n%s", f.doc, imports(code), exported(f.functions()), code))
 }
 
-// source is what stands below the imports of a file, or of a part of a package.
+// source returns the text after the imports of a file, or of a part of a package.
 func (f *file) source(part bool) string {
 	f.data.Part = part
 	var b bytes.Buffer
@@ -439,7 +440,7 @@ func (f *file) source(part bool) string {
 	return pre + "\n\n" + f.body() + "\n\n\n" + strings.TrimSpace(pytext.Spaced(b.String()))
 }
 
-// functions are those that a file is for.
+// functions returns the public functions of a file.
 func (f *file) functions() []string {
 	all := []string{f.data.Text.Function}
 	if f.data.Pool {
@@ -448,7 +449,7 @@ func (f *file) functions() []string {
 	return all
 }
 
-// exported is the list of what a file gives.
+// exported returns the text of __all__.
 func exported(names []string) string {
 	return "__all__ = [\"" + strings.Join(names, "\", \"") + "\"]"
 }

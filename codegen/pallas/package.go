@@ -99,7 +99,7 @@ func Package(name string, parts []Part, build Build, p Provenance) ([]File, erro
 		if !f.data.Decode {
 			names = append([]string{"STEP"}, names...)
 		}
-		if part.Name == "decode" || part.Name == "packed" { // api.py reads their parameters
+		if part.Name == "decode" || part.Name == "packed" { // api.py reads their AXES
 			names = append([]string{"AXES"}, names...)
 		}
 		given = append(given, names)

@@ -1,14 +1,14 @@
-// Package chains finds what of a kernel's work hangs together.
+// Package chains groups a kernel's instructions into independent strands of work.
 //
-// Tile writes into a task the number of a tile: a head where an op has a tile for each, and a pair of heads once two of them are
-// merged. So pair 1 is made of the tasks 2 and 3 and goes on as task 1, which is also what half of pair 0 was called. A kernel
-// that is ordered by such numbers takes pairs apart, and no two of them look alike.
+// Tile writes the number of a tile into a task: the head, or the pair of heads once two heads are merged. Pair 1 is made from tasks 2
+// and 3 and continues as task 1, a number that half of pair 0 had before. Ordered by these numbers, pairs would be mixed, and no two
+// would look alike.
 //
-// A strand is what of one stage hands values on: an instruction, what it reads and what reads it, but for what serves several.
-// Ordered by strands, the work on one pair stands together and repeats for the next, which is a loop.
+// A strand is a connected part of one stage: an instruction, its operands and its users, except values that several strands share.
+// Ordered by strands, the work on one pair is contiguous and repeats for the next pair: a loop.
 //
 //	task     h0 h1 h2 h3   h0 h1   as tiled: heads, then pairs
-//	strand   0  0  1  1    0  1    that of pair 1 reads what was made of heads 2 and 3
+//	strand   0  0  1  1    0  1    pair 1 reads the results of heads 2 and 3
 package chains
 
 import (
@@ -17,9 +17,9 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Name writes the strand of each instruction of a kernel's body into its task, in place of the tile. A strand of one tile has its
-// number, or that of its pair where its stage has pairs; others are numbered by stage, in the order in which they begin. The stages that
-// are named here are one.
+// Name replaces the tile in each instruction's task by the number of its strand. A strand of one tile has the tile's number, or its
+// pair's number if its stage has pairs. Other strands are numbered per stage, in the order in which they begin. The stages in one count
+// as a single stage.
 func Name(b *ir.Block, one ...string) {
 	n := len(b.Instrs)
 	w := &work{instrs: b.Instrs, one: one, reads: make([][]int, n), users: make([][]int, n), parent: make([]int, n), joined: make([]bool, n)}
@@ -40,23 +40,23 @@ func Name(b *ir.Block, one ...string) {
 	w.number()
 }
 
-// work is a body, and who reads what within a stage.
+// work is a body with its dependences within stages.
 type work struct {
 	instrs       []*ir.Instr
-	one          []string // stages that are one
+	one          []string // stages that count as one
 	reads, users [][]int  // of each instruction
-	parent       []int    // of union and find
-	joined       []bool   // belongs to a strand
+	parent       []int    // of union-find
+	joined       []bool   // it belongs to a strand
 }
 
 // Odd is the suffix of the names of the second of two heads that are computed together.
 const Odd = "_odd"
 
-// few is how many tiles a value serves that ties what reads it, and how many strands are tied by what has no tile.
+// few is the most tiles among the users of a value that joins them, and the most strands that an instruction without a tile joins.
 const few = 2
 
-// forward joins instructions with what they read. What has no tile goes with the one strand that it reads of; with two where what
-// reads it has a tile, for then it is where two heads become a pair.
+// forward joins instructions with their operands. An instruction without a tile joins the one strand that it reads. It joins two if its
+// users have a tile, for then two heads become a pair.
 func (w *work) forward() {
 	for i, in := range w.instrs {
 		var from []int
@@ -74,7 +74,7 @@ func (w *work) forward() {
 	}
 }
 
-// back joins what reads of no strand, such as loads, with the strand that alone reads it.
+// back joins an instruction that reads no strand, such as a load, with the only strand that reads it.
 func (w *work) back() {
 	strand := func(i int) bool { return w.joined[i] }
 	for i, users := range slices.Backward(w.users) {
@@ -88,7 +88,7 @@ func (w *work) back() {
 	}
 }
 
-// tiles counts those of some instructions, where none counts as one.
+// tiles counts the distinct tiles of some instructions; no tile counts as one.
 func (w *work) tiles(of []int) int {
 	seen := map[int]bool{}
 	for _, i := range of {
@@ -97,7 +97,7 @@ func (w *work) tiles(of []int) int {
 	return len(seen)
 }
 
-// stage is that of an instruction.
+// stage returns the stage of an instruction.
 func (w *work) stage(in *ir.Instr) string {
 	if slices.Contains(w.one, in.Task.Stage) {
 		return w.one[0]
@@ -113,7 +113,7 @@ func (w *work) find(i int) int {
 	return i
 }
 
-// shared tells what serves several strands and none by itself: it belongs to no tile, though it was made as a part of one.
+// shared returns the instructions that serve several strands and not their own: they belong to no tile, though made as part of one.
 func (w *work) shared() []bool {
 	out := make([]bool, len(w.instrs))
 	for i, users := range slices.Backward(w.users) {
@@ -131,7 +131,7 @@ func (w *work) shared() []bool {
 
 // number writes the numbers of strands into tasks.
 func (w *work) number() {
-	mixed, first := map[int]bool{}, map[int]int{} // strands of several tiles; the first of each
+	mixed, first := map[int]bool{}, map[int]int{} // whether a strand has several tiles; its first tile
 	for i, in := range w.instrs {
 		if s := w.find(i); w.joined[i] && in.Task.Head >= 0 {
 			h, ok := first[s]

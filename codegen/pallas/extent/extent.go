@@ -1,4 +1,4 @@
-// Package extent says how the kernels of a file count batch rows and tokens.
+// Package extent says how the kernels of a JAX file count batch rows and tokens.
 package extent
 
 import (
@@ -9,15 +9,15 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 )
 
-// Extent says how a file counts batch rows and tokens: by groups of rows that a program takes interleaved, and by steps.
+// Extent is how a file counts batch rows and tokens: rows in groups that one program interleaves, tokens in steps.
 type Extent struct {
-	Rows     int // rows of a group; of packed sequences 1
-	Unit     int // tokens of a step, or with Visits of a visit
-	Segments int // visits of a step, where blocks of packed sequences are taken as they lie: there is one a block and one a sequence; 0 otherwise
-	MinSteps int // phases of successive steps overlap, so that there must be as many
+	Rows     int // rows of a group; 1 for packed sequences
+	Unit     int // tokens of a step; with Segments, of a varlen block
+	Segments int // varlen blocks per step, if packed sequences use them: one per block and one more per sequence; 0: none
+	MinSteps int // least number of steps, since phases of successive steps overlap
 }
 
-// Of is the extent of a fitted variant.
+// Of returns the extent of a fitted variant.
 func Of(s gdn.Spec, v gdn.Variant) Extent {
 	e := Extent{Rows: max(1, v.Mapping.Batch), Unit: v.Chunk * v.Mapping.Chunks * v.Forward.Steps, MinSteps: 1}
 	switch {
@@ -34,7 +34,7 @@ func Of(s gdn.Spec, v gdn.Variant) Extent {
 	return e
 }
 
-// Visiting is how a variant that is fitted visits blocks; nil where it does not.
+// Visiting returns the varlen blocks of a fitted variant; nil if it has none.
 func (e Extent) Visiting(s gdn.Spec, v gdn.Variant) *loops.Segments {
 	if e.Segments == 0 || v.Fit(s).Mapping.Pack != gdn.PackAligned {
 		return nil
@@ -42,7 +42,7 @@ func (e Extent) Visiting(s gdn.Spec, v gdn.Variant) *loops.Segments {
 	return &loops.Segments{Blocks: s.Tokens / e.Unit, Chunk: e.Unit, Places: e.Segments, Drop: s.Empty == gdn.EmptyZero}
 }
 
-// Spec is s of another size.
+// Spec returns s at another size.
 func (e Extent) Spec(s gdn.Spec, z sizes.Size) gdn.Spec {
 	tokens := e.Unit * z.Steps
 	if e.Segments > 0 {
@@ -57,7 +57,7 @@ func (e Extent) Spec(s gdn.Spec, z sizes.Size) gdn.Spec {
 	return s
 }
 
-// Probes are the sizes that a file is written at: small ones where a spec of others is none.
+// Probes returns the sizes at which a file is written: sizes.Small if a spec is invalid at one of sizes.Probes.
 func (e Extent) Probes(s gdn.Spec) []sizes.Size {
 	for _, z := range sizes.Probes {
 		if e.Spec(s, z).Validate() != nil {
@@ -67,7 +67,7 @@ func (e Extent) Probes(s gdn.Spec) []sizes.Size {
 	return sizes.Probes
 }
 
-// Tokens says how many tokens the kernels take.
+// Tokens returns a phrase that says in which multiples the kernels take tokens.
 func (e Extent) Tokens() string {
 	return fmt.Sprintf("tokens by %d", e.Unit)
 }

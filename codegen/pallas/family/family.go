@@ -1,11 +1,11 @@
-// Package family has the rules of the family as text: what files and packages say of a rule, and the rule in plain JAX and in NumPy.
+// Package family has texts about each rule of the family: what files and packages say of it, and the rule in plain JAX and in NumPy.
 //
-// All rules are one recurrence of what is read and written by. With the log decay g of one channel, or of each channel of the key,
+// All rules are one recurrence with different vectors for reading and writing. g is the log decay of the token, or of each key channel:
 //
 //	S' = exp(g) S;  S = S' + k (w - S'^T r)^T;  o = scale S^T q
 //
-// where r and w have the gates of the token: beta k and beta v, or (erase k) and (write v); an additive rule has no r, and w is v. So a rule
-// is a row of this package's table, and a few lines of rule.py.tmpl that make r, w and g of its gates.
+// The gates of the token are in r and w: beta k and beta v, or (erase k) and (write v); an additive rule has no r, and w is v. So a rule
+// is a row of this package's table, and a few lines of rule.py.tmpl that compute r, w and g from its gates.
 package family
 
 import (
@@ -15,18 +15,18 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 )
 
-// Templates are those of a rule: operands, token, chunk.
+// Templates are the templates of rule.py.tmpl: operands, token, chunk.
 //
 //go:embed rule.py.tmpl
 var Templates string
 
 // Rule is the text about a rule in a generated file: its name, title and formulas.
 type Rule struct {
-	Function string   // its name in a file; of a package chunk_ is before it
-	Title    string   // at the beginning of a sentence
-	Formula  []string // a token, line by line
-	Chunk    int      // tokens of a chunk in plain JAX: each pair of them has a decay, or one for each channel
-	Source   string   // where it comes from; may be empty
+	Function string   // its function in a file; a package adds the prefix chunk_
+	Title    string   // for the start of a sentence
+	Formula  []string // of one token, line by line
+	Chunk    int      // tokens of a chunk in plain JAX; each pair of tokens has a decay, or one per channel
+	Source   string   // a citation; may be ""
 }
 
 const (
@@ -46,14 +46,14 @@ var rules = map[string]Rule{
 	"gdn2":       {"gdn2", "Gated delta rule 2", []string{byChannel, "u  = write_t v_t - S'^T (erase_t k_t)", adds, out}, 16, "GDN-2, arXiv 2605.22791"},
 }
 
-// Of is the text about a rule in a generated file.
+// Of returns the text about a rule; the zero Rule for an unknown one.
 func Of(r gdn.Rule) Rule { return rules[r.String()] }
 
-// axes are those of a gate behind batch and tokens, or of what is no gate: H and Q are value and key heads.
+// axes names the axes of arguments after batch and tokens: H and Q are value and key heads.
 var axes = map[string]string{"q": "QK", "k": "QK", "v": "HV", "o": "HV", "beta": "H", "erase": "HK", "write": "HV", "w": "HV"}
 
-// Axes names the axes of an argument or result by letters: B, T, Q and H, K and V, N sequences, E one more. Where sequences are packed without
-// an axis of batch rows there is none.
+// Axes returns the axes of an argument or result as letters: B, T, Q and H, K and V, N sequences, E for N+1. Packed sequences may have
+// no batch axis B.
 func Axes(s gdn.Spec, name string) string {
 	tokens, states, decay, own := "BT", "B", "H", axes[name]
 	if s.Packed {
@@ -87,7 +87,7 @@ func Axes(s gdn.Spec, name string) string {
 	return tokens + own
 }
 
-// Doc says what an argument is.
+// Doc returns a phrase that says what an argument is.
 func Doc(s gdn.Spec, name string) string {
 	bounded, apart, bound := s.Bound != 0, s.Rule.SplitGates(), strconv.FormatFloat(s.Bound, 'g', -1, 64)
 	switch {

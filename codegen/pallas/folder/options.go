@@ -10,11 +10,11 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// otherKinds are second names of kinds of devices, which JAX knows too.
+// otherKinds are second names of device kinds, which JAX reports too.
 var otherKinds = map[string]string{"TPU v5 lite": "TPU v5e", "TPU v5": "TPU v5p", "TPU v6 lite": "TPU v6e"}
 
-// CompilerOptions are the options that kernels of so many MiB want of the compiler, as items of a dictionary, and the kinds of devices with as
-// much vector memory that want them, as strings and in words.
+// CompilerOptions returns the compiler options that kernels of vmem MiB need, as dict items, and the device kinds with enough VMEM that
+// need them, as Python strings and in words.
 func CompilerOptions(vmem int) (options, kinds, names string) {
 	all, list, words := map[string]string{}, []string{}, []string{}
 	for _, t := range target.All() {
@@ -30,7 +30,7 @@ func CompilerOptions(vmem int) (options, kinds, names string) {
 	return strings.Join(items, ", "), strings.Join(list, ", "), "TPU " + strings.Join(words, ", ")
 }
 
-// quoted are the kinds of a generation's devices as strings of Python.
+// quoted returns the device kinds of a generation as Python strings.
 func quoted(t *target.Target) []string {
 	list := []string{strconv.Quote(t.Kind)}
 	if other := otherKinds[t.Kind]; other != "" {
@@ -39,17 +39,17 @@ func quoted(t *target.Target) []string {
 	return list
 }
 
-// Devices are those that run what was ordered for a generation.
+// Devices are the devices that run an order.
 type Devices struct {
-	Kinds  []string // as strings of Python, those of the generation itself first
-	Others string   // the names of other generations; may be empty
+	Kinds  []string // as Python strings; the generation's own come first
+	Others string   // names of other generations; may be ""
 }
 
-// Kinds are the devices of each of some generations, for kernels that take so many MiB of vector memory: its own, and those of others whose
-// matrix units have as many rows, where it is the first such. The first generation has those that are left too.
+// Kinds returns the devices for each of the named generations, for kernels that take vmem MiB: its own, and other generations whose MXUs
+// have as many rows, given to the first that matches. The first generation also gets those without a match.
 func Kinds(targets []string, vmem int) map[string]Devices {
 	out := map[string]Devices{}
-	var rows []int // of the matrix units of each
+	var rows []int // of the MXUs of each
 	for _, name := range targets {
 		if t, err := target.Lookup(name); err == nil {
 			out[name] = Devices{Kinds: quoted(t)}

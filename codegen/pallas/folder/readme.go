@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// Facts are the facts about a package that its README states.
+// Facts are the facts that a package's README states.
 type Facts struct {
-	Name, Title, Function    string // of the package; of the rule; over whole sequences
-	Version, Command, Libtpu string // of the generator; what writes the package anew; what costs were counted with
-	Target                   string // the TPU generation of the schedules; may be empty
+	Name, Title, Function    string // names: of the package; of the rule; of the function over whole sequences
+	Version, Command, Libtpu string // of the generator; the command that writes the package; the compiler that costs were counted with
+	Target                   string // the TPU generation of the schedules; may be ""
 	Orders                   []Order
-	Kinds                    string // devices whose compiler wants options
-	VMEM                     int    // MiB that kernels may take
+	Kinds                    string // devices that need compiler options
+	VMEM                     int    // MiB of VMEM that kernels may take
 	Training                 bool   // gradients are by kernels
 	Decays, LogBeta          bool   // the rule has a log decay; kernels take the logarithm of beta
 	L2Norm                   bool   // q and k are divided by their lengths
@@ -24,23 +24,23 @@ type Facts struct {
 	Rows                     []Row
 }
 
-// Order is the modules of kernels for other devices than most.
+// Order is the kernel modules for a generation other than the first.
 type Order struct {
 	Target  string
 	Modules []string
-	Others  string // generations that run it too; may be empty
+	Others  string // generations that use it too; may be ""
 }
 
-// Arg is an argument, its axes by letters.
+// Arg is an argument, with its axes as letters.
 type Arg struct{ Name, Axes, Type string }
 
-// Row is a file of kernels, and what they cost on targets.
+// Row is a file of kernels, with its costs on targets.
 type Row struct {
 	Name, Spec string
 	Costs      []string
 }
 
-// Readme says what the functions are, for what they are, and what the kernels cost.
+// Readme returns README.md: what the functions are, and what the kernels cost.
 func Readme(f Facts) string {
 	var b strings.Builder
 	graded := "; its gradient is in plain JAX"
@@ -72,7 +72,7 @@ func Readme(f Facts) string {
 	return b.String()
 }
 
-// orders ends the sentence that says for which devices the kernels are.
+// orders returns the end of the sentence that says which devices the kernels are for.
 func (f Facts) orders() string {
 	if len(f.Orders) == 0 {
 		return ". Others run it too, as a rule at more cycles: `--target` writes a package for one of them, or for several."
@@ -87,7 +87,7 @@ func (f Facts) orders() string {
 	return b.String() + ". The kind of device that JAX lowers for decides, that of the mesh or of its first device; without a TPU it is the first order."
 }
 
-// types are the types of the arguments, each once.
+// types returns the types of the arguments, each once.
 func (f Facts) types() string {
 	of, order := map[string][]string{}, []string{}
 	for _, a := range f.Args {
@@ -102,7 +102,7 @@ func (f Facts) types() string {
 	return strings.Join(order, ", ")
 }
 
-// example is a program that calls a package: a prompt, and a token.
+// example returns a program that calls a package, for a prompt and one token.
 func (f Facts) example() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "import jax\nimport jax.numpy as jnp\n\nimport %s\n\nkeys = iter(jax.random.split(jax.random.key(0), %d))\n\n\ndef normal(shape, dtype):\n    return jax.random.normal(next(keys), shape, dtype)\n\n\n", f.Name, len(f.Args))
@@ -132,7 +132,7 @@ func (f Facts) example() string {
 	return b.String()
 }
 
-// Project is pyproject.toml.
+// Project returns pyproject.toml.
 func Project(name, title string) string {
 	return fmt.Sprintf(project, strings.ReplaceAll(name, "_", "-"), title)
 }

@@ -1,4 +1,4 @@
-// Package folder has what a Python package has beside its modules: pyproject.toml, a README, and a wheel of all.
+// Package folder writes the files of a Python package besides its modules: pyproject.toml, a README, and a wheel of all.
 package folder
 
 import (
@@ -13,34 +13,34 @@ import (
 	"time"
 )
 
-// File is a file of a package, its path with slashes.
+// File is a file of a package; its path has slashes.
 type File struct {
 	Path, Text string
 }
 
-// Address is where the generator is.
+// Address is the repository of the generator.
 const Address = "github.com/gdngen/gdngen"
 
-// Version is that of a package, in its wheel, in pyproject.toml and as __version__.
+// Version is the version of a package, in its wheel, in pyproject.toml and as __version__.
 const Version = "0.1.0"
 
-// wheelLicense is that of a package: texts of the generator are in it.
+// wheelLicense is a package's license, since it has texts of the generator.
 const wheelLicense = "Apache-2.0"
 
-// License is its text, that of the repository.
+// License is the license text of the repository.
 //
 //go:embed LICENSE
 var License string
 
-// What pyproject.toml says that a wheel repeats; the packages of JAX are those without dependencies there.
+// Facts in pyproject.toml that a wheel repeats.
 var (
 	summary      = regexp.MustCompile(`(?m)^description = "(.*)"$`)
 	requires     = regexp.MustCompile(`(?m)^requires-python = "(.*)"$`)
 	dependencies = regexp.MustCompile(`(?m)^dependencies = \[(.*)\]$`)
 )
 
-// Wheel is a package as pip installs it without building anything, and the name that such a file must have. The files are those that
-// Package gives for the name.
+// Wheel packs the files of a package as a wheel, which pip installs without a build. It returns the wheel's file name and its bytes.
+// files are the result of pallas.Package for the name.
 func Wheel(name string, files []File) (file string, data []byte, err error) {
 	info := fmt.Sprintf("%s-%s.dist-info/", name, Version)
 	texts := []File{}

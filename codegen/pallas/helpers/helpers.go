@@ -1,4 +1,4 @@
-// Package helpers has the constants and functions that kernels in Python use.
+// Package helpers has the constants and functions that generated Python kernels use.
 package helpers
 
 import (
@@ -10,18 +10,18 @@ import (
 //go:embed helpers.py
 var texts string
 
-// Pipeline orders the phases of kernels while JAX traces them. It is a module of its own in a package.
+// Pipeline is the Python text that orders the phases of kernels while JAX traces them; in a package it is a module.
 //
 //go:embed pipeline.py
 var Pipeline string
 
 var optional = regexp.MustCompile(`.*  #\? \w+\n`)
 
-// needs are the helpers that a helper uses.
+// needs lists the helpers that a helper uses.
 var needs = map[string][]string{"rows": {"half"}, "half": {"HIGH"}, "word_mask": {"HIGH"}, "finite": {"halves", "words"}, "feedback": {"bf16", "f32"}, "store_words": {"halves"},
 	"eliminate": {"half", "take", "Tiles"}, "merge": {"ALL", "Tiles", "bf16", "dot", "finite", "halves", "stacked", "take", "union", "words"}, "union": {"Tiles"}, "stacked": {"Tiles"}, "joined": {"Tiles"}}
 
-// Need adds a helper, and those that it uses, to others.
+// Need adds a helper to all, with the helpers that it uses.
 func Need(all map[string]bool, name string) {
 	all[name] = true
 	for _, other := range needs[name] {
@@ -32,8 +32,8 @@ func Need(all map[string]bool, name string) {
 	}
 }
 
-// Text is the helpers of some names, as they are in helpers.py behind lines that name them, constants first. A line that ends in "#?" and a name is
-// there where that is one of them.
+// Text returns the named helpers from helpers.py, constants first. There, a line "#: NAME" begins a helper, and a line that ends in "#?
+// NAME" is included only if NAME is in names.
 func Text(names map[string]bool) string {
 	constants, functions := "", ""
 	for _, part := range strings.Split(texts, "#: ")[1:] {

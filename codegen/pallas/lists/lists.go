@@ -1,4 +1,4 @@
-// Package lists writes lists of Python expressions as short as they can be read.
+// Package lists writes lists of Python expressions in a short form.
 package lists
 
 import (
@@ -10,20 +10,21 @@ import (
 	"github.com/gdngen/gdngen/codegen/pallas/pytext"
 )
 
-// element is what stands at a place of a list of a name.
+// element matches an element of a named list.
 var element = regexp.MustCompile(`^([\w.]+(?:\[[^\[\]]*\])*)\[(\d+)\]$`)
 
-// writer knows of the lists that have names.
+// writer knows the lengths of named lists.
 type writer struct {
 	length func(string) int
 	weave  func()
 }
 
-// Text is a list of expressions: elements of a list at equal distances are a slice of it, those of several lists in turn are woven, and
-// equal ones are repeated. Length says how long the list of a name is, 0 where that is not known; weave is called where lists are woven.
+// Text returns Python text for a list of expressions. Elements of a list at equal distances become a slice, elements of several lists in
+// turn a woven list, and equal ones are repeated. length returns the length of a named list, 0 if unknown; weave is called if lists are
+// woven.
 func Text(l []string, length func(name string) int, weave func()) string {
 	w := writer{length, weave}
-	var parts, plain []string // what is added; elements of the list that comes next
+	var parts, plain []string // the terms of the sum; elements of the next list
 	flush := func() {
 		if len(plain) > 0 {
 			parts = append(parts, "["+strings.Join(plain, ", ")+"]")
@@ -59,8 +60,8 @@ func Text(l []string, length func(name string) int, weave func()) string {
 	return strings.Join(parts, " + ")
 }
 
-// woven writes elements of several lists in turn, as many as there are, and says how many; none where they are too few. Two of each are
-// enough where they are all that their lists have.
+// woven writes elements of several lists in turn, and returns how many expressions it covers; 0 if too few. Two elements per list are
+// enough if the lists have no more.
 func (w writer) woven(l []string) (text string, n int) {
 	for of := 2; of <= len(l)/2; of++ {
 		rounds := len(l) / of
@@ -94,7 +95,7 @@ func (w writer) woven(l []string) (text string, n int) {
 	return "", 0
 }
 
-// slice is the text of elements of a list at equal distances.
+// slice returns the text of n elements of a list at equal distances.
 func (w writer) slice(name string, lo, step, n int) string {
 	first, last, by := "", strconv.Itoa(lo+step*(n-1)+1), ""
 	if lo > 0 {
@@ -111,7 +112,7 @@ func (w writer) slice(name string, lo, step, n int) string {
 	return name + "[" + first + ":" + last + by + "]"
 }
 
-// progression tells how many of the first expressions are elements of one list at equal distances.
+// progression returns how many of the first expressions are elements of one list at equal distances.
 func progression(l []string) (name string, lo, step, n int) {
 	for i, e := range l {
 		m := element.FindStringSubmatch(e)
@@ -135,10 +136,10 @@ func progression(l []string) (name string, lo, step, n int) {
 	return name, lo, step, n
 }
 
-// Pair is an item of a Python dict, both as written.
+// Pair is an item of a Python dict; both fields are Python text.
 type Pair struct{ Key, Value string }
 
-// Dict are statements that name a dict: as many items in each as a line holds.
+// Dict returns statements that build a dict, with as many items per line as fit:
 //
 //	AXES = {"q": "BTQK", "k": "BTQK"}
 //	AXES |= {"v": "BTHV"}
@@ -159,7 +160,7 @@ func Dict(name string, items []Pair) string {
 	return strings.Join(append(lines, line+"}"), "\n")
 }
 
-// FromKeys are statements that name a dict in which items with the same value stand together.
+// FromKeys returns statements that build a dict, with neighbouring items of equal value joined:
 //
 //	DTYPES = dict.fromkeys(("q", "k", "v"), jnp.bfloat16)
 //	DTYPES |= dict.fromkeys(("g",), jnp.float32)
@@ -176,7 +177,7 @@ func FromKeys(name string, items []Pair) string {
 	return strings.Join(lines, "\n")
 }
 
-// assign begins a statement of a dict, of which there are some before.
+// assign returns the begin of a dict statement; before has the earlier ones.
 func assign(name string, before []string) string {
 	if len(before) == 0 {
 		return name + " = "
@@ -184,7 +185,7 @@ func assign(name string, before []string) string {
 	return name + " |= "
 }
 
-// Tuple is a Python tuple.
+// Tuple returns a Python tuple.
 func Tuple(s []string) string {
 	if len(s) == 1 {
 		return "(" + s[0] + ",)"
@@ -192,13 +193,13 @@ func Tuple(s []string) string {
 	return "(" + strings.Join(s, ", ") + ")"
 }
 
-// Targets are the names that a tuple is unpacked to: a tuple without its brackets.
+// Targets returns the names that a tuple is unpacked to: a tuple without brackets.
 func Targets(names []string) string {
 	t := Tuple(names)
 	return t[1 : len(t)-1]
 }
 
-// Arrays is the type of n arrays.
+// Arrays returns the Python type of n arrays.
 func Arrays(n int) string {
 	switch {
 	case n == 1:

@@ -1,5 +1,5 @@
-// Package naming has what values of a kernel are called in a Python file: after the formula that made them (ir.Value.Called), the value that they are
-// another form of, or their op.
+// Package naming names the values of a kernel in a Python file: after the formula that made them (ir.Value.Called), the value that they
+// are another form of, or their op.
 package naming
 
 import (
@@ -22,7 +22,7 @@ var PythonWords = func() map[string]bool {
 	return words
 }()
 
-// Stages are the names of results of ops, by op and by stage of the algorithm.
+// Stages has the names of results, by stage of the algorithm and op.
 var Stages = map[string]map[ir.Op]string{
 	"gates":    {ir.OpMax: "g", ir.OpMul: "g", ir.OpDot: "g_sum", ir.OpAdd: "g_sum", ir.OpSub: "g_rest", ir.OpSelect: "triangle"},
 	"products": {ir.OpDot: "kq", ir.OpNeg: "neg_kk", ir.OpMul: "qk"},
@@ -34,7 +34,7 @@ var Stages = map[string]map[ir.Op]string{
 	"output":   {ir.OpMul: "o"},
 }
 
-// stageDocs says what a stage of the algorithm does.
+// stageDocs has a sentence about each stage of the algorithm.
 var stageDocs = map[string]string{
 	"init":     "Starts the state.",
 	"load":     "Loads the rows of the chunk.",
@@ -55,14 +55,14 @@ var stageDocs = map[string]string{
 	Gradients:  "Makes the gradients of queries, keys and gates.",
 }
 
-// weighDocs says it of the work of stages that has no product, in a phase ahead of the products.
+// weighDocs has the sentence for stages that have no product, in a phase before the products.
 var weighDocs = map[string]string{
 	"state":   "Makes the decays of the state.",
 	"dr":      "Makes T^T, and the decay that dR is weighed by.",
 	Gradients: "Prepares what gradients are made of.",
 }
 
-// StageDoc says what a function of a stage does: one that moves values alone, or has no product where its stage has.
+// StageDoc returns the docstring of a stage's function. moves: it only moves values; multiplies: it has products.
 func StageDoc(stage string, moves, multiplies bool) string {
 	switch {
 	case moves && !slices.Contains([]string{"init", "load", "store", "keep", "copy"}, stage):
@@ -75,11 +75,11 @@ func StageDoc(stage string, moves, multiplies bool) string {
 	return strings.ToUpper(stage[:min(1, len(stage))]) + stage[min(1, len(stage)):] + "."
 }
 
-// Gradients is the stage that the waves of a schedule are in a file. A group of heads is in several of them at a time, and stages are
-// functions of their own, which would be taken one after another.
+// Gradients is the stage that all waves of a schedule become in a file. A group of heads is in several waves at once; as separate
+// stages, their functions would run one after another.
 const Gradients = "gradients"
 
-// Phase is the name of the i-th of n phases of a kernel.
+// Phase returns the name of the i-th of n phases of a kernel.
 func Phase(i, n int) string {
 	switch {
 	case i == n-1 && n > 1:
@@ -90,7 +90,7 @@ func Phase(i, n int) string {
 	return []string{"", "invert", "merge", "finish"}[min(i, 3)]
 }
 
-// PhaseDoc says what a phase does, by its function's name, and whether it takes the state through a chunk.
+// PhaseDoc returns the docstring of a phase, from its function's name and whether it carries the state through a chunk.
 func PhaseDoc(name string, state bool) string {
 	switch {
 	case state:
@@ -103,7 +103,7 @@ func PhaseDoc(name string, state bool) string {
 	return "The work on a chunk between the two."
 }
 
-// Step is the name of a number computed from the step of the grid, or of a condition on one; empty for others.
+// Step returns the name of a number or condition computed from the step of the grid; "" for others.
 func Step(n *loops.Node, of func() string) string {
 	if len(n.In.Args) == 0 || len(n.In.Results) != 1 || n.In.Result().Type.Rank() > 0 {
 		return ""
@@ -116,7 +116,7 @@ func Step(n *loops.Node, of func() string) string {
 		return cmp.Or(parity(n.In), "due")
 	case !known:
 		return ""
-	case (op == ir.OpAdd || op == ir.OpSub) && last == 0, op == ir.OpMul && last == 1: // as it stands
+	case (op == ir.OpAdd || op == ir.OpSub) && last == 0, op == ir.OpMul && last == 1: // unchanged
 		if steps {
 			return "here"
 		}
@@ -129,7 +129,7 @@ func Step(n *loops.Node, of func() string) string {
 	return ""
 }
 
-// Depth is how many lists of lists an item is; 0 of a value.
+// Depth returns how many levels of lists an item has; 0 for a value.
 func Depth(x *loops.Item) int {
 	if !x.IsList() || x.Elems[0] == nil {
 		return 0
@@ -137,7 +137,7 @@ func Depth(x *loops.Item) int {
 	return 1 + Depth(x.Elems[0])
 }
 
-// parity says of a condition whether steps that are odd, or even, meet it; empty for others.
+// parity returns which steps a condition selects, odd or even; "" for other conditions.
 func parity(in *ir.Instr) string {
 	if in == nil || in.Op != ir.OpAnd && in.Op != ir.OpCompare {
 		return ""
@@ -156,7 +156,7 @@ func parity(in *ir.Instr) string {
 	return [...]string{"even", "odd"}[int(last)&1]
 }
 
-// FormOf is what the result of an op that changes no number but its form or place is called after the name of its operand; empty for other ops.
+// FormOf returns the suffix for an op that changes only the form or place of its operand; "" for other ops.
 func FormOf(in *ir.Instr) string {
 	switch in.Op {
 	case ir.OpConvert:
@@ -181,13 +181,13 @@ func FormOf(in *ir.Instr) string {
 	return ""
 }
 
-// Names of a value's other forms end in the form, and those of the second of two heads in chains.Odd. A cast is left out where a move is named.
+// A name ends in the value's form, then chains.Odd for the second of two heads. A move's name replaces a cast's.
 var casts, moves = []string{"bf", "exact", "words", "halves", "finite", "scaled"}, []string{"part", "wide", "rows", "flat"}
 
-// Unnumbered is a name without the number that tells it from others.
+// Unnumbered returns a name without its number.
 func Unnumbered(name string) string { return strings.TrimRight(name, "_0123456789") }
 
-// Plain is a name without the suffixes for element type, position and head.
+// Plain returns a name without the suffixes for element type, position and head.
 //
 //	growth_wide_odd -> growth
 func Plain(name string) string {
@@ -199,7 +199,7 @@ func Plain(name string) string {
 	return strings.TrimSuffix(name, chains.Odd)
 }
 
-// Both joins one or two names; there is none for more, or where one is empty.
+// Both joins one or two names; "" for more, or if one is empty.
 //
 //	k_grown, q_grown -> k_q_grown    q, k -> q_k
 func Both(names []string) string {
@@ -215,7 +215,7 @@ func Both(names []string) string {
 	return strings.Join(names, "_")
 }
 
-// Form is the name of another form of a value.
+// Form returns the name of another form of a value.
 //
 //	growth, wide -> growth_wide    growth_part, wide -> growth_wide    growth_wide, halves -> growth_wide
 func Form(name, form string) string {
@@ -229,9 +229,9 @@ func Form(name, form string) string {
 	return name
 }
 
-// Plural is the name of a list of what has a name, or of lists of such lists.
+// Plural returns the name of a list of a named value, or of lists of such lists.
 //
-//	u -> us    u_bf -> us_bf    us, of 2 lists in each other -> all_us    x -> x    a -> all_a, since as is a keyword
+//	u -> us    u_bf -> us_bf    us, 2 levels -> all_us    x -> x    a -> all_a, since as is a keyword
 func Plural(name string, lists int) string {
 	if lists > 1 {
 		return all + strings.TrimPrefix(Plural(strings.TrimPrefix(name, all), 1), all)
@@ -248,7 +248,7 @@ func Plural(name string, lists int) string {
 
 const all = "all_"
 
-// Singular is the name of an element of a list.
+// Singular returns the name of a list's element.
 func Singular(name string) string {
 	if one, ok := strings.CutPrefix(name, all); ok {
 		return one

@@ -1,5 +1,5 @@
-// Package orders has the files of kernels of a package for devices of several TPU generations: a kernel whose work has the best order on one is
-// slower on another, so that a package may have it more than once.
+// Package orders chooses the kernel files of a package for several TPU generations. The best order of a kernel's work on one generation
+// is slower on another, so a package may have a kernel in several orders.
 package orders
 
 import (
@@ -14,12 +14,12 @@ import (
 // Cost is the static cost of the kernels on a target.
 type Cost struct {
 	Target string
-	Cycles int64 // throughput
-	Wall   int64 // 0: not known
+	Cycles int64 // throughput, in cycles
+	Wall   int64 // in-order cycles; 0: unknown
 }
 
-// Part is what some kernels of a package compute, and how, for a TPU generation. The first generation of a package has its order on all devices
-// that have none of their own; without a Target there is one order.
+// Part is a group of kernels of a package, with spec and variant, for a TPU generation. Devices without an order of their own use the
+// first generation's. With Target "" there is one order.
 type Part struct {
 	Name    string
 	Target  string
@@ -28,13 +28,13 @@ type Part struct {
 	Costs   []Cost
 }
 
-// File is a file of kernels in a package, and the generations whose order it has.
+// File is a file of kernels in a package, with the generations that use it.
 type File struct {
 	Part
 	Targets []string
 }
 
-// Module is the name of the module: that of its part, and the generation where it is for other ones than the first.
+// Module returns the module's name: the part's name, and the generation if the first one does not use it.
 func (f File) Module(first string) string {
 	if slices.Contains(f.Targets, first) {
 		return f.Name
@@ -42,8 +42,8 @@ func (f File) Module(first string) string {
 	return f.Name + "_" + f.Targets[0]
 }
 
-// Files are the files of the parts of a package. Parts of one variant are one file, whichever generations they are for. There is one for
-// short sequences only where some generation has another variant for them than for long ones.
+// Files groups the parts of a package into files: parts of one variant share a file for all generations. There is one for short
+// sequences only if some generation has a variant for them that differs from the long ones'.
 func Files(parts []Part) (out []File) {
 	short := slices.ContainsFunc(parts, func(p Part) bool {
 		return p.Name == "short" && !slices.ContainsFunc(parts, func(long Part) bool {
@@ -64,7 +64,7 @@ func Files(parts []Part) (out []File) {
 	return out
 }
 
-// targetsOf are the generations of files, each once, the first one first.
+// targetsOf returns the generations of files, each once, in order of appearance.
 func targetsOf(all []File) (out []string) {
 	for _, f := range all {
 		for _, t := range f.Targets {
@@ -76,16 +76,16 @@ func targetsOf(all []File) (out []string) {
 	return out
 }
 
-// Order is the files of a package for a generation other than the first.
+// Order has the files that a generation uses instead of the first generation's.
 type Order struct {
-	Name    string // of the table in Python
+	Name    string // of the Python table
 	Target  string
 	Devices folder.Devices
-	Parts   []string // of which it has files of its own
-	Modules []string // these
+	Parts   []string // the parts with files of their own
+	Modules []string // their modules
 }
 
-// Pairs has what is in place of what, as items of a dictionary: forward: forward_v5e.
+// Pairs returns items of a dict from a part to its module: forward: forward_v5e.
 func (o Order) Pairs() string {
 	var items []string
 	for i, p := range o.Parts {
@@ -94,10 +94,10 @@ func (o Order) Pairs() string {
 	return strings.Join(items, ", ")
 }
 
-// List is the orders of a package but the first.
+// List is the orders of a package except the first generation's.
 type List []Order
 
-// For is the module of a name for the device at hand.
+// For returns the Python text of a module for the device at hand.
 func (l List) For(module string) string {
 	if slices.ContainsFunc(l, func(o Order) bool { return slices.Contains(o.Parts, module) }) {
 		return "_ordered(" + module + ")"
@@ -105,7 +105,7 @@ func (l List) For(module string) string {
 	return module
 }
 
-// Table has the modules by kinds of devices, as items of a dictionary.
+// Table returns items of a dict from device kinds to the tables of modules.
 func (l List) Table() string {
 	var items []string
 	for _, o := range l {
@@ -116,7 +116,7 @@ func (l List) Table() string {
 	return strings.Join(items, ", ")
 }
 
-// Of are the generations behind the first that have modules of their own, of kernels that take so many MiB of vector memory.
+// Of returns the orders of the generations after the first that have modules of their own, for kernels that take vmem MiB of VMEM.
 func Of(all []File, vmem int) (out List) {
 	first, targets := all[0].Targets[0], targetsOf(all)
 	kinds := folder.Kinds(targets, vmem)
@@ -134,8 +134,8 @@ func Of(all []File, vmem int) (out List) {
 	return out
 }
 
-// Shared is what the files of the first generation have in common, and what is left of each file, with the names that it takes from other
-// modules. A file of another generation takes what is alike from that of the first.
+// Shared moves definitions that the first generation's files share to a common text. It returns that text, the rest of each file, and
+// the names that each imports from other modules. A file of another generation imports equal definitions from the first one's file.
 func Shared(all []File, codes []string) (common string, left []string, taken []map[string][]string) {
 	own := len(codes)
 	if i := slices.IndexFunc(all, func(f File) bool { return f.Targets[0] != all[0].Targets[0] }); i >= 0 {

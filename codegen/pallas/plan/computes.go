@@ -8,13 +8,13 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// arithmetic are ops that make new numbers, beside which a stage moves some.
+// arithmetic lists ops that make new numbers, other than moves.
 var arithmetic = []ir.Op{ir.OpDot, ir.OpAdd, ir.OpSub, ir.OpMul, ir.OpDiv, ir.OpNeg, ir.OpMax, ir.OpExp, ir.OpExp2, ir.OpLog2, ir.OpSelect, ir.OpOr, ir.OpAnd}
 
-// Moves says whether a segment makes no new numbers.
+// Moves reports whether a segment makes no new numbers.
 func (s *Segment) Moves() bool { return len(computed(s.Nodes)) == 0 }
 
-// Multiplies says whether it has products of matrices.
+// Multiplies reports whether a segment has matrix products.
 func (s *Segment) Multiplies() bool { return computed(s.Nodes)[ir.OpDot] }
 
 func computed(nodes []*loops.Node) map[ir.Op]bool {
@@ -33,7 +33,8 @@ func computed(nodes []*loops.Node) map[ir.Op]bool {
 	return all
 }
 
-// Work counts what a point of the grid computes, in its largest step: operations of products, and numbers that are powers, roots or logarithms.
+// Work counts the work of a point of the grid in its largest step: floating-point operations of products, and elements of powers, roots
+// and logarithms.
 func (k *Plan) Work() (flops, powers int) {
 	flops, powers = work(k.before)
 	f, p := 0, 0

@@ -8,8 +8,8 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Copied names scratch after the arrays that a kernel copies to it or from it, and semaphores alike, in the order of the copies; array is the
-// name of an operand or result, empty for others.
+// Copied names scratch, and semaphores likewise, after the arrays that a kernel copies to or from it. It returns them in the order of
+// the copies. array returns the name of an operand or result, "" for others.
 func (k *Plan) Copied(array func(*loops.Item) string) (order []*loops.Item, names map[*loops.Item]string) {
 	of := map[*ir.Value]*loops.Item{}
 	for i, p := range k.In.Body.Params {
@@ -58,7 +58,7 @@ func (k *Plan) Copied(array func(*loops.Item) string) (order []*loops.Item, name
 	return order, names
 }
 
-// top is the list of which an item is a part.
+// top returns the outermost list that contains an item.
 func top(x *loops.Item) *loops.Item {
 	for x.In != nil {
 		x = x.In

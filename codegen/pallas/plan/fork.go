@@ -7,8 +7,8 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// fork orders the nodes of a phase whose schedule has stages stand beside the rest, as four lists: what those stages need of the rest, and the loads
-// that both read, which would be due late as work of those stages; the rest; those stages; and what needs the results of both.
+// fork splits the nodes of a phase for stages on the side (Sched.Side) into four lists. They are: nodes that the side stages need, and
+// loads that both read, which would be late as part of a side stage; the rest; the side stages; and nodes that need results of both.
 func (k *Plan) fork(nodes []*loops.Node, stages []string) (out [4][]*loops.Node) {
 	const first, rest, side, after = 0, 1, 2, 3
 	beside := func(n *loops.Node) bool { return slices.Contains(stages, n.Stage) }
@@ -27,7 +27,7 @@ func (k *Plan) fork(nodes []*loops.Node, stages []string) (out [4][]*loops.Node)
 			}
 		}
 	}
-	joins := map[string]bool{} // stages that need results of those beside them
+	joins := map[string]bool{} // stages that need results of the side stages
 	for _, n := range nodes {
 		light[n] = lightOps[n.In.Op] && n.In.Body == nil && !slices.ContainsFunc(needs[n], func(d *loops.Node) bool { return !light[d] })
 		for _, d := range needs[n] {
@@ -59,11 +59,11 @@ func (k *Plan) fork(nodes []*loops.Node, stages []string) (out [4][]*loops.Node)
 	return out
 }
 
-// lightOps are loads and what is cheap to do with them.
+// lightOps are loads and cheap work on them.
 var lightOps = map[ir.Op]bool{ir.OpLoad: true, ir.OpRefCast: true, ir.OpShl: true, ir.OpShr: true, ir.OpAnd: true, ir.OpBitcast: true,
 	ir.OpConvert: true, ir.OpHalves: true, ir.OpSlice: true, ir.OpReshape: true, ir.OpBroadcast: true}
 
-// needs lists the nodes that each node must come after: those that make its operands, and accesses to the same memory.
+// needs returns the nodes that each node must follow: definitions of its operands, and accesses to the same memory.
 func (k *Plan) needs(nodes []*loops.Node) map[*loops.Node][]*loops.Node {
 	maker := map[*loops.Item]*loops.Node{}
 	root := map[*loops.Item]*loops.Item{}

@@ -8,14 +8,14 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Held says by name what scratch holds: what is stored to it, after its formula, or after the window that it was loaded from.
+// Held names scratch by its contents: the formula of the stored value, or the window that it was loaded from.
 type Held struct {
 	plan   *Plan
-	window func(*loops.Item) string // the name of a reference
-	stored map[*ir.Value][]string   // by parameter
+	window func(*loops.Item) string // returns the name of a reference
+	stored map[*ir.Value][]string   // per parameter
 }
 
-// Held finds what is stored to the scratch of a kernel, whose windows have names.
+// Held finds the values stored to a kernel's scratch; window returns the names of references.
 func (k *Plan) Held(window func(*loops.Item) string) *Held {
 	h := &Held{plan: k, window: window, stored: map[*ir.Value][]string{}}
 	k.In.Body.Walk(func(in *ir.Instr) {
@@ -30,7 +30,7 @@ func (k *Plan) Held(window func(*loops.Item) string) *Held {
 	return h
 }
 
-// origin is the name of a value by its formula, or of the window or scratch that it is a form of; empty where it has none.
+// origin returns the name of a value by its formula, or of the window or scratch that it is a form of; "" for none.
 func (h *Held) origin(v *ir.Value) string {
 	turned := ""
 	for ; v.Def != nil && len(v.Def.Args) > 0; v = v.Def.Args[0] {
@@ -63,10 +63,10 @@ func (h *Held) origin(v *ir.Value) string {
 	return ""
 }
 
-// formless are ops that make a form without a name of its own: parts, halves of words, and numbers that are held within bounds.
+// formless are ops that make a form without its own name: parts, halves of words, and clamped numbers.
 var formless = []ir.Op{ir.OpReshape, ir.OpSlice, ir.OpBitcast, ir.OpShl, ir.OpAnd, ir.OpMax}
 
-// In are the names of what is stored to a list of scratch, in its order; an empty one stands for what has none.
+// In returns the names of the values stored to a list of scratch, in order; "" for one without a name.
 func (h *Held) In(list *loops.Item) (names []string) {
 	for _, e := range list.Elems {
 		if e.Param == 0 {
@@ -81,7 +81,7 @@ func (h *Held) In(list *loops.Item) (names []string) {
 	return names
 }
 
-// at is the name of what is at places of a list of scratch; empty where that has none, or more than two. Of q and k in turn,
+// at returns the name of the values at positions of a list of scratch; "" if they have none or more than two. With q and k in turn,
 //
 //	[2 * h + 1]   is k
 //	[i + 2 * h]   is q_k, for i from 0 to 1
@@ -99,7 +99,8 @@ func (h *Held) at(list *loops.Item, at []loops.Form) string {
 	return naming.Both(h.In(&some))
 }
 
-// Loaded is the name of what a node, or what it is a form of, loads from a list of scratch, unless its formula says the same; empty for others.
+// Loaded returns the name of the value that a node, or the node it is a form of, loads from a list of scratch; "" if its formula says
+// the same, and for other nodes.
 func (h *Held) Loaded(n *loops.Node) string {
 	for n != nil && n.Call == "" && len(n.Args) > 0 && naming.FormOf(n.In) != "" && !n.Args[0].Item.Typ.IsRef() {
 		n = n.Args[0].Item.Maker

@@ -6,8 +6,8 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// byStage brings what a phase does for a stage together, where the schedule has stages stand side by side. Pure values come with
-// what first reads them. Instructions stay as they are where accesses to the same memory would change their order.
+// byStage groups a phase's instructions by stage, if the schedule mixes stages. Pure values go to their first user. Instructions keep
+// their order if grouping would reorder accesses to the same memory.
 func (k *Plan) byStage(instrs []*ir.Instr) []*ir.Instr {
 	rank, place := map[string]int{}, map[*ir.Instr]int{}
 	def := map[*ir.Value]*ir.Instr{}
@@ -47,7 +47,7 @@ func (k *Plan) byStage(instrs []*ir.Instr) []*ir.Instr {
 			return instrs
 		}
 	}
-	// The order of stores, and of loads around them, must be as it was.
+	// The order of stores, and of loads around them, must not change.
 	root := func(v *ir.Value) *ir.Value {
 		for v.Def != nil && v.Def.Op == ir.OpRefCast {
 			v = v.Def.Args[0]

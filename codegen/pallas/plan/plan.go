@@ -1,4 +1,4 @@
-// Package plan parts the work of a kernel: what runs before its steps, its steps, and what the phases of all steps have in common.
+// Package plan divides the work of a kernel: the part before its steps, the steps, and the common work of each phase over all steps.
 package plan
 
 import (
@@ -11,18 +11,18 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Plan is one kernel, its work parted by steps and phases.
+// Plan is one kernel, with its work divided into steps and phases.
 type Plan struct {
 	In     *ir.Instr
 	tasks  map[*ir.Instr]tpu.Place
 	Params []*loops.Item
-	of     map[*ir.Value]*loops.Item // parameters, and values outside of tasks
+	of     map[*ir.Value]*loops.Item // parameters, and values made outside tasks
 
 	inputs   map[*loops.Item]bool // references that are only read
 	Prologue []*loops.Node        // before the steps
-	before   []*ir.Instr          // what it is made of
+	before   []*ir.Instr          // the instructions of Prologue
 	Steps    []*step
-	Phases   []*Phase // nil where the steps' bodies are written out
+	Phases   []*Phase // nil if the steps' bodies are written out
 }
 
 // step is a body that some steps of the kernel run.
@@ -33,22 +33,22 @@ type step struct {
 	all   []*ir.Instr
 }
 
-// slotWork is what one phase does in one time slot of a step.
+// slotWork is the work of one phase in one time slot of a step.
 type slotWork struct {
 	Phase, Time, chunk int
 	instrs             []*ir.Instr
 	Args               map[*loops.Variable]int // values of the phase's variables
-	Refs               []*loops.Item           // parameters, in the order of the phase's
+	Refs               []*loops.Item           // parameters, in the order of the phase's Refs
 }
 
-// Phase is what all of its slots have in common.
+// Phase is the common work of all slots of a phase.
 type Phase struct {
 	Nodes []*loops.Node
 	Vars  []*loops.Variable
 	Refs  []*loops.Item // stand-ins for the parameters that the slots pass
 }
 
-// New parts the work of a kernel.
+// New divides the work of a kernel; tasks are the places of its instructions.
 func New(in *ir.Instr, tasks map[*ir.Instr]tpu.Place) (*Plan, error) {
 	k := &Plan{In: in, tasks: tasks, of: map[*ir.Value]*loops.Item{}}
 	scratch := len(in.Body.Params) - len(in.Attrs.Grid.Scratch)
@@ -119,7 +119,7 @@ func (k *Plan) split(s *step) {
 	}
 }
 
-// RollPhases finds the loops of phases, whose stages beside the rest are by themselves.
+// RollPhases finds the loops of each phase; the stages in beside are rolled separately.
 func (k *Plan) RollPhases(beside []string) {
 	lists := make([][4][]*loops.Node, len(k.Phases))
 	each := func(f func([]*loops.Node) []*loops.Node) {

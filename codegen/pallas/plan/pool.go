@@ -9,8 +9,8 @@ import (
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
 )
 
-// pool makes lists of scratch that serves alike: of one type, read and written by the same stages in the same ways. So heads and chunks
-// are numbers in one array, which loops may count, in the order in which they are used.
+// pool makes lists of scratch that is used alike: of one type, read and written by the same stages in the same ways. Heads and chunks
+// then index one array, in order of use, and loops can count them.
 func (k *Plan) pool() {
 	use, apart, order := map[*loops.Item]map[string]bool{}, map[*loops.Item]bool{}, map[*loops.Item]int{}
 	for i, ph := range k.Phases {

@@ -6,15 +6,15 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// InLine is how batch rows follow one another in a kernel.
+// InLine is how batch rows run back to back in a kernel.
 type InLine struct {
-	Begins  *loops.Node // the condition that sets states in the second step: it holds at the second step of each row
+	Begins  *loops.Node // the condition that sets states in the second step; it must hold at the second step of each row
 	In, Out []int       // how many steps late each window is
 }
 
-// InLine gives how batch rows follow one another: states are set before the phase that is one step late takes them through the first chunks of a row.
-// It is nil where rows can not: a kernel has other conditions before its steps, sets states in its first step, has windows that are not of one row,
-// or computes by the number of a point, which is then another.
+// InLine returns how batch rows run back to back: states are set before the phase that is one step late takes them through the first
+// chunks of a row. It is nil if the kernel has other conditions before its steps, sets states in its first step, has windows that do not
+// follow a row, or computes with the number of a point, which would change.
 func (k *Plan) InLine() *InLine {
 	in, out, ok := windows.InLine(k.In.Attrs.Grid)
 	if !ok || k.computesByPoint() {
@@ -36,7 +36,7 @@ func (k *Plan) InLine() *InLine {
 	return &InLine{begins, in, out}
 }
 
-// atSecond says whether a condition holds in the second step alone.
+// atSecond reports whether a condition holds only in the second step.
 func atSecond(cond *ir.Instr) bool {
 	if cond == nil || cond.Op != ir.OpCompare || cond.Attrs.Cmp != ir.EQ {
 		return false
@@ -45,7 +45,7 @@ func atSecond(cond *ir.Instr) bool {
 	return step != nil && step.Op == ir.OpProgramID && step.Attrs.Axis == 2 && one != nil && one.Op == ir.OpConst && one.Attrs.Value == 1
 }
 
-// computesByPoint says whether more than conditions of steps is made of the number of a point.
+// computesByPoint reports whether the number of a point is used for more than conditions on steps.
 func (k *Plan) computesByPoint() bool {
 	found := false
 	k.In.Body.Walk(func(in *ir.Instr) {

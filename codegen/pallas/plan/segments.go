@@ -11,10 +11,10 @@ type Segment struct {
 	Stage   string
 	Nodes   []*loops.Node
 	Reads   []*loops.Item // made by earlier stages
-	Results []*loops.Item // read by later ones
+	Results []*loops.Item // read by later stages
 }
 
-// Segments cuts the nodes of a phase by stage and finds what passes between them.
+// Segments splits the nodes of a phase by stage, and finds the values that pass between stages.
 func Segments(nodes []*loops.Node) []*Segment {
 	var out []*Segment
 	for i, n := range nodes {
@@ -44,7 +44,7 @@ func Segments(nodes []*loops.Node) []*Segment {
 	return out
 }
 
-// read notes that a segment reads what another has made.
+// read records that a segment reads a value of another.
 func (s *Segment) read(x *loops.Item, maker *Segment) {
 	if maker == nil || maker == s || loops.IsCast(x) {
 		return
@@ -57,7 +57,7 @@ func (s *Segment) read(x *loops.Item, maker *Segment) {
 	}
 }
 
-// Outside lists the values, made before the steps, that phases read.
+// Outside returns the values made before the steps that phases read.
 func (k *Plan) Outside() []*loops.Item {
 	var out []*loops.Item
 	for _, ph := range k.Phases {

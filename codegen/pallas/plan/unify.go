@@ -8,8 +8,8 @@ import (
 	"github.com/gdngen/gdngen/codegen/pallas/loops"
 )
 
-// unify finds what the slots of each phase have in common. Where two slots of a phase differ in more than integers and
-// parameters, phases stay nil.
+// unify finds the common work of the slots of each phase. Phases stays nil if slots of a phase differ in more than integers and
+// parameters.
 func (k *Plan) unify() {
 	slots := map[int][]*slotWork{}
 	for _, s := range k.Steps {
@@ -17,7 +17,7 @@ func (k *Plan) unify() {
 			slots[w.Phase] = append(slots[w.Phase], w)
 		}
 	}
-	// Slots of a phase that do different work are phases of their own.
+	// Slots of a phase with different work become separate phases.
 	for _, p := range slices.Sorted(maps.Keys(slots)) {
 		for rest := slots[p]; len(rest) > 0; {
 			same, other := rest, []*slotWork(nil)
@@ -46,7 +46,7 @@ func (k *Plan) unify() {
 	}
 }
 
-// unifyPhase finds what slots have in common; nil where they differ in more than integers and parameters.
+// unifyPhase returns the common work of slots; nil if they differ in more than integers and parameters.
 func (k *Plan) unifyPhase(slots []*slotWork) *Phase {
 	for _, w := range slots {
 		w.Args, w.Refs = map[*loops.Variable]int{}, nil
@@ -71,7 +71,7 @@ func (k *Plan) unifyPhase(slots []*slotWork) *Phase {
 	return ph
 }
 
-// unifyIntegers makes formulas of the chunk of the integers that grow with it, and variables of the others that differ.
+// unifyIntegers replaces integers that grow with the chunk by a formula of the chunk, and others that differ by variables.
 func (k *Plan) unifyIntegers(ph *Phase, slots []*slotWork, shapes []*loops.Shape) {
 	chunk := &loops.Variable{Name: "chunk"}
 	known := map[string]*loops.Variable{}
@@ -106,7 +106,7 @@ func (k *Plan) unifyIntegers(ph *Phase, slots []*slotWork, shapes []*loops.Shape
 	}
 }
 
-// byChunk fits the value of each slot to its chunk.
+// byChunk fits the values of the slots to a linear function of their chunks.
 func byChunk(values []int, slots []*slotWork) (step int, ok bool) {
 	for i, w := range slots {
 		if d := w.chunk - slots[0].chunk; d != 0 {
@@ -121,7 +121,7 @@ func byChunk(values []int, slots []*slotWork) (step int, ok bool) {
 	return step, true
 }
 
-// unifyReferences makes stand-ins of the parameters that are not the same in all slots. Other items are.
+// unifyReferences replaces parameters that differ between slots by stand-ins. It returns false if other items differ.
 func (k *Plan) unifyReferences(ph *Phase, slots []*slotWork, shapes []*loops.Shape) bool {
 	stands := map[string]*loops.Item{}
 	for x, r := range shapes[0].Refs {

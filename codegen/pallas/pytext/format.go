@@ -1,4 +1,4 @@
-// Package pytext lays Python out.
+// Package pytext formats Python.
 package pytext
 
 import (
@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// LineWidth is how long a line may be.
+// LineWidth is the greatest length of a line.
 const LineWidth = 88
 
-// Format lays a module out. What is longer than a line is split at its last bracket that leaves the rest before it short enough, and what stands in
-// brackets at its commas, clauses or operators. As many elements stand in a line as fit it, but for arguments with names.
+// Format formats a module. A long line is split at its last bracket that leaves the text before it short enough, and the text in
+// brackets at its commas, clauses or operators. As many elements as fit share a line, except named arguments.
 func Format(text string) string {
 	var out []string
 	doc := false // inside a docstring of several lines
@@ -36,7 +36,7 @@ func Format(text string) string {
 	return strings.Join(out, "\n") + "\n"
 }
 
-// docstring wraps one.
+// docstring wraps a docstring.
 func docstring(body string, indent int) []string {
 	pad := strings.Repeat(" ", indent)
 	if indent+len(body) <= LineWidth {
@@ -50,7 +50,7 @@ func docstring(body string, indent int) []string {
 	return slices.Concat([]string{pad + `"""` + first + ".", ""}, fill(strings.Fields("Results: "+rest), indent, " "), []string{pad + `"""`})
 }
 
-// fill puts as many words in a line as fit it.
+// fill puts as many words in a line as fit.
 func fill(words []string, indent int, between string) (out []string) {
 	pad := strings.Repeat(" ", indent)
 	for i, w := range words {
@@ -67,7 +67,7 @@ func fill(words []string, indent int, between string) (out []string) {
 	return out
 }
 
-// split lays one statement out, behind which a line has so many characters more.
+// split formats one statement; more is the number of characters that follow on its last line.
 func split(body string, indent, more int) []string {
 	pad := strings.Repeat(" ", indent)
 	if indent+len(body)+more <= LineWidth {
@@ -90,13 +90,13 @@ func split(body string, indent, more int) []string {
 	return slices.Concat([]string{pad + body[:open+1]}, inside(body[open+1:end], indent+4, 0), split(body[end:], indent, more))
 }
 
-// value is what stands before what a statement assigns or returns.
+// value matches the text before an assigned or returned value.
 var value = regexp.MustCompile(`^(return|\S+(, \S+)* =) `)
 
-// operators are where an expression may be cut, those that bind least first.
+// operators are where an expression may be split, loosest first.
 var operators = [][]string{{" for ", " if "}, {" == ", " != ", " < ", " <= ", " > ", " >= "}, {" | "}, {" ^ "}, {" & "}, {" << ", " >> "}, {" + ", " - "}, {" * ", " / ", " // "}}
 
-// inside lays out what stands in brackets.
+// inside formats the text in brackets.
 func inside(content string, indent, more int) (out []string) {
 	if indent+len(content)+more <= LineWidth {
 		return []string{strings.Repeat(" ", indent) + content}
@@ -124,14 +124,14 @@ func inside(content string, indent, more int) (out []string) {
 	return split(content, indent, more)
 }
 
-// named is an argument with a name, or an item of a dict with a key.
+// named matches a named argument, or a dict item with a key.
 var named = regexp.MustCompile(`^(\w+=|"\w+": )`)
 
-// EmptyLists sets names to lists of nothing, as many in a line as its width fits: what each line assigns to, and what.
+// EmptyLists splits an assignment of empty lists to names into lines of a width. It returns the left and right side of each line.
 func EmptyLists(names []string, width int) (targets, lists []string) {
 	for len(names) > 0 {
 		n, long := 1, len(names[0])
-		for n < len(names) && long+len(names[n])+6*(n+1)-1 <= width { // a name has a list and two commas, but the last, and " = "
+		for n < len(names) && long+len(names[n])+6*(n+1)-1 <= width { // a name has a list and two commas, except the last, and " = "
 			long += len(names[n])
 			n++
 		}
@@ -141,7 +141,7 @@ func EmptyLists(names []string, width int) (targets, lists []string) {
 	return targets, lists
 }
 
-// cutAssign cuts a statement at its assignment; without one all is left.
+// cutAssign splits a statement at its assignment; without one, all is left.
 func cutAssign(s string) (left, right string) {
 	i := scan(s, func(i int) bool { return strings.HasPrefix(s[i:], " = ") })
 	if i < 0 {
@@ -150,10 +150,10 @@ func cutAssign(s string) (left, right string) {
 	return s[:i], s[i+3:]
 }
 
-// scan finds the first place outside of brackets and strings where f holds; -1 for none.
+// scan returns the first index outside brackets and strings at which f holds; -1 for none.
 func scan(s string, f func(int) bool) int {
 	depth := 0
-	if s != "" && strings.IndexByte(")]}", s[0]) >= 0 { // what follows brackets
+	if s != "" && strings.IndexByte(")]}", s[0]) >= 0 { // the text after brackets
 		depth = 1
 	}
 	var quote byte
@@ -181,7 +181,7 @@ func scan(s string, f func(int) bool) int {
 	return -1
 }
 
-// cut divides a text at separators outside of brackets; those kept stand at the beginning of the part that follows.
+// cut splits a text at separators outside brackets; with keep, a separator starts the next part.
 func cut(s string, seps []string, keep bool) []string {
 	var out []string
 	last := 0
@@ -201,7 +201,7 @@ func cut(s string, seps []string, keep bool) []string {
 	return append(out, s[last:])
 }
 
-// elements are those between the commas of a list. The parameters of a lambda belong together.
+// elements splits a list at its commas. The parameters of a lambda stay together.
 func elements(s string) (out []string) {
 	parts := cut(strings.TrimSuffix(strings.TrimSpace(s), ","), []string{", "}, false)
 	for i := 0; i < len(parts); i++ {
@@ -215,8 +215,8 @@ func elements(s string) (out []string) {
 	return out
 }
 
-// bracket finds the brackets to split a statement at: the last that leave what stands before them short enough, of a function its parameters; -1 for
-// none. Empty ones are left as they are.
+// bracket returns the brackets at which to split a statement: the last that leave the text before them short enough; of a function, its
+// parameters; -1 for none. Empty brackets are not split.
 func bracket(s string, indent int) (open, end int) {
 	open, end = -1, -1
 	start := 0

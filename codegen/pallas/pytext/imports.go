@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// libraries are what files import, in the order of their lines: modules by the name that is before a dot, or names out of one.
+// libraries are the imports that files may need, in order: modules by the name before a dot, or names from a module.
 var libraries = [][]struct{ name, line string }{
 	{{"dataclasses", ""}, {"functools", ""}, {"math", ""}, {"Callable", "collections.abc"}, {"Generator", "collections.abc"},
 		{"Any", "typing"}, {"NamedTuple", "typing"}},
@@ -13,7 +13,7 @@ var libraries = [][]struct{ name, line string }{
 		{"pl", "from jax.experimental import pallas as pl"}, {"pltpu", "from jax.experimental.pallas import tpu as pltpu"}, {"core", "from jax.extend import core"}},
 }
 
-// Imports are those that code needs.
+// Imports returns the import lines that code needs.
 func Imports(code string) string {
 	var groups []string
 	for _, group := range libraries {
@@ -43,7 +43,7 @@ func Imports(code string) string {
 	return strings.Join(groups, "\n")
 }
 
-// ImportFrom imports names, one a line.
+// ImportFrom returns an import of names, one a line if they do not fit one line; "" for no names.
 func ImportFrom(module string, names []string) string {
 	if len(names) == 0 {
 		return ""

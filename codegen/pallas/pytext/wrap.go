@@ -2,7 +2,7 @@ package pytext
 
 import "strings"
 
-// WrapAt breaks a line that is too long for a file behind the first mark.
+// WrapAt breaks a line longer than LineWidth after its first mark.
 func WrapAt(mark, line string) string {
 	if len(line) <= LineWidth {
 		return line
@@ -10,7 +10,7 @@ func WrapAt(mark, line string) string {
 	return strings.Replace(line, mark+" ", mark+"\n", 1)
 }
 
-// WrapList breaks a comma-separated list into lines of a docstring.
+// WrapList breaks a comma-separated list into lines of a docstring, the first after label.
 func WrapList(label, list string) string {
 	var b strings.Builder
 	line := label
@@ -28,7 +28,7 @@ func WrapList(label, list string) string {
 	return b.String()
 }
 
-// Spaced puts two blank lines before what is at the top level after a template left more or fewer.
+// Spaced puts two blank lines before each top-level definition, however many a template left.
 func Spaced(text string) string {
 	var out []string
 	blank := 0

@@ -1,4 +1,4 @@
-// Package share takes out of Python files what several of them have alike, so that they import it.
+// Package share moves definitions that several Python files share into a common file, which they import.
 package share
 
 import (
@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// piece is a definition at the top level of a file: a function, a class, or the assignment of names.
+// piece is a top-level definition of a file: a function, a class, or an assignment of names.
 type piece struct {
 	names []string
 	text  string
@@ -17,7 +17,7 @@ type piece struct {
 var (
 	functionOrClass = regexp.MustCompile(`(?m)^(?:def|class) (\w+)`)
 	assigned        = regexp.MustCompile(`^(\w+(?:, \w+)*)(?:: [^=\n]+)? = `)
-	added           = regexp.MustCompile(`^\w+ \|= `) // to what is assigned before
+	added           = regexp.MustCompile(`^\w+ \|= `) // to a name assigned before
 	word            = regexp.MustCompile(`\.?\b\w+`)
 	docText         = regexp.MustCompile(`(?s)""".*?"""|#[^\n]*`)
 	quoted          = regexp.MustCompile(`f?"[^"\n]*"`)
@@ -25,7 +25,7 @@ var (
 	braced          = regexp.MustCompile(`\{[^{}]*\}`)
 )
 
-// Code is a text of Python without what is stated in it: of strings what formatted ones compute is left.
+// Code returns Python text without docstrings and strings; of formatted strings, the expressions are kept.
 func Code(text string) string {
 	return quoted.ReplaceAllStringFunc(docText.ReplaceAllString(text, ""), func(s string) string {
 		if s[0] == 'f' {
@@ -35,15 +35,15 @@ func Code(text string) string {
 	})
 }
 
-// Names are the names that a text uses, without attributes.
+// Names returns the names that a text uses, except attributes.
 func Names(text string) []string {
 	return slices.DeleteFunc(word.FindAllString(Code(text), -1), func(s string) bool { return s[0] == '.' })
 }
 
-// pieces cuts a text at its definitions. Decorators and comments belong to what follows.
+// pieces splits a text into its definitions. Decorators and comments belong to the definition after them.
 func pieces(text string) []piece {
 	var out []piece
-	open := false // what comes next belongs to the last piece
+	open := false // the next line belongs to the last piece
 	for _, line := range strings.Split(strings.TrimSpace(text), "\n") {
 		top := line != "" && !strings.ContainsAny(line[:1], " )]}") && !added.MatchString(line)
 		if top && !open || len(out) == 0 {
@@ -66,7 +66,7 @@ func pieces(text string) []piece {
 	return out
 }
 
-// assigns are the names that a text begins to assign, nil where it begins otherwise.
+// assigns returns the names that a text starts by assigning; nil if it starts otherwise.
 func assigns(text string) []string {
 	m := assigned.FindStringSubmatch(strings.TrimSpace(docText.ReplaceAllString(text, "")))
 	if m == nil {
@@ -75,8 +75,8 @@ func assigns(text string) []string {
 	return strings.Split(m[1], ", ")
 }
 
-// Out takes out of files what several of them have alike, with all that it uses: the text of a file that has it, and for each file what is
-// left, and the names that it takes from there. What is named own stays.
+// Out moves definitions that several files share, with all that they use, into a common text. It returns that text, the rest of each
+// file, and the names that each file imports from it. Definitions named in own stay.
 func Out(files []string, own ...string) (common string, left []string, taken [][]string) {
 	all := make([][]piece, len(files))
 	count := map[string]map[string]int{} // by first name and text
@@ -99,7 +99,7 @@ func Out(files []string, own ...string) (common string, left []string, taken [][
 			chosen[name] = best
 		}
 	}
-	shared := make([]map[string]bool, len(files)) // names that a file takes
+	shared := make([]map[string]bool, len(files)) // names that a file imports
 	for changed := true; changed; {
 		changed = false
 		uses := map[string]int{}
@@ -140,10 +140,10 @@ func Out(files []string, own ...string) (common string, left []string, taken [][
 	return joined(texts), left, taken
 }
 
-// From takes out of a file what modules that it may import have alike, with all that it uses: what is left, and the names that it takes from
-// each. What is named own stays, and what several modules define: one of them may use its own.
+// From removes from a file the definitions that modules have too, with all that they use. It returns the rest, and the names to import
+// from each module. Definitions named in own stay. So do names that several modules define, since each may mean another.
 func From(modules []string, file string, own ...string) (left string, taken [][]string) {
-	chosen, where := map[string]string{}, map[string]int{} // by first name, and by each
+	chosen, where := map[string]string{}, map[string]int{} // by first name; by each name
 	for i, m := range modules {
 		for _, p := range pieces(m) {
 			if len(p.names) == 0 || slices.Contains(own, p.names[0]) {
@@ -174,7 +174,7 @@ func From(modules []string, file string, own ...string) (left string, taken [][]
 	return joined(rest), taken
 }
 
-// joined puts definitions one after another.
+// joined concatenates definitions.
 func joined(texts []string) string {
 	var b strings.Builder
 	for i, t := range texts {
@@ -190,7 +190,7 @@ func joined(texts []string) string {
 	return b.String()
 }
 
-// takes are the names that a file can take from what was chosen: their text is that, and so is all that they use.
+// takes returns the names that a file can import: their text is the chosen one, and so is all that they use.
 func takes(file []piece, chosen map[string]string) map[string]bool {
 	same, defines := map[string]bool{}, map[string]bool{}
 	for _, p := range file {
@@ -223,7 +223,7 @@ func takes(file []piece, chosen map[string]string) map[string]bool {
 	return same
 }
 
-// keys are the keys of a map, sorted as names are in an import: constants, classes, then the rest.
+// keys returns the keys of a map in the order of an import: constants, classes, then the rest.
 func keys[V any](m map[string]V) []string {
 	var out []string
 	for k := range m {

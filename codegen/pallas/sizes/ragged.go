@@ -8,16 +8,16 @@ import (
 )
 
 var (
-	// tokenRows is an array of tokens as the rows of a kernel's operand: q.reshape(rows, 2048 * steps, 128).
+	// tokenRows matches an array of tokens as the rows of a kernel's operand: q.reshape(rows, 2048 * steps, 128).
 	tokenRows = regexp.MustCompile(`\b([qkvo])\.reshape\(([^,()]+), ([^,()]*\bsteps\b[^,()]*), ([^()]*)\)`)
-	// operandsOf are the names of what a kernel that takes them as args runs on.
+	// operandsOf matches the names of the operands of a kernel that takes them as args.
 	operandsOf = regexp.MustCompile(`, \*args: (?s:.*?)"""Runs the kernel on (.*?)\."""`)
-	// firstOut is the shape of a kernel's first result.
+	// firstOut matches the shape of a kernel's first result.
 	firstOut = regexp.MustCompile(`out_shape = \((_pinned|jax\.ShapeDtypeStruct)\((\([^()]*\)), `)
 )
 
-// Ragged has a program whose only kernel reads q, k and v, and writes o, as rows of tokens take those of any number of tokens: the last
-// block of each then ends behind its array. It changes nothing and says so where a program has them otherwise.
+// Ragged changes a program so that its only kernel reads q, k and v, and writes o, for any number of tokens: the last block of each then
+// ends beyond its array. If the program has another form, it returns funcs unchanged, and false.
 func Ragged(funcs []string, run string) ([]string, bool) {
 	out := slices.Clone(funcs)
 	call, shapes := -1, map[string]string{}

@@ -1,8 +1,8 @@
-// Package sizes makes Python functions that hold for every size of such that hold for one.
+// Package sizes generalizes Python functions written for single sizes to functions for every size.
 //
-// A program is written at a few sizes. Where the texts differ, they differ in integers, and each of these is a formula of the size: the
-// number of rows and the number of steps along the tokens. The formula stands in place of the integer, and a function takes what its formulas
-// name as parameters. One size more than the formulas need is a check; texts that differ otherwise are an error, never a guess.
+// A program is written at a few sizes. Its texts may differ only in integers, and each such integer is a formula of the size: the number of
+// rows and the number of steps along the tokens. The formula replaces the integer, and a function takes the sizes that its formulas use as
+// parameters. One size more than the formulas need is a check; texts that differ otherwise are an error, never a guess.
 package sizes
 
 import (
@@ -12,17 +12,17 @@ import (
 	"strings"
 )
 
-// Size is what a program is written for.
+// Size is the size that a program is written for.
 type Size struct {
 	Rows  int // groups of batch rows, or sequences
 	Steps int // steps along the tokens
 }
 
-// Probes are sizes that tell the formulas apart: no two terms, and no sum of rows and steps, grow alike from the first size to the others,
-// and none of the numbers is a common number of heads, chunks or lanes, with which a pass might merge it.
+// Probes are sizes that tell the formulas apart: no two terms, and no sum of rows and steps, grow equally from the first size to the
+// others. None of the numbers is a common number of heads, chunks or lanes, with which a pass might merge it.
 var Probes = []Size{{17, 29}, {18, 26}, {22, 39}, {23, 28}}
 
-// Small tell them apart too, for specs of so many heads that Probes would make arrays of more elements than there may be.
+// Small tells the formulas apart too, for specs with so many heads that arrays would be too large at Probes.
 var Small = []Size{{5, 13}, {6, 10}, {10, 23}, {11, 12}}
 
 // Params are the names of the sizes, as parameters of functions.
@@ -33,8 +33,8 @@ type term struct {
 	of   func(Size) int
 }
 
-// growth are the sizes that an integer may grow with, the simplest first. Of packed sequences a kernel visits each block, and one more
-// for each sequence: rows + steps.
+// growth lists the terms that an integer may grow with, simplest first. Packed sequences have rows + steps varlen blocks: one per block,
+// and one more per sequence.
 var growth = []term{
 	{"rows", func(s Size) int { return s.Rows }},
 	{"steps", func(s Size) int { return s.Steps }},
@@ -42,10 +42,10 @@ var growth = []term{
 	{"(rows + steps)", func(s Size) int { return s.Rows + s.Steps }},
 }
 
-// terms are sizes, and where in a ring in scratch a step or a visit is.
+// terms are the sizes, and positions of a step or varlen block in a ring in scratch.
 var terms = slices.Concat(growth, rings(growth[1]), rings(growth[3]))
 
-// LongestRing is the longest whose places the probes tell apart: a ring of eight would be taken for one of four.
+// LongestRing is the longest ring whose positions the probes tell apart: a ring of eight would be taken for one of four.
 const LongestRing = 4
 
 func rings(size term) []term {
@@ -62,7 +62,8 @@ func rings(size term) []term {
 	return out
 }
 
-// Unify takes the functions of a program written at each of the sizes, and gives those for every size, which take the sizes that they use.
+// Unify takes the functions of a program, written at each of the sizes. It returns functions for every size, with the sizes that they
+// use as parameters; it errs if no formulas fit.
 func Unify(texts [][]string, at []Size) ([]string, error) {
 	out := make([]string, len(texts[0]))
 	uses := make([]map[string]bool, len(out))
@@ -86,7 +87,7 @@ func Unify(texts [][]string, at []Size) ([]string, error) {
 	return out, nil
 }
 
-// bound is one of a slice: sums may stand in brackets.
+// bound matches a bound of a slice; sums may be in brackets.
 const bound = `(?:[^\[\](),:{}"]|\([^\[\](),:{}"]*\))*`
 
 var (
@@ -97,7 +98,7 @@ var (
 	slice  = regexp.MustCompile(`[\[,] ?` + bound + `:` + bound)
 )
 
-// unify writes one function, and says which sizes its formulas name.
+// unify writes one function, and returns which sizes its formulas use.
 func unify(versions [][]string, at []Size) (string, map[string]bool, error) {
 	first, used := versions[0], map[string]bool{}
 	for _, v := range versions[1:] {
@@ -113,7 +114,7 @@ func unify(versions [][]string, at []Size) (string, map[string]bool, error) {
 		}
 		switch {
 		case same:
-		case quiet.MatchString(t): // shapes in what is said of a function
+		case quiet.MatchString(t): // shapes in a docstring
 			text, err := prose(versions, i, at)
 			if err != nil {
 				return "", nil, err
@@ -176,11 +177,11 @@ func prose(versions [][]string, i int, at []Size) (string, error) {
 	return b.String(), nil
 }
 
-// formula is the expression that has the given value at each size.
+// formula returns the expression with the given value at each size.
 func formula(texts []string, at []Size) (string, error) {
 	y := make([]int, len(texts))
 	for i, t := range texts {
-		t = strings.TrimSuffix(t, ".0") // an integer beside floats
+		t = strings.TrimSuffix(t, ".0") // an integer among floats
 		if !whole.MatchString(t) {
 			return "", fmt.Errorf("%s is no integer", strings.Join(texts, ", "))
 		}
@@ -200,7 +201,7 @@ func formula(texts []string, at []Size) (string, error) {
 	return "", fmt.Errorf("%s at %v has no formula", strings.Join(texts, ", "), at)
 }
 
-// line finds integers with y = a x + b at every size.
+// line finds integers a and b with y = a x + b at every size.
 func line(y []int, at []Size, x func(Size) int) (a, b int, ok bool) {
 	for i := range at {
 		if dx := x(at[i]) - x(at[0]); dx != 0 {
@@ -244,7 +245,7 @@ type part struct {
 	term string
 }
 
-// linear writes a x + b: what is subtracted stands last.
+// linear writes a x + b, with a negative term last.
 func linear(a int, x string, b int) string {
 	if a < 0 && b > 0 {
 		return sum(part{b, ""}, part{a, x})
@@ -252,7 +253,7 @@ func linear(a int, x string, b int) string {
 	return sum(part{a, x}, part{b, ""})
 }
 
-// sum writes parts one after another.
+// sum writes a sum of parts.
 func sum(parts ...part) string {
 	parts = slices.DeleteFunc(parts, func(p part) bool { return p.n == 0 })
 	var b strings.Builder
@@ -282,7 +283,7 @@ func sum(parts ...part) string {
 	return b.String()
 }
 
-// unbracketed takes away the brackets around the whole of a term.
+// unbracketed removes the brackets around a whole term.
 func unbracketed(x string) string {
 	if strings.HasPrefix(x, "(") {
 		return x[1 : len(x)-1]
@@ -290,7 +291,7 @@ func unbracketed(x string) string {
 	return x
 }
 
-// bracketed puts brackets around an expression where what stands beside it binds tighter.
+// bracketed adds brackets to an expression if its neighbours bind tighter.
 func bracketed(e string, before, after []string) string {
 	edge := func(l []string, ends string) bool {
 		for _, t := range l {

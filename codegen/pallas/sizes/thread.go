@@ -8,10 +8,10 @@ import (
 
 var defined = regexp.MustCompile(`(?m)^def (\w+)\(`)
 
-// Unpacked is the line by which a function that takes all sizes as one tuple has them by name.
+// Unpacked is the line with which a function that takes all sizes as one tuple names them.
 const Unpacked = "rows, steps, interpret = sizes"
 
-// Unpack names of the sizes those that a function reads.
+// Unpack removes from that line the sizes that a function does not read.
 func Unpack(text string) string {
 	before, body, ok := strings.Cut(text, "    "+Unpacked+"\n")
 	if !ok {
@@ -31,7 +31,7 @@ func Unpack(text string) string {
 	return before + "    " + strings.Join(names, ", ") + " = sizes\n" + body
 }
 
-// name is that of a function, empty for other texts.
+// name returns the name of a function; "" for other texts.
 func name(text string) string {
 	if m := defined.FindStringSubmatch(text); m != nil {
 		return m[1]
@@ -39,7 +39,7 @@ func name(text string) string {
 	return ""
 }
 
-// thread gives functions the sizes that they and the functions they call use, as parameters, and hands them on in calls.
+// thread adds the sizes that functions and their callees use as parameters, and passes them in calls.
 func thread(texts []string, uses []map[string]bool) []string {
 	call := make([]*regexp.Regexp, len(texts))
 	for i, t := range texts {
@@ -70,7 +70,7 @@ func thread(texts []string, uses []map[string]bool) []string {
 	return out
 }
 
-// spread has functions use what the functions that they call use.
+// spread adds to each function's sizes the sizes of the functions that it calls.
 func spread(texts []string, uses []map[string]bool, call []*regexp.Regexp) {
 	for changed := true; changed; {
 		changed = false
@@ -102,7 +102,7 @@ func hand(text string, call *regexp.Regexp, values []string) string {
 			text = insert(text, end, values)
 		case strings.HasSuffix(text[:begin], "partial("):
 			text = insert(text, begin-1, values)
-		default: // a function that is handed on
+		default: // a function passed as a value
 			bound := "functools.partial(" + text[begin:end] + ", " + strings.Join(values, ", ") + ")"
 			text = text[:begin] + bound + text[end:]
 			end = begin + len(bound)
@@ -111,7 +111,7 @@ func hand(text string, call *regexp.Regexp, values []string) string {
 	}
 }
 
-// insert adds to the list in the brackets that open at a place.
+// insert adds items to the list in the brackets that open at an index.
 func insert(text string, open int, items []string) string {
 	end, comma := closing(text, open), ", "
 	if end == open+1 {
@@ -120,7 +120,7 @@ func insert(text string, open int, items []string) string {
 	return text[:end] + comma + strings.Join(items, ", ") + text[end:]
 }
 
-// closing is where the brackets close that open at a place.
+// closing returns the index at which the brackets that open at an index close.
 func closing(text string, open int) int {
 	depth := 0
 	for i := open; i < len(text); i++ {

@@ -1,4 +1,4 @@
-// Package windows writes what a kernel sees of its operands and results.
+// Package windows writes the Pallas BlockSpecs of a kernel's windows.
 package windows
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Spec is the BlockSpec of a window, whose block has a shape in Python.
+// Spec returns the BlockSpec of a window; shape is the Python text of its block's shape.
 func Spec(g *ir.Grid, w ir.Window, input bool, shape string) string {
 	if input {
 		w = early(g, w)
@@ -61,7 +61,7 @@ func Spec(g *ir.Grid, w ir.Window, input bool, shape string) string {
 	return fmt.Sprintf("pl.BlockSpec(%s, lambda %s: %s%s)", shape, strings.Join(params, ", "), lists.Tuple(at), mode)
 }
 
-// Last is the greatest index along the steps that windows hold to, which is "last" in their text; 0 where no two do.
+// Last returns the largest clamp along the steps that at least two windows have, called "last" in their text; 0 if there is none.
 func Last(g *ir.Grid) int {
 	n, windows := 0, 0
 	for _, w := range slices.Concat(g.In, g.Out) {
@@ -77,7 +77,7 @@ func Last(g *ir.Grid) int {
 	return n
 }
 
-// index is the id of an axis, shifted, between 0 and Max, or from Max down.
+// index returns the id of an axis, shifted and clamped to 0..Max, or counted from Max down.
 func index(d ir.GridDim, x ir.Index, last int) string {
 	s, lo, hi, most := d.Name, x.Shift, d.Size-1+x.Shift, strconv.Itoa(x.Max)
 	if d.Seq && x.Max > 0 && x.Max == last {
@@ -105,14 +105,14 @@ func index(d ir.GridDim, x ir.Index, last int) string {
 	if x.Down {
 		s = fmt.Sprintf("%s - %s", most, s)
 	}
-	if x.Every > 1 { // the operator // asks JAX for the sign, and that for a TPU to be there
+	if x.Every > 1 { // Python's operator // makes JAX compute the sign, which needs a TPU at hand
 		s = fmt.Sprintf("lax.div(%s, %d)", s, x.Every)
 	}
 	return s
 }
 
-// early has a window that rests while steps pass ask for its step, of which nothing depends: min(step, 0). The compiler reads a
-// window whose index has no step in the second turn of its loop, behind the blocks of the step after, and the first step waits.
+// early makes a window that does not move with the steps depend on the step without effect: min(step, 0). The compiler fetches a window
+// whose index has no step only in the second round of its loop, after the next step's blocks, and the first step waits for it.
 func early(g *ir.Grid, w ir.Window) ir.Window {
 	step := slices.IndexFunc(g.Dims, func(d ir.GridDim) bool { return d.Seq && d.Size > 1 })
 	at := slices.IndexFunc(w.Index, func(x ir.Index) bool { return x == ir.IndexConst(0) })
@@ -124,8 +124,8 @@ func early(g *ir.Grid, w ir.Window) ir.Window {
 	return w
 }
 
-// Delayed says whether a window shows an operand [B, rows, ...] by blocks of rows, one step late. Phases of a pipelined kernel alone
-// have such windows (in others it may be a step's neighbour), so its first step reads none.
+// Delayed reports whether a window shows an operand [B, rows, ...] in blocks of rows, one step late. Only phases of a pipelined kernel
+// have such windows, so the first step reads none; in another kernel the window may be a neighbour block.
 func Delayed(g *ir.Grid, w ir.Window, shape []int) bool {
 	if g.Tables > 0 || len(g.Dims) != 3 || !g.Dims[2].Seq || len(shape) < 3 || w.Block[0] != 1 {
 		return false
@@ -140,9 +140,9 @@ func Delayed(g *ir.Grid, w ir.Window, shape []int) bool {
 	return w.Index[0] == ir.IndexAxis(0) && w.Index[1] == late
 }
 
-// InLine says how many steps late each window is, where batch rows may follow one another in a kernel whose phases overlap: while one works on the
-// last chunks of a row, another begins the next. Dims are rows, groups of heads and steps, of which there is one more than a row has. What does not
-// move along the steps belongs to the state, whose phase is one step late.
+// InLine returns how many steps late each window is, and whether batch rows can run back to back in a kernel whose phases overlap: while
+// one phase works on the last chunks of a row, another begins the next row. The axes must be rows, groups of heads, and one step more
+// than a row has. A window that does not move with the steps belongs to the state, whose phase is one step late.
 //
 //	q, g       (b, min(c, steps - 1), ...)    0
 //	v, o       (b, max(c - 1, 0), ...)        1
@@ -153,7 +153,7 @@ func InLine(g *ir.Grid) (in, out []int, ok bool) {
 	}
 	for _, w := range g.In {
 		if !slices.ContainsFunc(w.Index, func(x ir.Index) bool { return x.Axis == 0 || x.Axis == 2 }) {
-			in = append(in, 0) // of all rows, as A_log
+			in = append(in, 0) // for all rows, such as A_log
 			continue
 		}
 		n, ok := late(g, w)
@@ -172,7 +172,7 @@ func InLine(g *ir.Grid) (in, out []int, ok bool) {
 	return in, out, true
 }
 
-// late is how many steps late a window is, where it is of its row, and none or one.
+// late returns by how many steps a window is late; ok if it follows the row and is late by 0 or 1.
 func late(g *ir.Grid, w ir.Window) (steps int, ok bool) {
 	steps = -1
 	for _, x := range w.Index {
@@ -188,13 +188,13 @@ func late(g *ir.Grid, w ir.Window) (steps int, ok bool) {
 			steps = -x.Shift
 		}
 	}
-	if steps < 0 { // it rests while steps pass: a state's
+	if steps < 0 { // it does not move with the steps: a state's window
 		steps = 1
 	}
 	return steps, ok
 }
 
-// buffers gives a window that is read once one buffer.
+// buffers returns the text for a single buffer if a window is read only once.
 func buffers(g *ir.Grid, w ir.Window) string {
 	blocks := 1
 	for _, x := range w.Index {
@@ -211,7 +211,7 @@ func buffers(g *ir.Grid, w ir.Window) string {
 	return fmt.Sprintf(", pipeline_mode=pl.Buffered(min(%d, 2))", blocks)
 }
 
-// Name names the windows of a kernel after the first operand or result that has one, where several have, and gives the statements that do.
+// Name names windows that several operands or results share after the first of them, and returns the statements that define the names.
 func Name(names []string, all ...[]string) (statements []string) {
 	specs := slices.Concat(all...)
 	slices.Sort(specs)
@@ -235,7 +235,7 @@ func Name(names []string, all ...[]string) (statements []string) {
 	return statements
 }
 
-// Table is the name of a table of numbers.
+// Table returns the name of the i-th table of numbers.
 func Table(i int) string {
 	if i == 0 {
 		return "table"

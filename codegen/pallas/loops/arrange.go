@@ -6,16 +6,16 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// arranger brings what a stage does for one head together.
+// arranger groups the work of a stage by head.
 type arranger struct {
 	nodes  []*Node
 	inputs map[*Item]bool // references that are only read
 	maker  map[*Item]int  // the node that makes an item
-	users  [][]int        // of each node
+	users  [][]int        // per node
 }
 
-// Arrange brings what a stage does for one head together. What serves several heads goes before them, and what a level of the
-// order begins with is marked.
+// Arrange groups the work of a stage by head. Work for several heads comes before the heads' work, and nodes that begin a level of the
+// order are marked. inputs are the references that are only read.
 func Arrange(nodes []*Node, inputs map[*Item]bool) []*Node {
 	a := &arranger{nodes: nodes, inputs: inputs, maker: map[*Item]int{}, users: make([][]int, len(nodes))}
 	for i, n := range nodes {
@@ -46,7 +46,7 @@ func (a *arranger) operands(n *Node, f func(int)) {
 	})
 }
 
-// byUsers gives what carries no head that of all of its users.
+// byUsers gives a node without a head the head that all of its users have.
 func (a *arranger) byUsers() {
 	for i, n := range slices.Backward(a.nodes) {
 		if n.Head.C >= 0 || len(n.Defs) == 0 || len(a.users[i]) == 0 {
@@ -62,7 +62,7 @@ func (a *arranger) byUsers() {
 	}
 }
 
-// byOperands gives what still carries none that of all of its operands.
+// byOperands gives a node still without a head the head that all of its operands have.
 func (a *arranger) byOperands() {
 	for _, n := range a.nodes {
 		if n.Head.C >= 0 {
@@ -82,7 +82,7 @@ func (a *arranger) byOperands() {
 	}
 }
 
-// share takes its head from what one head makes for others, of nothing that is a head's own, and from what only such work reads.
+// share removes the head of work that one head does for others with no operand of a head's own, and of work that only such work reads.
 func (a *arranger) share() {
 	for i, n := range a.nodes {
 		if n.Head.C < 0 || len(a.users[i]) == 0 {
@@ -103,10 +103,10 @@ func (a *arranger) share() {
 	}
 }
 
-// late makes a transpose for two heads where the first of them reads it, and a part of its work; so are the halves of words that another
-// stage reads, which cost nothing.
+// late moves a transpose for two heads to the first of them that reads it, and makes it part of that head's work. Halves of words that
+// another stage reads move too, since they cost nothing.
 func (a *arranger) late() {
-	wait := map[*Node][]*Node{} // what stands before a node
+	wait := map[*Node][]*Node{} // nodes to put before a node
 	moved := map[*Node]bool{}
 	for i, n := range a.nodes {
 		heads := map[int]bool{}
@@ -139,7 +139,7 @@ func (a *arranger) late() {
 	a.nodes = out
 }
 
-// levels cuts the nodes where the stage changes or heads fall, and orders each part.
+// levels splits the nodes where the stage changes or the head number falls, and orders each part.
 func (a *arranger) levels() []*Node {
 	var out []*Node
 	for lo := 0; lo < len(a.nodes); {
@@ -160,14 +160,15 @@ func (a *arranger) levels() []*Node {
 	return out
 }
 
-// sharedFirst puts nodes that serve several heads, and need none of them, first, in the order of the schedule. Nodes behind the heads stay there.
+// sharedFirst puts nodes that serve several heads, and need none of them, first, in the schedule's order. Nodes after the heads' work
+// stay there.
 func (a *arranger) sharedFirst(level []*Node) []*Node {
 	mine := map[*Item]bool{}
-	last := len(level) - 1 // of a head's own
+	last := len(level) - 1 // the last node of a single head
 	for last >= 0 && level[last].Head.C < 0 {
 		last--
 	}
-	serves := map[*Item]bool{} // what a head reads, itself or by others
+	serves := map[*Item]bool{} // values that a head reads, directly or through others
 	for _, n := range slices.Backward(level) {
 		if n.Head.C >= 0 || slices.ContainsFunc(n.Defs, func(d *Item) bool { return serves[d] }) {
 			EachRef(n, func(r *Ref) { serves[r.Item] = true })
@@ -190,7 +191,7 @@ func (a *arranger) sharedFirst(level []*Node) []*Node {
 	return slices.Concat(first, rest)
 }
 
-// numbers is how many nodes at the beginning of a level are made of the numbers of rows and columns alone.
+// numbers returns how many nodes at the begin of a level depend only on row and column numbers.
 func numbers(level []*Node) int {
 	made := map[*Item]bool{}
 	for i, n := range level {

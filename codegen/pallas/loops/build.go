@@ -8,8 +8,8 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// ToNodes turns instructions into nodes, whose items it adds to of; tasks say when they are due. Constants are left out: they stand where they are used. So does another view of a
-// reference, which is made anew for each user: no list holds it.
+// ToNodes makes nodes of instructions, and adds their items to of; tasks are the places of instructions. Constants have no node: they
+// are inlined. Neither have casts of references, which are made again for each user, since no list can hold them.
 func ToNodes(instrs []*ir.Instr, of map[*ir.Value]*Item, tasks map[*ir.Instr]tpu.Place) []*Node {
 	var out []*Node
 	for _, in := range instrs {
@@ -18,7 +18,7 @@ func ToNodes(instrs []*ir.Instr, of map[*ir.Value]*Item, tasks map[*ir.Instr]tpu
 		}
 		n := &Node{In: in, Stage: in.Task.Stage, Head: Number(in.Task.Head), Ints: bodyInts(in)}
 		if t, ok := tasks[in]; ok {
-			if t.Task.Stage != n.Stage && n.Head.C >= 0 { // made anew for what reads it, whose head it takes
+			if t.Task.Stage != n.Stage && n.Head.C >= 0 { // made again for a user, whose head it takes
 				n.Head = Number(t.Task.Head)
 			}
 			n.Stage = t.Task.Stage
@@ -63,7 +63,7 @@ func ToNodes(instrs []*ir.Instr, of map[*ir.Value]*Item, tasks map[*ir.Instr]tpu
 	return out
 }
 
-// guard makes one node of a condition around a copy: the condition is its last operand.
+// guard makes one node of a condition around a copy; the condition becomes its last operand.
 func (n *Node) guard() {
 	if n.In.Op != ir.OpWhen || len(n.Body) != 1 || n.Body[0].Loop != nil || n.Body[0].List != nil {
 		return

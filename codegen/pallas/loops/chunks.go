@@ -8,9 +8,9 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// chunks has a stage take the chunks of a step one after another, each in the order of the second, where the schedule has the end of one
-// stand within the next: they are rounds of a loop then. What the first chunk begins with is before it. Stages of which that would
-// change what a memory holds, or whose chunks differ, stay as they are.
+// chunks makes a stage process the chunks of a step one after another, each in the order of the second, if the schedule interleaves
+// them: the chunks then become rounds of a loop. Nodes that only the first chunk has go before it. A stage keeps its order if its chunks
+// differ, or if the change could alter the contents of memory.
 func (a *arranger) chunks() {
 	var out []*Node
 	for lo := 0; lo < len(a.nodes); {
@@ -28,7 +28,7 @@ func (a *arranger) chunks() {
 	a.nodes = out
 }
 
-// byChunk is the order of a stage by chunks; nil where there is none.
+// byChunk returns the nodes of a stage in order of chunks; nil if there is no such order.
 func byChunk(nodes []*Node) []*Node {
 	if !independent(nodes) {
 		return nil
@@ -44,7 +44,7 @@ func byChunk(nodes []*Node) []*Node {
 	if last < 2 {
 		return nil
 	}
-	for _, n := range slices.Backward(nodes) { // what belongs to none comes with the first that reads it
+	for _, n := range slices.Backward(nodes) { // a node of no chunk goes with its first user
 		EachRef(n, func(r *Ref) {
 			if m := maker[r.Item]; m != nil && m.In.Task.Chunk < 0 && (of[m] < 0 || of[n] < of[m]) {
 				of[m] = of[n]
@@ -81,7 +81,7 @@ func byChunk(nodes []*Node) []*Node {
 	return out
 }
 
-// independent says whether no node of a stage reads what another stores, and no two store to the same place.
+// independent reports whether no node of a stage reads memory that another stores, and no two store to the same place.
 func independent(nodes []*Node) bool {
 	stores, loaded := map[*Item][]*Node{}, map[*Item]bool{}
 	for _, n := range nodes {
@@ -106,7 +106,7 @@ func independent(nodes []*Node) bool {
 	return true
 }
 
-// target is the reference of a store, and where a run-time index says that it begins: constants are not among a node's arguments.
+// target returns the reference of a store, then its run-time starts. A stored constant is not among a node's arguments.
 func target(n *Node) []Ref {
 	if _, ok := Constant(n.In.Args[0]); ok {
 		return n.Args
@@ -114,7 +114,7 @@ func target(n *Node) []Ref {
 	return n.Args[1:]
 }
 
-// overlap says whether two stores to a reference may write the same element.
+// overlap reports whether two stores to a reference may write the same element.
 func overlap(a, b *Node) bool {
 	ref, other := a.In.Args[1].Type, b.In.Args[1].Type
 	same := func(x, y Ref) bool { return x.Item == y.Item }
@@ -140,7 +140,7 @@ func overlap(a, b *Node) bool {
 	return true
 }
 
-// under is the reference that another view shows.
+// under returns the reference behind casts.
 func under(x *Item) *Item {
 	for IsCast(x) {
 		x = x.Maker.Args[0].Item
@@ -148,14 +148,14 @@ func under(x *Item) *Item {
 	return x
 }
 
-// like brings a chunk into the order of another: what of it comes first, as the other has none, and the rest; nil where they differ.
+// like orders a chunk as another one: first the nodes that the other lacks, then the rest; nil if they differ.
 func like(part, other []*Node, maker map[*Item]*Node) (front, ordered []*Node) {
 	inside, read := map[*Node]bool{}, map[*Node]bool{}
 	for _, n := range other {
 		inside[n] = true
 		EachRef(n, func(r *Ref) { read[maker[r.Item]] = true })
 	}
-	twin, used := map[*Node]*Node{}, map[*Node]bool{} // of the other's nodes
+	twin, used := map[*Node]*Node{}, map[*Node]bool{} // the matching node of other
 	var same func(n, m *Node) bool
 	same = func(n, m *Node) bool {
 		if twin[n] != nil || m == nil || used[m] {
@@ -172,7 +172,7 @@ func like(part, other []*Node, maker map[*Item]*Node) (front, ordered []*Node) {
 		}
 		return true
 	}
-	for _, n := range other { // from what none of them reads
+	for _, n := range other { // from nodes that none of the others reads
 		if read[n] {
 			continue
 		}
@@ -202,7 +202,7 @@ func like(part, other []*Node, maker map[*Item]*Node) (front, ordered []*Node) {
 	return front, ordered
 }
 
-// once leaves out loads of what is loaded before.
+// once removes loads that repeat an earlier load.
 func once(front, users []*Node) (out []*Node) {
 	first, same := map[string]*Item{}, map[*Item]*Item{}
 	for _, n := range front {

@@ -7,29 +7,29 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// moves are copies that one place of a kernel begins, or that it waits for, and nothing else.
+// moves is a place of a kernel that starts or awaits some copies.
 type moves struct {
-	at     []int // nodes: a condition around all of them, or each
+	at     []int // indices of nodes: one condition around all copies, or each copy
 	body   []*Node
 	op     ir.Op
-	copies [][]*ir.Value // operands of each, with its own condition
-	args   []Ref         // what takes the place of parameters
-	made   []*Node       // of them
+	copies [][]*ir.Value // operands of each copy, then its condition
+	args   []Ref         // arguments for the parameters
+	made   []*Node       // nodes that compute them
 	cond   []Ref
 }
 
-// fewCopies are those that are written as often as they stand.
+// fewCopies is the most copies that are written at each place instead of in a function.
 const fewCopies = 4
 
-// Copies makes one function of places that begin copies, or wait for them, where they are the same but for numbers: a step or the next one, one half of a
-// buffer or the other. A node has what they have in common (Call copies), and in each place a node calls it (Call copy).
+// Copies makes one function for places that start or await copies and differ only in numbers: this step or the next, one half of a
+// buffer or the other. One node has the common text (Call "copies"), and each place becomes a node that calls it (Call "copy").
 func Copies(nodes []*Node) []*Node {
 	c := &copier{item: map[*ir.Value]*Item{}, value: map[*Item]*ir.Value{}}
 	for _, n := range nodes {
 		for i, v := range n.results() {
 			c.item[v], c.value[n.Defs[i]] = n.Defs[i], v
 		}
-		for i, j := 0, 0; n.Call == "" && i < len(n.In.Args); i++ { // of what was made before
+		for i, j := 0, 0; n.Call == "" && i < len(n.In.Args); i++ { // operands made before
 			if _, ok := Constant(n.In.Args[i]); !ok && j < len(n.Args) {
 				c.item[n.In.Args[i]] = n.Args[j].Item
 				j++
@@ -42,25 +42,25 @@ func Copies(nodes []*Node) []*Node {
 			continue
 		}
 		if out := c.replace(nodes, same); out != nil {
-			return Copies(out) // others are of blocks that come a step later
+			return Copies(out) // other places copy blocks that come a step later
 		}
 	}
 	return nodes
 }
 
-// copier finds what places have in common.
+// copier finds the common text of places.
 type copier struct {
 	item  map[*ir.Value]*Item
 	value map[*Item]*ir.Value
-	of    int           // the place whose text all have
-	holes [][]*ir.Value // values that differ, of each place
+	of    int           // the place whose text is used for all
+	holes [][]*ir.Value // values that differ, one per place
 	same  map[*ir.Value]bool
 	done  map[string]bool
 }
 
-// moves are the places in some nodes.
+// moves returns the places among some nodes.
 func (c *copier) moves(nodes []*Node) (out []*moves) {
-	var open *moves // which the next copy may belong to
+	var open *moves // the place that the next copy may belong to
 	for i, n := range nodes {
 		switch {
 		case n.Call == "copies" || n.Call == "copy":
@@ -88,7 +88,7 @@ func (c *copier) moves(nodes []*Node) (out []*moves) {
 	return out
 }
 
-// conditional are the copies under a condition; nil where something else is.
+// conditional returns the copies under a condition; nil if the body has other effects.
 func conditional(when *ir.Instr) *moves {
 	m := &moves{}
 	for _, in := range when.Body.Instrs {
@@ -106,7 +106,7 @@ func conditional(when *ir.Instr) *moves {
 	return m
 }
 
-// unify finds the numbers in which places differ, and says whether they differ in nothing else.
+// unify finds the numbers in which places differ, and reports whether they differ in nothing else.
 func (c *copier) unify(all []*moves) bool {
 	c.holes, c.same, c.done = nil, map[*ir.Value]bool{}, map[string]bool{}
 	if c.of = slices.IndexFunc(all, func(m *moves) bool { return m.body != nil }); c.of < 0 {
@@ -129,7 +129,7 @@ func (c *copier) unify(all []*moves) bool {
 	return true
 }
 
-// alike says whether values of several places are the same but for numbers, which it notes.
+// alike reports whether the values of several places are equal except for numbers, which it records.
 func (c *copier) alike(given []*ir.Value) bool {
 	values := slices.Clone(given)
 	for i, v := range values {
@@ -178,7 +178,7 @@ func (c *copier) alike(given []*ir.Value) bool {
 		}
 	}
 	for _, h := range c.holes {
-		if identical(h[c.of], given[c.of]) { // one number
+		if identical(h[c.of], given[c.of]) { // the same number
 			return slices.EqualFunc(h, given, identical)
 		}
 	}
@@ -186,7 +186,7 @@ func (c *copier) alike(given []*ir.Value) bool {
 	return first.Type.Rank() == 0 && !first.Type.IsRef()
 }
 
-// neutral says whether an instruction adds 0 or multiplies by 1.
+// neutral reports whether an instruction adds 0 or multiplies by 1.
 func neutral(in *ir.Instr) bool {
 	if in.Op != ir.OpAdd && in.Op != ir.OpMul {
 		return false
@@ -195,31 +195,31 @@ func neutral(in *ir.Instr) bool {
 	return ok && (in.Op == ir.OpAdd && c == 0 || in.Op == ir.OpMul && c == 1)
 }
 
-// identical says whether two values are computed alike.
+// identical reports whether two values are computed in the same way.
 func identical(a, b *ir.Value) bool {
 	return a == b || a.Def != nil && b.Def != nil && equal(a.Def, b.Def) && slices.EqualFunc(a.Def.Args, b.Def.Args, identical)
 }
 
-// equal says whether two instructions differ in operands alone.
+// equal reports whether two instructions differ only in operands.
 func equal(a, b *ir.Instr) bool {
 	return computes(a) && len(a.Args) == len(b.Args) && instrSig(a) == instrSig(b) && fmt.Sprint(bodyInts(a)) == fmt.Sprint(bodyInts(b))
 }
 
-// computes says whether an instruction may stand elsewhere: it has no effect, or looks something up in a table, to which nobody writes.
+// computes reports whether an instruction may move: it has no effect, or only reads SMEM, which no instruction writes.
 func computes(in *ir.Instr) bool {
 	return in.Body == nil && (in.Op.Pure() || in.Op == ir.OpLoad && len(in.Args) > 0 && in.Args[0].Type.Space == ir.SMEM)
 }
 
-// replace puts calls in the places, and before the first what they call; nil where that can not be.
+// replace puts calls in the places, and the called function before the first; nil if that is impossible.
 func (c *copier) replace(nodes []*Node, all []*moves) []*Node {
 	for _, m := range all {
-		m.args, m.made = nil, nil // of a try with others that came to nothing
+		m.args, m.made = nil, nil // left from an attempt with other places
 	}
 	of := all[c.of]
 	at := nodes[of.at[0]]
 	def := &Node{Call: "copies", Stage: at.Stage, Head: Number(-1), In: at.In, Defs: []*Item{{}}}
 	def.Defs[0].Maker = def
-	param := map[*Item]*Item{} // of what a number is in that place
+	param := map[*Item]*Item{} // the parameter for an item of that place
 	for _, values := range c.holes {
 		for i, v := range values {
 			if all[i].args = append(all[i].args, Ref{Item: c.make(v, all[i])}); all[i].args[len(def.Params)].Item == nil {
@@ -250,7 +250,7 @@ func (c *copier) replace(nodes []*Node, all []*moves) []*Node {
 		})
 		def.Body = append(def.Body, b)
 	}
-	put := map[int][]*Node{} // what stands in the place of nodes
+	put := map[int][]*Node{} // nodes that replace others
 	for i, m := range all {
 		for _, j := range m.at {
 			put[j] = []*Node{}
@@ -277,7 +277,7 @@ func (c *copier) replace(nodes []*Node, all []*moves) []*Node {
 	return out
 }
 
-// Copied are the arrays in main memory of which nodes copy blocks.
+// Copied returns the arrays in HBM whose blocks the nodes copy.
 func Copied(nodes []*Node) (arrays []*Item) {
 	for _, n := range nodes {
 		var of []*Item
@@ -295,7 +295,7 @@ func Copied(nodes []*Node) (arrays []*Item) {
 	return arrays
 }
 
-// results are the values that a node makes.
+// results returns the values that a node makes.
 func (n *Node) results() []*ir.Value {
 	if n.In == nil || n.Call != "" {
 		return nil
@@ -303,7 +303,7 @@ func (n *Node) results() []*ir.Value {
 	return n.In.Results
 }
 
-// make is a value where a place stands: one that is there, or that is made of such; nil where there is none.
+// make returns a value at a place: one that exists there, or one computed from such values; nil if there is none.
 func (c *copier) make(v *ir.Value, m *moves) *Item {
 	if x := c.item[v]; x != nil {
 		return x

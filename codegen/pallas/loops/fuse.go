@@ -8,7 +8,7 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// fuser makes single nodes of idioms.
+// fuser replaces idioms by single nodes.
 type fuser struct {
 	nodes []*Node
 	maker map[*Item]*Node
@@ -17,8 +17,8 @@ type fuser struct {
 	gone  map[*Node]bool
 }
 
-// Fuse makes one node, with a Call, of instructions that together are an idiom with a name: fewer nodes to read, and loops that differ in
-// an integer where instructions differ. What is fused stands where its last instruction stood.
+// Fuse replaces instructions that form a named idiom by one node with a Call. There are fewer nodes to read, and loops can differ in an
+// integer where instructions differ. The node is at the position of its last instruction.
 func Fuse(nodes []*Node) []*Node {
 	f := &fuser{nodes: nodes, maker: map[*Item]*Node{}, place: map[*Node]int{}, uses: map[*Item]int{}, gone: map[*Node]bool{}}
 	f.unwrap()
@@ -39,7 +39,7 @@ func Fuse(nodes []*Node) []*Node {
 	return f.remaining()
 }
 
-// remaining are the nodes that are left, without what nothing reads.
+// remaining returns the nodes that are left and read.
 func (f *fuser) remaining() []*Node {
 	var out []*Node
 	clear(f.uses)
@@ -64,7 +64,7 @@ func (f *fuser) remaining() []*Node {
 	return out
 }
 
-// unwrap has what reads the words of the halves of words read those words.
+// unwrap replaces words(halves(w)) by w in the operands.
 func (f *fuser) unwrap() {
 	halves, same := map[*Item]*Item{}, map[*Item]*Item{}
 	for _, n := range f.nodes {
@@ -82,7 +82,7 @@ func (f *fuser) unwrap() {
 	}
 }
 
-// by is what makes an operand, where it is an instruction of an op in the same stage and nothing else reads it more than so often.
+// by returns the node of an operand if it has the given op, is in the same stage, and its result is read exactly uses times; else nil.
 func (f *fuser) by(n *Node, arg int, op ir.Op, uses int) *Node {
 	if arg >= len(n.Args) {
 		return nil
@@ -94,7 +94,7 @@ func (f *fuser) by(n *Node, arg int, op ir.Op, uses int) *Node {
 	return m
 }
 
-// fuse makes a node of several: a call of args and integers.
+// fuse makes a node a call with args and integers, and removes its parts.
 func (f *fuser) fuse(n *Node, call, note string, op ir.Op, args []Ref, ints []Form, parts ...*Node) bool {
 	n.Call, n.Note, n.Args, n.Ints = call, note, args, ints
 	n.In = &ir.Instr{Op: op, Results: n.In.Results, Task: n.In.Task}
@@ -105,9 +105,9 @@ func (f *fuser) fuse(n *Node, call, note string, op ir.Op, args []Ref, ints []Fo
 	return true
 }
 
-const high = 0xffff0000 // of a word, the upper bf16
+const high = 0xffff0000 // of a word, the high bf16
 
-// half finds one bf16 of words as float32: all of rows of a reference, or of a value.
+// half finds one bf16 of words as float32, from rows of a reference or from a value.
 func (f *fuser) half(n *Node) bool {
 	if n.In.Op != ir.OpBitcast || n.In.Result().Type.DType != ir.F32 {
 		return false
@@ -133,7 +133,7 @@ func (f *fuser) half(n *Node) bool {
 	return f.fuse(n, "rows", "", ir.OpLoad, cast.Args, ints, bits, load, cast)
 }
 
-// strided says whether a load takes whole rows with a stride from pairs of bf16 rows.
+// strided reports whether a load takes whole rows with a stride from pairs of bf16 rows.
 func (f *fuser) strided(load *Node) bool {
 	x := load.Args[0].Item
 	if !IsCast(x) || len(load.In.Args) != 1 || f.uses[x] != 1 || x.Maker.In.Args[0].Type.DType != ir.BF16 {
@@ -144,12 +144,12 @@ func (f *fuser) strided(load *Node) bool {
 	return block.Rank() == 2 && block.Shape[1] == ref.Shape[col] && load.Ints[row].Div == 1 && load.In.Attrs.Step(row) > 1
 }
 
-// written says whether a store or a copy is between two nodes.
+// written reports whether a store or copy is between two nodes.
 func (f *fuser) written(from, to *Node) bool {
 	return slices.ContainsFunc(f.nodes[f.place[from]:f.place[to]], func(n *Node) bool { return len(n.Defs) == 0 || n.In.Body != nil })
 }
 
-// times is k f + c.
+// times returns k f + c.
 func (f Form) times(k, c int) Form {
 	f.C, f.T = k*f.C+c, slices.Clone(f.T)
 	for i := range f.T {
@@ -158,14 +158,15 @@ func (f Form) times(k, c int) Form {
 	return f
 }
 
-// finite finds x ^ (words(y - y) & bits), y being the halves of x: bits of what is no number or infinite are turned.
+// finite finds x ^ (words(y - y) & bits), y being the halves of x: it flips bits of numbers that are NaN or infinite, to make them
+// finite.
 func (f *fuser) finite(n *Node) bool {
 	if n.In.Op == ir.OpHalves { // of finite words of a value
 		m := f.maker[n.Args[0].Item]
 		if m == nil || m.Call != "finite" || f.uses[m.Defs[0]] != 1 || m.Stage != n.Stage {
 			return false
 		}
-		words := f.by(m, 0, ir.OpWords, 2) // by the node itself, and by what it was made of
+		words := f.by(m, 0, ir.OpWords, 2) // by the node itself, and by one of its operands
 		return words != nil && f.fuse(n, "finite", m.Note, ir.OpXor, words.Args, nil, m, words)
 	}
 	if n.In.Op != ir.OpXor || len(n.Args) != 2 {
@@ -199,7 +200,7 @@ func (f *fuser) finite(n *Node) bool {
 	return f.fuse(n, "finite", note, ir.OpXor, n.Args[:1], nil, parts...)
 }
 
-// wordMask finds masks of words of two bf16, all ones where the lower one is meant and where the upper one is.
+// wordMask finds masks of words of two bf16: all ones in the low half by one condition, and in the high half by another.
 func (f *fuser) wordMask(n *Node) bool {
 	if n.In.Op != ir.OpOr {
 		return false
@@ -208,13 +209,13 @@ func (f *fuser) wordMask(n *Node) bool {
 	if !selects(low, ^high&math.MaxUint32) || !selects(upper, high) {
 		return false
 	}
-	pos := n.In.Pos // by which it has its name
+	pos := n.In.Pos // its name comes from this
 	f.fuse(n, "word_mask", "", ir.OpOr, []Ref{low.Args[0], upper.Args[0]}, nil, low, upper)
 	n.In.Pos = pos
 	return true
 }
 
-// selects says whether a node has some bits where a condition holds, and none elsewhere.
+// selects reports whether a node is bits if a condition holds, and 0 otherwise.
 func selects(n *Node, bits float64) bool {
 	if n == nil || len(n.Args) != 1 {
 		return false
@@ -224,7 +225,7 @@ func selects(n *Node, bits float64) bool {
 	return some && none && x == bits && y == 0
 }
 
-// union finds the bits of four values or more together.
+// union finds the bitwise or of four values or more.
 func (f *fuser) union(n *Node) bool {
 	if n.In.Op != ir.OpOr || len(n.Args) != 2 || n.In.Result().Type.Rank() == 0 {
 		return false
@@ -246,7 +247,7 @@ func (f *fuser) union(n *Node) bool {
 	return f.fuse(n, "union", "", ir.OpOr, args, nil, parts...)
 }
 
-// feedback finds float32 rounded to bf16 by groups of rows, where each group takes what the one before has lost.
+// feedback finds float32 rounded to bf16 in groups of rows, where each group adds the rounding error of the group before.
 func (f *fuser) feedback(n *Node) bool {
 	k := len(n.Args)
 	if n.In.Op != ir.OpConcat || n.In.Attrs.Axis != 0 || k < 2 || n.In.Result().Type.DType != ir.BF16 {
@@ -262,9 +263,9 @@ func (f *fuser) feedback(n *Node) bool {
 	}
 	x, rows := rounded.Args[0], first.In.Result().Type.Shape[0]
 	parts := []*Node{first, rounded}
-	lost := func(sum *Node, of Ref, rounded *Node) bool { // what sum adds is the rest of something that was rounded
+	lost := func(sum *Node, of Ref, rounded *Node) bool { // sum adds the rounding error of a rounded value
 		add, arg := sum, 1
-		if of.Item == x.Item { // of whose rows the first
+		if of.Item == x.Item { // of its first rows
 			if add, arg = f.by(sum, 1, ir.OpSlice, 1), 0; add == nil || !add.from(0, rows) {
 				return false
 			}
@@ -304,7 +305,7 @@ func (f *fuser) feedback(n *Node) bool {
 	return f.fuse(n, "feedback", "", ir.OpConcat, []Ref{x}, []Form{Number(k)}, parts...)
 }
 
-// from says whether a slice takes n rows from the first on.
+// from reports whether a slice takes rows rows from first on.
 func (n *Node) from(first, rows int) bool {
 	return n.Ints[0].IsConst() && n.Ints[0].C == first && n.In.Result().Type.Shape[0] == rows && n.In.Attrs.Step(0) == 1
 }

@@ -6,22 +6,22 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// merging walks through the merges of the inverses of blocks on the diagonal of unit triangles, of two heads at a time, as _merge of
-// helpers.py does them. It looks up each value that _merge makes, and nothing matches where one is missing.
+// merging matches the merges of inverses of diagonal blocks of unit triangles, for two heads at a time, as _merge of helpers.py computes
+// them. It looks up each value that _merge makes, and does not match if one is missing.
 type merging struct {
 	*fuser
 	readers map[*Item][]*Node
-	x, a    [2][]*Item // block rows of two heads: inverses, as they grow, and what is merged
-	first   [2][]*Item // inverses to begin with
-	final   [2]*Node   // what joins them in the end
-	up      int        // 1 where triangles are upper ones
-	note    string     // the bits of _finite
+	x, a    [2][]*Item // block rows of two heads: inverses, as they grow, and the matrix to merge
+	first   [2][]*Item // the initial inverses
+	final   [2]*Node   // the nodes that join them at the end
+	up      int        // 1 for upper triangles
+	note    string     // the bits argument of _finite
 	dots    []*Node
-	count   int // blocks of a head
+	count   int // blocks per head
 }
 
-// merge makes one node of all merges: a call of the block rows of the inverses and of what is merged. What it gives is a list of the block
-// rows of each head.
+// merge replaces all merges by one node: a call with the block rows of the inverses and of the matrices. Its result is a list of block
+// rows per head.
 func (f *fuser) merge() {
 	readers := map[*Item][]*Node{}
 	for _, n := range f.nodes {
@@ -48,7 +48,7 @@ func (f *fuser) merge() {
 	f.merged(pairs)
 }
 
-// merged puts the node behind what it reads. What its first blocks are made of comes right before it, head by head.
+// merged places the node after its operands. The work on its first blocks comes directly before it, head by head.
 func (f *fuser) merged(pairs []*merging) {
 	one, list := pairs[0], &Item{}
 	dot := one.dots[0]
@@ -89,7 +89,8 @@ func (f *fuser) merged(pairs []*merging) {
 	f.put(slices.Concat(before, []*Node{n}, after))
 }
 
-// with is what an item is made of in a stage, and is none of others: a mask of blocks and of a visit, and the rows of the latter.
+// with returns the nodes of a stage that make an item, unless they are among others: masks of blocks and varlen blocks, and slices of
+// these.
 func (f *fuser) with(others []*Node, x *Item, stage string) (out []*Node) {
 	n := f.maker[x]
 	if n == nil || n.Stage != stage || n.In.Op != ir.OpAnd && n.In.Op != ir.OpSlice || slices.Contains(others, n) {
@@ -98,7 +99,7 @@ func (f *fuser) with(others []*Node, x *Item, stage string) (out []*Node) {
 	return append(f.with(others, n.Args[0].Item, stage), n)
 }
 
-// put brings nodes behind what they read of others.
+// put moves nodes after the nodes that they read.
 func (f *fuser) put(nodes []*Node) {
 	at := 0
 	for _, n := range nodes {
@@ -113,7 +114,7 @@ func (f *fuser) put(nodes []*Node) {
 	f.nodes = slices.Insert(f.nodes, slices.Index(f.nodes, behind)+1, nodes...)
 }
 
-// begin reads the first product of two heads: whose inverses it takes, and what it merges.
+// begin matches the first product of two heads: the inverses it reads, and the matrices it merges.
 func (m *merging) begin(dot *Node) bool {
 	left, right := m.rows(dot.Args[0]), m.rows(dot.Args[1])
 	if len(left) != 2 || len(right) < 4 {
@@ -141,7 +142,7 @@ func (m *merging) begin(dot *Node) bool {
 	return true
 }
 
-// levels walks through merges of ever larger blocks.
+// levels matches merges of ever larger blocks.
 func (m *merging) levels() bool {
 	c := len(m.x[0])
 	for n := 1; n < c; n *= 2 {
@@ -193,7 +194,7 @@ func (m *merging) levels() bool {
 	return m.final[0] != nil && m.final[1] != nil
 }
 
-// packed joins the blocks that grow, of n block rows each, into as many rows.
+// packed combines the growing blocks of n block rows each into n rows.
 func (m *merging) packed(t [2][]*Item, n int) (out [2][]*Item) {
 	for k := range t {
 		for j := n * (1 - m.up); j < n*(2-m.up); j++ {
@@ -207,7 +208,7 @@ func (m *merging) packed(t [2][]*Item, n int) (out [2][]*Item) {
 	return out
 }
 
-// times is the product of rows of two heads, those of the second turned, with blocks of the first and, between, of the second.
+// times returns the product of rows of two heads, the second's rotated, with blocks of the first and, interleaved, of the second.
 func (m *merging) times(left, right [2][]*Item, n, side int) *Node {
 	width := m.x[0][0].Typ.Shape[1]
 	turn := width / len(m.x[0]) * n
@@ -234,7 +235,7 @@ func (m *merging) times(left, right [2][]*Item, n, side int) *Node {
 	return dot
 }
 
-// parts are the rows of a product of each of two heads.
+// parts returns the rows of a product for each of two heads.
 func (m *merging) parts(dot *Node, n int, finite bool) (out [2][]*Item) {
 	words := result(m.find(ir.OpWords, "", result(m.find(ir.OpConvert, "", result(dot)))))
 	for i, x := range m.slicesOf(words, 2*n) {
@@ -250,7 +251,7 @@ func (m *merging) parts(dot *Node, n int, finite bool) (out [2][]*Item) {
 	return out
 }
 
-// find is what an operation makes of some items.
+// find returns the node that applies an op to exactly these items.
 func (m *merging) find(op ir.Op, call string, args ...*Item) *Node {
 	for _, n := range m.readers[args[0]] {
 		if args[0] != nil && n.In.Op == op && n.Call == call && slices.EqualFunc(n.Args, args, func(r Ref, x *Item) bool { return r.Item == x }) {
@@ -260,7 +261,7 @@ func (m *merging) find(op ir.Op, call string, args ...*Item) *Node {
 	return nil
 }
 
-// reader is what a reader of an item makes.
+// reader returns the result of a reader of an item that satisfies is.
 func (m *merging) reader(x *Item, is func(*Node) bool) *Item {
 	if i := slices.IndexFunc(m.readers[x], is); i >= 0 {
 		return result(m.readers[x][i])
@@ -285,14 +286,14 @@ func (m *merging) or(l []*Item) *Item {
 	return result(m.find(ir.OpOr, "union", l...))
 }
 
-// and is what block i, of n block rows, leaves of x.
+// and returns x masked by block i of n block rows.
 func (m *merging) and(x *Item, n, i int) *Item {
 	return m.reader(x, func(r *Node) bool {
 		return r.In.Op == ir.OpAnd && len(r.Args) == 2 && r.Args[0].Item == x && m.block(r.Args[1].Item, n) == i
 	})
 }
 
-// made is what makes an item, where that is an operation.
+// made returns the node that makes an item, if it has this op.
 func (m *merging) made(x *Item, op ir.Op) *Node {
 	if n := m.maker[x]; n != nil && n.In.Op == op && n.Call == "" {
 		return n
@@ -300,7 +301,7 @@ func (m *merging) made(x *Item, op ir.Op) *Node {
 	return nil
 }
 
-// rows are the rows that an operand of a product is joined of.
+// rows returns the rows that are concatenated to an operand of a product.
 func (m *merging) rows(r Ref) []Ref {
 	if n := m.made(r.Item, ir.OpHalves); n != nil {
 		if n = m.made(n.Args[0].Item, ir.OpConcat); n != nil {
@@ -310,7 +311,7 @@ func (m *merging) rows(r Ref) []Ref {
 	return nil
 }
 
-// packs is the first of what is packed into rows.
+// packs returns the first of the values that are packed into rows.
 func (m *merging) packs(r Ref) Ref {
 	if n := m.maker[r.Item]; n != nil && n.In.Op == ir.OpOr && len(n.Args) > 1 {
 		return n.Args[0]
@@ -318,7 +319,7 @@ func (m *merging) packs(r Ref) Ref {
 	return r
 }
 
-// blocks are what masks of blocks leave of x, in the order of blocks.
+// blocks returns x masked by each block, in the order of blocks.
 func (m *merging) blocks(x *Item) []*Item {
 	out := make([]*Item, m.count)
 	for _, n := range m.readers[x] {
@@ -326,7 +327,7 @@ func (m *merging) blocks(x *Item) []*Item {
 			continue
 		}
 		mask := n.Args[1].Item
-		if seen := m.made(mask, ir.OpAnd); seen != nil && len(seen.Args) == 2 { // of a visit
+		if seen := m.made(mask, ir.OpAnd); seen != nil && len(seen.Args) == 2 { // of a varlen block
 			mask = seen.Args[1].Item
 		}
 		if i := m.block(mask, 1); i >= 0 && i < m.count {
@@ -339,7 +340,7 @@ func (m *merging) blocks(x *Item) []*Item {
 	return out
 }
 
-// slices are the c slices of what an item is a slice of.
+// slices returns the c slices of the value that x is a slice of.
 func (m *merging) slices(x *Item, c int) []*Item {
 	if n := m.made(x, ir.OpSlice); n != nil {
 		return m.slicesOf(n.Args[0].Item, c)
@@ -364,13 +365,13 @@ func (m *merging) slicesOf(x *Item, c int) []*Item {
 	return out
 }
 
-// number is the constant operand of an operation.
+// number returns the constant operand of an operation.
 func (n *Node) number() (int, bool) {
 	c, ok := Constant(n.In.Args[len(n.In.Args)-1])
 	return int(c), ok && len(n.Args) == 1
 }
 
-// block is the number of the block of n block rows whose lanes a mask has, -1 for none.
+// block returns which block of n block rows a mask selects by lanes; -1 for none.
 func (m *merging) block(mask *Item, n int) int {
 	s := m.made(mask, ir.OpSelect)
 	if s == nil || len(s.In.Args) != 3 {
@@ -393,7 +394,7 @@ func (m *merging) block(mask *Item, n int) int {
 	return i
 }
 
-// lane is how many lanes there are, where an item is their numbers.
+// lane returns the number of lanes if an item is the lane numbers; else 0.
 func (m *merging) lane(x *Item) int {
 	if n := m.made(x, ir.OpIota); n != nil && n.In.Attrs.Axis == 1 {
 		return x.Typ.Shape[1]
@@ -401,7 +402,7 @@ func (m *merging) lane(x *Item) int {
 	return 0
 }
 
-// turn is by how many lanes a row is turned that takes them, -1 where it is not.
+// turn returns by how many lanes a take with these indices rotates a row; -1 if it does not.
 func (m *merging) turn(lanes *Item) int {
 	rest := m.made(lanes, ir.OpSub)
 	if rest == nil || len(rest.Args) != 2 {

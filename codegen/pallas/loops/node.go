@@ -5,17 +5,17 @@ import "github.com/gdngen/gdngen/ir"
 // Variable is an integer that a loop or a caller sets.
 type Variable struct {
 	Name   string
-	Rounds int // of the loop as it was found; 0: not known
+	Rounds int // of the loop when found; 0: unknown
 }
 
-// Form is (c + sum k v) / div, rounded down; div 1 where there is none.
+// Form is (C + sum of T) / Div, rounded down; Div is 1 for no division.
 type Form struct {
 	C   int
 	T   []Term
 	Div int
 }
 
-// Term is K V, or K times the quotient or the rest of V by a number, where that is not 0.
+// Term is K V, or K (V / Div) or K (V % Mod) if that field is not 0.
 type Term struct {
 	V        *Variable
 	K        int
@@ -24,7 +24,8 @@ type Term struct {
 
 func Number(c int) Form { return Form{C: c, Div: 1} }
 
-// Values says which of the numbers from 0 to limit - 1 a form may be, each of its terms by itself: all where rounds of a loop are not known.
+// Values returns the numbers from 0 to limit - 1 that a form may take, treating its terms as independent; all if the rounds of a loop
+// are unknown.
 func (f Form) Values(limit int) map[int]bool {
 	at := map[int]bool{f.C: true}
 	for _, t := range f.T {
@@ -58,13 +59,13 @@ type Item struct {
 	Elems   []*Item // of a list
 	Scratch bool
 	In      *Item // the list that it is an element of
-	at      int   // its place there
-	Param   int   // number of the kernel's parameter, from 1; of a list of scratch that of the first
+	at      int   // its index there
+	Param   int   // number of the kernel's parameter, from 1; for a list of scratch, its first element's
 	Maker   *Node
-	final   *Item // what the loop leaves, where this is the value of its last round
+	final   *Item // the loop's result, if this is the value of its last round
 }
 
-// Handed is what a loop's rounds hand on, where the item is what they leave of it, or else the item.
+// Handed returns the value that the rounds of a loop carry, if x is the loop's final value of it; else x.
 func (x *Item) Handed() *Item {
 	if x.Maker != nil && x.Maker.Loop != nil {
 		for _, c := range x.Maker.Loop.Carries {
@@ -76,7 +77,7 @@ func (x *Item) Handed() *Item {
 	return x
 }
 
-// List makes a list of references.
+// List returns a list of references.
 func List(refs []*Item) *Item {
 	l := &Item{Typ: refs[0].Typ, Param: refs[0].Param, Scratch: true}
 	for _, x := range refs {
@@ -85,7 +86,7 @@ func List(refs []*Item) *Item {
 	return l
 }
 
-// Add makes an item the last of a list.
+// Add appends an item to a list.
 func (x *Item) Add(e *Item) {
 	e.In, e.at = x, len(x.Elems)
 	x.Elems = append(x.Elems, e)
@@ -93,13 +94,13 @@ func (x *Item) Add(e *Item) {
 
 func (x *Item) IsList() bool { return x.Elems != nil }
 
-// Ref is an item, or an item in lists.
+// Ref is an item, or an element of a list of items.
 type Ref struct {
 	Item *Item
 	At   []Form
 }
 
-// plain follows an item to the outermost list that it is in.
+// plain follows an item to the outermost list that contains it.
 func plain(r Ref) Ref {
 	for {
 		if r.Item.final != nil {
@@ -113,22 +114,22 @@ func plain(r Ref) Ref {
 	}
 }
 
-// Node is an instruction, a loop or a list written out.
+// Node is an instruction, a loop or a written-out list.
 type Node struct {
 	In     *ir.Instr
 	Stage  string
 	begins bool // a level of the order begins here
 	Head   Form
-	Ints   []Form // integers of the attributes, and of constant operands
-	Args   []Ref  // operands that are not constants
+	Ints   []Form // integers of the attributes and of constant operands
+	Args   []Ref  // operands other than constants
 	Defs   []*Item
 	Loop   *Loop
 	List   []Ref
-	Call   string  // of an idiom: the helper that makes it of Args and Ints
-	Note   string  // its last argument, as written; empty for none
-	group  []*Node // what a stage does for one head, as one
+	Call   string  // for an idiom: the helper that is called with Args and Ints
+	Note   string  // its last argument as text; "" for none
+	group  []*Node // the work of a stage for one head, as one node
 
-	Body   []*Node // of a loop or condition of the kernel itself
+	Body   []*Node // of a loop or condition in the kernel
 	Params []*Item
 	Yield  []Ref
 }
@@ -141,15 +142,15 @@ type Loop struct {
 	Carries []*Carry
 }
 
-// Carry is an item that each round hands to the next.
+// Carry is an item that each round passes to the next.
 type Carry struct {
 	Item *Item
 	Init Ref
-	Next *Item // of the body
-	Last *Item // what the loop leaves
+	Next *Item // a value of the body
+	Last *Item // the loop's final value
 }
 
-// flatten puts the nodes of groups in their place.
+// flatten replaces groups by their nodes.
 func flatten(nodes []*Node) []*Node {
 	var out []*Node
 	for _, n := range nodes {
@@ -165,7 +166,7 @@ func flatten(nodes []*Node) []*Node {
 	return out
 }
 
-// size is the number of instructions written in some nodes.
+// size returns the number of instructions written for some nodes.
 func size(nodes []*Node) int {
 	n := 0
 	for _, x := range nodes {
@@ -205,7 +206,7 @@ func EachRef(n *Node, f func(*Ref)) {
 	}
 }
 
-// IsCast tells another view of a reference, which stands wherever it is used.
+// IsCast reports whether an item is a cast of a reference; casts are inlined.
 func IsCast(x *Item) bool {
 	return x.Maker != nil && x.Maker.In != nil && x.Maker.In.Op == ir.OpRefCast
 }

@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// operand is one operand of the nodes of a round, and what it is in the rounds.
+// operand is one operand of the nodes of a round, with its reference in each round.
 type operand struct {
 	m     *match
 	refs  []Ref
 	how   []string        // how the indices depend on variables
-	made  []map[*Item]int // what each round makes, by its place
+	made  []map[*Item]int // what each round makes, by position
 	first []*Node         // of round 0
-	rest  []Form          // indices of an element of a list
+	rest  []Form          // indices inside a list's element
 }
 
-// refs fits an operand to what it is in the rounds: the same, what the round or the one before made, scratch of its own, or else an element
-// of a list.
+// refs fits an operand to its references in the rounds: the same item, a value of this round or the round before, separate scratch, or
+// else an element of a list.
 func (r *roller) refs(m *match, refs []Ref, how []string, made []map[*Item]int, first []*Node) (Ref, bool) {
 	o := &operand{m: m, refs: refs, how: how, made: made, first: first}
 	before, kind := o.kind()
@@ -36,7 +36,7 @@ func (r *roller) refs(m *match, refs []Ref, how []string, made []map[*Item]int, 
 	}
 	if _, ok := scratchStack(m, refs); ok {
 		f := Ref{refs[0].Item, slices.Clone(refs[0].At)}
-		for d := range f.At { // the places within must not change
+		for d := range f.At { // indices inside must not change
 			for i := range refs {
 				if len(refs[i].At) != len(f.At) || refs[i].At[d].C != f.At[d].C {
 					return Ref{}, false
@@ -51,13 +51,13 @@ func (r *roller) refs(m *match, refs []Ref, how []string, made []map[*Item]int, 
 	return r.element(o)
 }
 
-// What an operand is in all rounds.
+// kinds of operands over all rounds
 const (
 	operandOther = iota
-	operandHere  // the same item, or what the round itself makes at one place
+	operandHere  // the same item, or the value that the round itself makes at one position
 )
 
-// kind tells what an operand is, and the place of what the round before made; -1 for none.
+// kind returns the kind of an operand, and the position of the value of the round before; -1 for none.
 func (o *operand) kind() (before, kind int) {
 	same, own, carried := true, true, true
 	q0, inOwn := o.made[0][o.refs[0].Item]
@@ -108,7 +108,7 @@ func (o *operand) at() ([]Form, bool) {
 	return out, true
 }
 
-// carried is what the round before made at a place.
+// carried returns the value that the round before made at a position.
 func (o *operand) carried(place int, at []Form) (Ref, bool) {
 	next := madeAt(o.first, o.made[0], place)
 	for _, c := range o.m.carries {
@@ -116,7 +116,7 @@ func (o *operand) carried(place int, at []Form) (Ref, bool) {
 			return Ref{c.Item, at}, true
 		}
 	}
-	if len(at) > 0 && !next.IsList() { // an element of a list to begin with
+	if len(at) > 0 && !next.IsList() { // the initial value is an element of a list
 		return Ref{}, false
 	}
 	c := &Carry{Item: &Item{Typ: next.Typ}, Init: Ref{Item: o.refs[0].Item}, Next: next}
@@ -124,7 +124,7 @@ func (o *operand) carried(place int, at []Form) (Ref, bool) {
 	return Ref{c.Item, at}, true
 }
 
-// carriedElement is carried, of a value that begins as an element of a list.
+// carriedElement is carried for a value whose initial value is an element of a list.
 func (o *operand) carriedElement(place int) (Ref, bool) {
 	next := madeAt(o.first, o.made[0], place)
 	if next == nil || next.IsList() || !allEmpty(o.refs[1:]) {
@@ -140,7 +140,7 @@ func (o *operand) carriedElement(place int) (Ref, bool) {
 	return Ref{Item: c.Item}, true
 }
 
-// listable says whether a list of what the operand is may be written out: of values from before the loop. Indices behind those that
+// listable reports whether a list of the operand's references may be written out: all are made before the loop. Indices after those that
 // differ between rounds stay with the operand.
 func (o *operand) listable() bool {
 	within := func(f Form) bool { return !f.IsConst() }
@@ -171,7 +171,7 @@ func (o *operand) listable() bool {
 	return true
 }
 
-// element is each element of a list for one round, or for some rounds in turn.
+// element fits an operand to a list's elements: one per round, or each for some rounds in turn.
 func (r *roller) element(o *operand) (Ref, bool) {
 	refs, k := o.refs, len(o.refs)
 	div := 1
@@ -208,7 +208,7 @@ func (r *roller) element(o *operand) (Ref, bool) {
 	return Ref{l, at}, true
 }
 
-// maxList is how many elements a list that is written out may have.
+// maxList is the greatest length of a written-out list.
 const maxList = 32
 
 func allEmpty(refs []Ref) bool {
@@ -230,7 +230,7 @@ func sameRef(a, b Ref) bool {
 	return a.Item == b.Item && slices.EqualFunc(a.At, b.At, func(x, y Form) bool { return x.C == y.C && len(x.T) == 0 && len(y.T) == 0 && x.Div == y.Div })
 }
 
-// sameForm says whether two forms are alike but for the names of their variables.
+// sameForm reports whether two forms are equal except for the names of variables.
 func sameForm(x, y Form) bool {
 	return x.C == y.C && x.Div == y.Div && slices.EqualFunc(x.T, y.T, func(a, b Term) bool {
 		a.V = b.V
@@ -238,7 +238,7 @@ func sameForm(x, y Form) bool {
 	})
 }
 
-// scratchStack takes distinct scratch of one type, one for each round, as a list.
+// scratchStack takes distinct scratch of one type, one per round, as a list.
 func scratchStack(m *match, refs []Ref) ([]*Item, bool) {
 	var stack []*Item
 	for _, x := range refs {

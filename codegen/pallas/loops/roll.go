@@ -1,9 +1,8 @@
 // Package loops finds loops in a straight line of instructions.
 //
-// A kernel's body is one straight line in which the same few operations are written out for every head, block and row.
-// Rolling finds loops whose rounds, written out, give exactly that line: blocks of nodes that follow one another and differ
-// only in integers that grow by a fixed step, and in operands that are the items of a list in turn, or what the round before
-// made.
+// A kernel's body is one straight line in which the same operations are written out for every head, block and row. Rolling finds loops
+// that unroll to exactly that line. Their rounds are consecutive blocks of nodes. Rounds may differ in integers that grow by a fixed
+// step, and in operands that are successive elements of a list or values of the round before.
 package loops
 
 import (
@@ -19,13 +18,13 @@ type roller struct {
 	shapes  []*Shape
 	lists   bool // lists may be written out
 	written []*Node
-	from    int  // where the match that is tried begins
-	least   int  // rounds of a loop
-	blocks  bool // integers may grow by one step within blocks of rounds and by another between them
+	from    int  // index where the tried match begins
+	least   int  // least rounds of a loop
+	blocks  bool // integers may grow by one step within blocks of rounds, and by another between blocks
 }
 
-// Roll gives the shortest list of nodes that it finds for a straight line. What a stage does for one head is rolled by itself
-// first; then those parts are rounds of loops over heads.
+// Roll returns the shortest equivalent list of nodes that it finds. The work of a stage for one head is rolled first; these parts then
+// become rounds of loops over heads.
 func Roll(nodes []*Node) []*Node {
 	var parts [][]*Node
 	for lo := 0; lo < len(nodes); {
@@ -45,7 +44,7 @@ func Roll(nodes []*Node) []*Node {
 	return flatten(rollFlat(flatten(rollFlat(groups, true)), true))
 }
 
-// periods cuts work of no head where all of it is the same few nodes in turn, which store what will be the items of a list.
+// periods splits work of no head if it repeats the same few nodes, which store the elements of a future list.
 func periods(part []*Node) [][]*Node {
 	if part[0].Head.C >= 0 || len(part[len(part)-1].Defs) > 0 {
 		return [][]*Node{part}
@@ -62,7 +61,7 @@ func periods(part []*Node) [][]*Node {
 	return [][]*Node{part}
 }
 
-// trim cuts from the work of one head what is before or after that which other heads do alike.
+// trim splits off, from the work of one head, nodes before or after the part that other heads do alike.
 func trim(parts [][]*Node) [][]*Node {
 	sigs := make([][]string, len(parts))
 	for i, part := range parts {
@@ -103,7 +102,7 @@ func rollFlat(nodes []*Node, lists bool) []*Node {
 	}
 	const all = 1 << 30
 	for _, round := range []struct {
-		p, rounds int // most nodes of a round, least rounds
+		p, rounds int // most nodes per round, least rounds
 		lists     bool
 	}{{1, 3, false}, {1, 3, true}, {2, 3, false}, {4, 3, true}, {all, 2, false}, {all, 3, true}} {
 		if round.lists && !lists {
@@ -114,7 +113,7 @@ func rollFlat(nodes []*Node, lists bool) []*Node {
 			again = false
 			for p := 1; p <= min(len(r.nodes)/2, round.p); p++ {
 				if r.sweep(p, round.lists) {
-					again = true // what is shorter may fit now
+					again = true // a shorter list may fit now
 					break
 				}
 			}
@@ -146,7 +145,7 @@ func (r *roller) sweep(p int, lists bool) bool {
 			continue
 		}
 		r.lists = len(m.lists) > 0
-		// Of the places where rounds may begin, that which hands the least from round to round.
+		// Of the positions where rounds may begin, take the one with the fewest carries.
 		for t := s + 1; t < s+p && len(m.carries) > 0 && t+m.rounds*p <= len(r.nodes); t++ {
 			if o := r.rounds(t, p, m.rounds); o != nil && len(o.carries) < len(m.carries) && len(o.lists) <= len(m.lists) {
 				m, at = o, t
@@ -158,7 +157,7 @@ func (r *roller) sweep(p int, lists bool) bool {
 	return found
 }
 
-// rounds is match, where the nodes have the shape for it.
+// rounds is match, if the nodes have equal shapes.
 func (r *roller) rounds(s, p, k int) *match {
 	for i := 1; i < k; i++ {
 		if !slices.EqualFunc(r.shapes[s:s+p], r.shapes[s+i*p:s+(i+1)*p], sameShape) {
@@ -168,7 +167,7 @@ func (r *roller) rounds(s, p, k int) *match {
 	return r.match(s, p, k)
 }
 
-// parted says whether p nodes from s on hold another view of a reference without its user. No list holds references.
+// parted reports whether p nodes from s on contain a cast of a reference without its user. No list holds references.
 func (r *roller) parted(s, p int) bool {
 	views := map[*Item]bool{}
 	for _, n := range flatten(slices.Clone(r.nodes[s : s+p])) {
@@ -180,7 +179,7 @@ func (r *roller) parted(s, p int) bool {
 	return len(views) > 0
 }
 
-// longest is the match of as many rounds as possible, up to k, that is worth a loop.
+// longest returns the match with the most rounds, up to k, that is worth a loop.
 func (r *roller) longest(s, p, k int) *match {
 	var best *match
 	for n := 2; n <= k; n++ {
@@ -201,7 +200,7 @@ func (r *roller) longest(s, p, k int) *match {
 	return best
 }
 
-// saved is the number of instructions that a loop spares the reader.
+// saved returns the number of instructions that a loop saves.
 func saved(m *match, nodes []*Node) int {
 	return (m.rounds-1)*size(nodes) - 2*len(m.lists) - len(m.carries)
 }
@@ -245,7 +244,7 @@ func (r *roller) match(s, p, k int) *match {
 				values[i] = m.shapes[i][j].Ints[x].C
 			}
 			f, ok := m.grow(*a.Ints[x], values)
-			if !ok && a.head[a.Ints[x]] { // several
+			if !ok && a.head[a.Ints[x]] { // several heads
 				f, ok = Number(-1), true
 			}
 			if !ok {
@@ -269,7 +268,7 @@ func (r *roller) match(s, p, k int) *match {
 	return m
 }
 
-// whole says whether no block of rounds is cut off.
+// whole reports whether no block of rounds is incomplete.
 func (m *match) whole() bool {
 	forms := slices.Clone(m.ints)
 	for _, r := range m.refs {
@@ -313,7 +312,7 @@ func (m *match) grow(f Form, values []int) (Form, bool) {
 	return Form{C: values[0] * div, T: []Term{{V: v, K: 1}}, Div: div}, true
 }
 
-// inBlocks fits an integer that grows by one step within blocks of rounds, and by another from block to block.
+// inBlocks fits an integer that grows by one step within blocks of rounds, and by another between blocks.
 func (m *match) inBlocks(f Form, values []int) (Form, bool) {
 	if !m.blocks {
 		return f, false
@@ -342,11 +341,11 @@ func (m *match) inBlocks(f Form, values []int) (Form, bool) {
 	return f, true
 }
 
-// replace puts a loop in the place of its rounds.
+// replace puts a loop in place of its rounds.
 func (r *roller) replace(s, p int, m *match) {
 	first := r.nodes[s : s+p]
 	body := slices.Clone(first)
-	// Lists of what the rounds make.
+	// Lists of the rounds' results.
 	var lists []*Item
 	rounds := make([][]*Item, m.rounds)
 	for i := range m.rounds {
@@ -364,7 +363,7 @@ func (r *roller) replace(s, p int, m *match) {
 			x++
 		}
 	}
-	// The integers of operands are among those of the nodes: operands are set after, with their own.
+	// The integers of operands are among the nodes' integers, so operands are set after them.
 	for _, shape := range m.shapes[0] {
 		for _, f := range shape.Refs {
 			*f = m.refs[y]

@@ -2,16 +2,16 @@ package loops
 
 // Usage counts the reads of the items of a list of nodes.
 type Usage struct {
-	Uses map[*Item]int   // how often an item is read, lists and their elements apart
-	At   map[*Item]*Node // the last node, in the item's own body, that reads it; nil where it is read deeper
+	Uses map[*Item]int   // number of reads; lists and their elements count separately
+	At   map[*Item]*Node // the last node in the item's own body that reads it; nil if it is read in an inner body
 	Deep map[*Item]bool  // read inside an inner loop or body
 }
 
-// NewUsage knows nothing yet.
+// NewUsage returns an empty Usage.
 func NewUsage() *Usage { return &Usage{map[*Item]int{}, map[*Item]*Node{}, map[*Item]bool{}} }
 
-// Resolve makes each reference name what its reader sees: an item of a loop that the reader is in, or else an element of the
-// list that the loop leaves. It counts the uses. What is read after the nodes comes with them.
+// Resolve rewrites each reference to the item that its reader sees: an item of a loop around the reader, or else an element of the list
+// that the loop makes. It counts the reads; after has references read after the nodes.
 func (u *Usage) Resolve(nodes []*Node, own map[*Item]bool, after ...*Ref) {
 	own = clone(own)
 	here := map[*Item]bool{}

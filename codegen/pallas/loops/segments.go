@@ -6,17 +6,17 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Segments are those of packed sequences to blocks of tokens as they lie, whose schedule a helper makes (tests/oracle, TestPallasVisits).
+// Segments describes the varlen blocks of packed sequences, whose table and marks a helper makes (tests/oracle, TestPallasVisits).
 type Segments struct {
 	Blocks, Chunk, Places int
 	Drop                  bool // final states of sequences without tokens are zero
 }
 
-// rows and columns of a schedule: marks of a visit, and entries of it in the table.
+// rows of marks per varlen block, and entries per varlen block in the table
 const markRows, tableColumns = 8, 6
 
-// Fold makes one node of those that make the schedule: the table of the kernel, and the marks among its operands, of the one parameter that says where
-// sequences begin.
+// Fold replaces the nodes that compute the table and the marks of a kernel by one node, which reads the parameter of sequence
+// boundaries.
 func (s *Segments) Fold(nodes []*Node) []*Node {
 	at := slices.IndexFunc(nodes, func(n *Node) bool { return n.In.Op == ir.OpKernel && n.In.Attrs.Grid.Tables == 1 })
 	if s == nil || at < 0 {
@@ -57,7 +57,7 @@ func (s *Segments) Fold(nodes []*Node) []*Node {
 	if s.Drop {
 		made.Note = "drop"
 	}
-	read := map[*Item]bool{} // by others
+	read := map[*Item]bool{} // read by other nodes
 	var out []*Node
 	for _, n := range slices.Backward(nodes) {
 		if makes[n] && !read[n.Defs[0]] || n == table.Maker || n == made.Defs[1].Maker {

@@ -8,8 +8,7 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Shape is the part of a node that must be equal in all rounds of a loop, and the positions of the parts that may
-// differ.
+// Shape is the part of a node that must be equal in all rounds of a loop, with the positions of the parts that may differ.
 type Shape struct {
 	sig  strings.Builder
 	Text string // sig, when complete
@@ -18,14 +17,14 @@ type Shape struct {
 	at   []string // how the indices of refs depend on variables
 	vars map[*Variable]int
 	own  map[*Item]int
-	head map[*Form]bool // of Ints, those that say for which head a node is
-	deep bool           // what is in bodies is described
+	head map[*Form]bool // those of Ints that number a node's head
+	deep bool           // instructions in bodies are described too
 }
 
-// Describe is the shape of a node that may be a round of a loop. No two bodies are alike.
+// Describe returns the shape of a node that may be a round of a loop. Nodes with bodies never match.
 func Describe(n *Node) *Shape { return describe(n, false) }
 
-// DescribeAll is the shape of nodes that may be the work of one function, with what is in their bodies.
+// DescribeAll returns the shape of nodes that may become one function, including their bodies.
 func DescribeAll(nodes []*Node) *Shape {
 	return describe(&Node{Loop: &Loop{V: &Variable{}, Count: Number(1), Body: nodes}}, true)
 }
@@ -44,7 +43,7 @@ func (s *Shape) form(f *Form) {
 	s.Ints = append(s.Ints, f)
 }
 
-// terms is how a form depends on variables.
+// terms describes how a form depends on variables.
 func (s *Shape) terms(f *Form) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "f%d", f.Div)
@@ -62,7 +61,7 @@ func (s *Shape) terms(f *Form) string {
 func (s *Shape) ref(r *Ref) {
 	x, path := r.Item, ""
 	i, ok := s.own[x]
-	for s.deep && !ok && (x.final != nil || x.In != nil) { // bodies are rolled: an element of a list, or what a loop leaves
+	for s.deep && !ok && (x.final != nil || x.In != nil) { // bodies are rolled: an element of a list, or a loop's final value
 		if x.final != nil {
 			x = x.final
 		} else {
@@ -77,7 +76,7 @@ func (s *Shape) ref(r *Ref) {
 		}
 		s.Refs, s.at = append(s.Refs, r), append(s.at, at)
 		fmt.Fprintf(&s.sig, "r%s", r.Item.Typ.DType)
-		if s.deep && r.Item.IsList() { // scratch that a loop of a body takes in turn: no other reference can stand for it
+		if s.deep && r.Item.IsList() { // a loop of a body indexes this scratch: no other reference can replace it
 			fmt.Fprintf(&s.sig, "%p", r.Item)
 		}
 		return
@@ -119,7 +118,7 @@ func (s *Shape) node(n *Node) {
 		return
 	case n.List != nil:
 		s.sig.WriteString("list")
-		if !s.deep { // no two are alike: a loop makes its own lists
+		if !s.deep { // no two match: a loop makes its own lists
 			fmt.Fprintf(&s.sig, "%p", n)
 		}
 		s.sig.WriteByte('(')
@@ -144,7 +143,7 @@ func (s *Shape) node(n *Node) {
 	}
 }
 
-// body describes what is in the body of an instruction.
+// body describes the body of an instruction.
 func (s *Shape) body(n *Node) {
 	if n.In.Body == nil {
 		return
@@ -167,7 +166,7 @@ func (s *Shape) body(n *Node) {
 	s.sig.WriteString("))")
 }
 
-// instrSig is what of an instruction no loop can vary.
+// instrSig is the part of an instruction that no loop can vary.
 func instrSig(in *ir.Instr) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %v %d %d %v %d", in.Op, in.Attrs.Dims, in.Attrs.Axis, in.Attrs.Cmp, in.Attrs.Prec, in.Attrs.Count)
@@ -198,7 +197,7 @@ func instrSig(in *ir.Instr) string {
 	return b.String()
 }
 
-// Constant is the number that an operand holds in every element.
+// Constant returns the number that all elements of a value have, and whether it is a constant.
 func Constant(v *ir.Value) (float64, bool) {
 	if v.Def != nil && v.Def.Op == ir.OpConst {
 		return v.Def.Attrs.Value, true
@@ -206,11 +205,11 @@ func Constant(v *ir.Value) (float64, bool) {
 	return 0, false
 }
 
-// Small tells the integers that may vary with a loop.
+// Small reports whether an integer may vary with a loop: below 2^15 in size.
 func Small(c float64) bool { return c == math.Trunc(c) && math.Abs(c) < 1<<15 }
 
-// bodyInts are the integers of an instruction that a loop may vary: starts, limits of a slice, small constant operands, or the bits that a power
-// of two shifts by.
+// bodyInts returns the integers of an instruction that a loop may vary: starts, limits of a slice, small constant operands, or the bits
+// that a power of two shifts by.
 func bodyInts(in *ir.Instr) []Form {
 	var out []Form
 	if bits, ok := Shift(in); ok {
@@ -232,7 +231,8 @@ func bodyInts(in *ir.Instr) []Form {
 	return out
 }
 
-// Shift is by how many bits an index, which no division rounds up, is shifted where it is divided by a power of two.
+// Shift returns the number of bits if an instruction divides an iota, which is not negative, by a power of two: the division is then a
+// shift.
 func Shift(in *ir.Instr) (bits int, ok bool) {
 	if in.Op != ir.OpDiv || in.Args[0].Type.DType.IsFloat() || in.Args[0].Def == nil || in.Args[0].Def.Op != ir.OpIota {
 		return 0, false

@@ -6,11 +6,11 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// row is a row of substitution in unit triangles: x = e + sum a_j x_j, where a_j is in each block one of two halves of words.
+// row is a row of a substitution in unit triangles: x = e + sum a_j x_j, where a_j is one half of words in each block.
 type row struct {
 	base  Ref     // e
-	terms []*term // in the order of columns
-	last  *Node   // that adds the last of them
+	terms []*term // in order of columns
+	last  *Node   // adds the last term
 }
 
 // term is a_j x_j.
@@ -18,16 +18,16 @@ type term struct {
 	add, mul, half, take *Node
 }
 
-// substitution finds rows of which each takes the ones before it, and makes one node of them: a call of the words of the blocks, the first
-// lane of each block, the lane within it and the first row. What it gives is a list. Triangles are lower ones, whose rows are done from the first
-// on, or upper ones from the last on.
+// substitution finds rows that each read the rows before, and replaces them by one node. The node is a call with the words of the
+// blocks, the first lane of each block, the lane within it and the first row; its result is a list. Lower triangles go from the first
+// row on, upper ones from the last.
 func (f *fuser) substitution() {
 	rows := f.rows()
 	if len(rows) < 4 || len(rows)%2 == 0 {
 		return
 	}
 	first := rows[0].terms[0]
-	lanes, number := first.take.Args[1], func(i int) int { return i } // of a row by the order in which rows are done
+	lanes, number := first.take.Args[1], func(i int) int { return i } // the index of a row in the order of computation
 	lane := f.oneHot(rows[0].base, 1)
 	up := lane.Item == nil
 	if up {
@@ -60,7 +60,7 @@ func (f *fuser) substitution() {
 	f.gather(append([]Ref{lanes, lane, {Item: x[0]}}, words...), x, up, parts)
 }
 
-// gather puts a node with a list of x in the place of the parts that make them: behind its operands, before what reads it.
+// gather replaces the parts that make x by a node with a list of x, after its operands and before its readers.
 func (f *fuser) gather(args []Ref, x []*Item, up bool, parts []*Node) {
 	at := 0
 	for _, a := range args {
@@ -82,7 +82,7 @@ func (f *fuser) gather(args []Ref, x []*Item, up bool, parts []*Node) {
 		f.gone[p] = true
 	}
 	list.Maker = n
-	x[0] = &Item{Typ: list.Typ} // the first row stays what it is
+	x[0] = &Item{Typ: list.Typ} // the first row keeps its own item
 	if up {
 		n.Note = "up"
 		slices.Reverse(x)
@@ -96,7 +96,7 @@ func (f *fuser) gather(args []Ref, x []*Item, up bool, parts []*Node) {
 	}
 }
 
-// rows finds sums of products with picked halves of words, by their lengths.
+// rows finds sums of products with selected halves of words, by their lengths.
 func (f *fuser) rows() []*row {
 	var out []*row
 	inner := map[*Node]bool{}
@@ -118,7 +118,7 @@ func (f *fuser) rows() []*row {
 	return out
 }
 
-// term reads base + half(take(words, lanes)) * x.
+// term matches base + half(take(words, lanes)) * x.
 func (f *fuser) term(n *Node) *term {
 	if n.In.Op != ir.OpAdd || n.Call != "" || len(n.Args) != 2 {
 		return nil
@@ -136,7 +136,7 @@ func (f *fuser) term(n *Node) *term {
 	return t
 }
 
-// oneHot is x where a value is 1 where x is i and 0 elsewhere; nothing where it is not.
+// oneHot returns x if a value is 1 where x == i, and 0 elsewhere; else no item.
 func (f *fuser) oneHot(r Ref, i int) Ref {
 	n := f.maker[r.Item]
 	if n == nil || n.In.Op != ir.OpSelect || len(n.In.Args) != 3 {
@@ -154,7 +154,7 @@ func (f *fuser) oneHot(r Ref, i int) Ref {
 	return m.Args[0]
 }
 
-// column says whether lanes are the first ones plus j.
+// column reports whether lanes are the first ones plus j.
 func (f *fuser) column(r, first Ref, j int) bool {
 	if j == 0 {
 		return r.Item == first.Item

@@ -8,7 +8,7 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Hint is the Python type of an item.
+// Hint returns the Python type of an item.
 func Hint(x *Item) string {
 	switch {
 	case x.Param != 0:
@@ -24,7 +24,7 @@ func Hint(x *Item) string {
 	return "jax.Array"
 }
 
-// Returns is the type of what a function gives.
+// Returns returns the Python type of a function's results.
 func Returns(items []*Item) string {
 	t := make([]string, len(items))
 	for i, x := range items {
@@ -42,13 +42,13 @@ func Returns(items []*Item) string {
 	return s
 }
 
-// RefDoc is the type and shape of a reference.
+// RefDoc returns the element type and shape of a reference.
 func RefDoc(x *Item) string {
 	shape := ListShape(x)
 	return shortType(ir.T(x.Typ.DType, shape...))
 }
 
-// ListShape is the shape of a reference, a list before its elements.
+// ListShape returns the shape of a reference; the lengths of lists come first.
 func ListShape(x *Item) []int {
 	var shape []int
 	for y := x; y.IsList(); y = y.Elems[0] {
@@ -61,7 +61,7 @@ func ListShape(x *Item) []int {
 	return append(shape, z.Typ.Shape...)
 }
 
-// ShapeDoc is the type and shape of a value, or of those of a list.
+// ShapeDoc returns the type and shape of a value, or of a list's elements.
 func ShapeDoc(x *Item) string {
 	switch {
 	case x.IsList() && x.Elems[0] == nil:

@@ -13,16 +13,16 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// Backend emits modules whose grids have been lowered to kernels.
+// Backend emits modules of kernels: the grids must have been lowered.
 type Backend struct{}
 
-// Name is mosaic.
+// Name returns "mosaic".
 func (Backend) Name() string { return "mosaic" }
 
-// Supports refuses ops that can not be in a kernel's body.
+// Supports returns an error for ops that can not be in a kernel's body.
 func (Backend) Supports(op ir.Op) error { return Supports(op) }
 
-// Emit verifies a module and renders it as StableHLO, each kernel as a call of a Mosaic body made for the target.
+// Emit verifies a module and renders it as StableHLO, with each kernel as a call of a Mosaic body for the target, which must not be nil.
 func (Backend) Emit(m *ir.Module, target *target.Target) (*codegen.Artifact, error) {
 	if err := m.Verify(); err != nil {
 		return nil, err
@@ -45,9 +45,9 @@ func (Backend) Emit(m *ir.Module, target *target.Target) (*codegen.Artifact, err
 	return a, nil
 }
 
-// call prints a kernel as one StableHLO operation, from the operation's name on; its location names it in the schedule.
-// operands are the names of the kernel's operands, outside the values that the module's caller has, and hands says whether
-// it hands arrays to another kernel or takes them.
+// call returns the text of a kernel as one StableHLO operation, without its results; the location names the kernel in the schedule.
+// operands are the names of the kernel's operands, outside are the arrays of the module's caller, and hands reports whether the kernel
+// passes arrays to another kernel or reads another's.
 func call(kernel *ir.Instr, target *target.Target, body string, operands []string, outside map[*ir.Value]bool, hands bool) (string, error) {
 	limit, err := vmemLimit(kernel, target, hands && kernel.Attrs.Grid.Main)
 	if err != nil {
@@ -64,7 +64,7 @@ func call(kernel *ir.Instr, target *target.Target, body string, operands []strin
 	}
 	config += "}"
 	args, bounds := kernel.Args, 0
-	if g.Bounded() { // a call has the number of points before all else
+	if g.Bounded() { // the number of points comes before all other operands
 		args, operands, bounds = rotated(args), rotated(operands), 1
 	}
 	attrs := fmt.Sprintf(`backend_config = "%s", kernel_name = %q, operand_layouts = [%s]`,
@@ -87,7 +87,7 @@ func call(kernel *ir.Instr, target *target.Target, body string, operands []strin
 		list(args, func(v *ir.Value) string { return stablehlo.TensorType(v.Type) }), results, Name(kernel)), nil
 }
 
-// colors pins the arrays of a kernel that are to stay in main memory, color 0. Others go wherever the compiler has room.
+// colors pins the kernel's arrays that must stay in HBM: color 0. The compiler places the others.
 func colors(kernel *ir.Instr, outside map[*ir.Value]bool) string {
 	ins, outs := Pinned(kernel, outside)
 	var in, out []string
@@ -115,8 +115,8 @@ func colors(kernel *ir.Instr, outside map[*ir.Value]bool) string {
 	return text
 }
 
-// Outside has the values that are arrays of the module's caller, which are in main memory before or after it: parameters, results, and
-// what is the same bytes under another shape, or in the order in which they lie.
+// Outside returns the values that are arrays of the module's caller, in HBM before or after it. These are parameters, results, and
+// values that differ from one only in shape or in the order of dimensions as stored.
 func Outside(m *ir.Module) map[*ir.Value]bool {
 	out := map[*ir.Value]bool{}
 	for _, p := range m.Body.Params {
@@ -135,9 +135,9 @@ func Outside(m *ir.Module) map[*ir.Value]bool {
 	return out
 }
 
-// lies says whether an instruction names the dimensions of an array in the order in which a TPU has them: where the last ones fill few lanes, the
-// first lies along the lanes; and where heads are as many as a tile has rows, [B, T, H] or [T, H] in 32 or 16 bits is blocks of 128 tokens, which lie along the
-// lanes, of H rows.
+// lies reports whether a transpose only renames dimensions in the order in which a TPU stores the array. There are two cases. If the
+// last dimension fills few lanes, the first is stored along the lanes. If there are as many heads as a tile has rows, [B, T, H] or [T,
+// H] in 32 or 16 bits is stored as blocks of H rows, with 128 tokens along the lanes.
 func lies(in *ir.Instr) bool {
 	if in.Op != ir.OpTranspose {
 		return false
@@ -153,7 +153,7 @@ func lies(in *ir.Instr) bool {
 	if n := array.Type.Rank(); n < 2 || n > 3 || array.Type.DType.Bytes() == 1 || array.Type.Shape[n-2]%target.Lanes != 0 || array.Type.Shape[n-1] != target.Sublanes {
 		return false
 	}
-	var dims, order []int // those longer than 1
+	var dims, order []int // dimensions longer than 1
 	place := map[int]int{}
 	for i, n := range shape {
 		if n > 1 {
@@ -173,8 +173,8 @@ func lies(in *ir.Instr) bool {
 	return slices.IsSorted(order[:n-2]) && order[n-2] == n-1 && order[n-1] == n-2
 }
 
-// Pinned lists the operands and results of a kernel that are to stay in main memory: those of its windows that are outside. A result that
-// takes the memory of an operand is where that is.
+// Pinned returns the indices of operands and results of a kernel that must stay in HBM: windows on arrays in outside. A result that
+// reuses an operand's memory is pinned with the operand.
 func Pinned(kernel *ir.Instr, outside map[*ir.Value]bool) (ins, outs []int) {
 	g := kernel.Attrs.Grid
 	if !g.Main {
@@ -201,22 +201,22 @@ func Pinned(kernel *ir.Instr, outside map[*ir.Value]bool) (ins, outs []int) {
 	return ins, outs
 }
 
-// Inside says whether all blocks of a kernel are known to lie inside their arrays, whatever its inputs are. Then the compiler need not check
-// each copy, which takes some twenty cycles: five of a hundred for a kernel with as many arrays as a backward one. Windows without a table
-// have been verified; a kernel that copies blocks itself leaves out those that do not exist (blockAt of codegen/tpu), or has tables made for it.
-// A window by a table of the caller's, or as many steps as he says, may reach anywhere, unless the grid says that its tables were made for it.
+// Inside reports whether all blocks of a kernel are known to be inside their arrays for any input. Then the compiler need not check each
+// copy. A check takes about twenty cycles: 5 % of a backward kernel with its many arrays. Windows without a table are verified. A kernel
+// that copies blocks itself skips invalid ones (blockAt of codegen/tpu), or has tables made by the program. A table or a step count of
+// the caller's could exceed an array, unless the grid says that the program made it.
 func Inside(g *ir.Grid) bool {
 	copies := slices.ContainsFunc(allWindows(g), func(w ir.Window) bool { return len(w.Block) == 0 })
 	return copies || g.Inside || g.Tables == 0 && !g.Bounded()
 }
 
-// rotated is a list with its last element first.
+// rotated returns a list with its last element first.
 func rotated[T any](l []T) []T {
 	n := len(l) - 1
 	return append([]T{l[n]}, l[:n]...)
 }
 
-// Scalars are the operands of a kernel that its call takes in scalar memory, which are before all others.
+// Scalars returns the operands that a kernel's call takes in SMEM, before all others.
 func Scalars(kernel *ir.Instr) []*ir.Value {
 	g := kernel.Attrs.Grid
 	l := slices.Clone(kernel.Args[:g.Tables])
@@ -226,7 +226,7 @@ func Scalars(kernel *ir.Instr) []*ir.Value {
 	return l
 }
 
-// layout is the row-major layout of an array.
+// layout returns the row-major layout of an array.
 func layout(t ir.Type) string {
 	order := make([]int, t.Rank())
 	for i := range order {

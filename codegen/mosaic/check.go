@@ -12,13 +12,13 @@ import (
 
 const lanes, sublanes = target.Lanes, target.Sublanes
 
-// rowTile is the number of rows of a native tile.
+// rowTile returns the number of rows of a native tile.
 func rowTile(d ir.DType) int { return target.RegisterRows(d.Bytes()) }
 
 func roundUp(n, to int) int { return (n + to - 1) / to * to }
 
-// checkWindows refuses scratch in main memory, and blocks that the compiler can not tile: the last two dimensions of a block must be multiples of 8 rows and
-// 128 lanes, or whole.
+// checkWindows errs for scratch in HBM, and for blocks that the compiler can not tile: the last two dimensions of a block must be
+// multiples of 8 rows and 128 lanes, or whole.
 func checkWindows(kernel *ir.Instr) error {
 	g := kernel.Attrs.Grid
 	for i, t := range g.Scratch {
@@ -56,10 +56,9 @@ func checkWindows(kernel *ir.Instr) error {
 	return nil
 }
 
-// defaultVMEM is what the compiler grants a kernel that asks for nothing. spillRoom is what a kernel gets beyond its windows and
-// scratch for registers that are spilled, which the compiler alone knows: 8 MiB have been seen in kernels of many heads.
-// A kernel that is far below the default asks for nothing.
-// Where room is short, tightRoom is the least of it: training steps of eight heads took 2 MiB.
+// defaultVMEM is the VMEM in bytes of a kernel that sets no limit; a kernel far below it sets none. spillRoom is added to windows and
+// scratch for register spills, which only the compiler knows: 8 MiB have been seen in kernels of many heads. If memory is short, at
+// least tightRoom is added: training steps of eight heads took 2 MiB.
 const defaultVMEM, spillRoom, tightRoom = 16 << 20, 16 << 20, 6 << 20
 
 type user struct {
@@ -67,8 +66,8 @@ type user struct {
 	bytes int
 }
 
-// padded is the size of a reference in vector memory, whose last two dimensions fill whole tiles. Fewer rows than a tile
-// are rounded up to a power of two.
+// padded returns the size in bytes of a reference in VMEM, where the last two dimensions fill whole tiles. Fewer rows than a tile are
+// rounded up to a power of two.
 func padded(d ir.DType, shape []int) int {
 	n := d.Bytes()
 	if d == ir.Sem {
@@ -121,8 +120,8 @@ func vmemUsers(kernel *ir.Instr) []user {
 	return us
 }
 
-// VMEMBytes estimates the vector memory of a kernel: windows, double-buffered unless they are inputs that show one block
-// throughout or the grid has one point, and scratch. It does not count spills.
+// VMEMBytes estimates a kernel's VMEM in bytes: windows and scratch, without spills. A window counts twice, unless it is an input that
+// never changes its block, or the grid has one point.
 func VMEMBytes(kernel *ir.Instr) int {
 	n := 0
 	for _, u := range vmemUsers(kernel) {
@@ -131,7 +130,7 @@ func VMEMBytes(kernel *ir.Instr) int {
 	return n
 }
 
-// NeedsVMEM is the vector memory of the kernel of a module that needs most, as VMEMBytes estimates it.
+// NeedsVMEM returns the largest VMEMBytes of a module's kernels.
 func NeedsVMEM(m *ir.Module) (bytes int) {
 	m.Body.Walk(func(in *ir.Instr) {
 		if in.Op == ir.OpKernel {
@@ -141,11 +140,10 @@ func NeedsVMEM(m *ir.Module) (bytes int) {
 	return bytes
 }
 
-// vmemLimit is the limit to ask for, or 0 for the default. A kernel that can not fit is an error that names the biggest users.
+// vmemLimit returns the VMEM limit in bytes to set, or 0 for the default. If a kernel can not fit, the error names its largest arrays.
 //
-// What it asks for and does not use is lost to arrays that the compiler would put into vector memory. Of those that kernels hand to each
-// other it can put more there where they ask for less: with 22 MiB of windows and scratch and arrays of 8 MiB each, on a TPU of 64 MiB,
-// one array is there by a limit of 44 MiB, and three by one of 28.
+// Memory asked for and not used is lost to arrays that kernels pass to each other, which the compiler can keep in VMEM. Example: 22 MiB
+// of windows and scratch, arrays of 8 MiB, 64 MiB of VMEM. A limit of 44 MiB leaves room for one array, 28 MiB for three.
 func vmemLimit(kernel *ir.Instr, target *target.Target, tight bool) (int, error) {
 	n := VMEMBytes(kernel)
 	if n > target.VMEM {

@@ -5,9 +5,9 @@
 //
 //  1. Input is a module whose grids have been lowered to kernels: bodies on references, values of rank 2 or less.
 //  2. Every op has a row in the rule table (rules.go): how it is emitted, or the reason why it is refused.
-//  3. Program order is kept: it is the schedule. Constants alone are hoisted to the top of the kernel.
-//  4. What the TPU compiler accepts in silence and gets wrong is refused here: accesses and windows out of bounds, empty loops,
-//     misaligned blocks, more vector memory than the target has.
+//  3. Program order is kept, since it is the schedule. Only constants are hoisted, to the top of the kernel.
+//  4. Programs that the TPU compiler accepts silently and gets wrong are refused: accesses and windows out of bounds, empty loops,
+//     misaligned blocks, more VMEM than the target has.
 //  5. Every op carries its instruction's task (stage, chunk, head) as its location, which survives to the schedule.
 package mosaic
 

@@ -7,7 +7,7 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// names are the MLIR operations of an elementwise op by kind of element: float, signed, unsigned, bool.
+// names are the MLIR operations of an elementwise op, by kind of element: float, signed, unsigned, bool.
 type names struct {
 	f, i, u, b string
 	native     bool // targets with bf16 vector units compute it in bf16
@@ -15,8 +15,8 @@ type names struct {
 
 func one(v value) []value { return []value{v} }
 
-// pure makes the rule of an elementwise op. special, tried where no name fits, may return an empty id to decline.
-// bf16 is computed in f32 and rounded once where the target has no bf16 unit for it.
+// pure returns the rule of an elementwise op. special is tried if no name fits; it may decline with an empty id. bf16 is computed in f32
+// and rounded once, unless the target has a bf16 unit for the op.
 func pure(n names, special func(*emitter, ir.DType, []value) value) func(*emitter, *ir.Instr) ([]value, error) {
 	return func(e *emitter, in *ir.Instr) ([]value, error) {
 		d := in.Args[0].Type.DType
@@ -90,7 +90,7 @@ func logistic(e *emitter, d ir.DType, a []value) value {
 	return e.op("arith.divf", x.t, "", one, s)
 }
 
-// log2 is log times a constant: libtpu before 0.0.51 has no math.log2.
+// log2 is log times a constant, since libtpu before 0.0.51 has no math.log2.
 func log2(e *emitter, d ir.DType, a []value) value {
 	if !d.IsFloat() {
 		return value{}
@@ -106,7 +106,7 @@ func not(e *emitter, d ir.DType, a []value) value {
 	return e.op("arith.xori", a[0].t, "", a[0], e.constant(a[0].t, v))
 }
 
-// unsignedOrder compares as signed after flipping the top bits.
+// unsignedOrder compares unsigned numbers as signed ones with the top bits flipped.
 func unsignedOrder(name string) func(*emitter, ir.DType, []value) value {
 	return func(e *emitter, d ir.DType, a []value) value {
 		if d != ir.U32 {
@@ -120,7 +120,7 @@ func (e *emitter) flip(v value) value {
 	return e.op("arith.xori", v.t, "", v, e.constant(v.t, -1<<31))
 }
 
-// shift gives 0 from the width on; the guard is left out where the amount is a constant below the width.
+// shift returns 0 for amounts from the width on; the guard is omitted for a constant amount below the width.
 func shift(name string) func(*emitter, *ir.Instr) ([]value, error) {
 	return func(e *emitter, in *ir.Instr) ([]value, error) {
 		d := in.Args[0].Type.DType
@@ -196,7 +196,7 @@ func (e *emitter) compareBools(c ir.Cmp, x, y value) value {
 	return e.op("arith.ori", x.t, "", x, not(y))
 }
 
-// mask makes 0 or 1 in i32 of a bool; truth is the way back.
+// mask converts bool to 0 or 1 in i32; truth converts back.
 func (e *emitter) mask(v value) value { return e.op("arith.extui", v.t.as("i32"), "", v) }
 
 func (e *emitter) truth(v value) value {
@@ -209,7 +209,7 @@ func emitSelect(e *emitter, in *ir.Instr) ([]value, error) {
 		return one(e.truth(e.op("arith.select", x.t.as("i32"), "", c, e.mask(x), e.mask(y)))), nil
 	}
 	if x.t.elem == "bf16" && len(c.t.shape) > 0 {
-		// A condition compared at 32 bits chooses among 32-bit lanes.
+		// A condition compared at 32 bits selects among 32-bit lanes.
 		return one(e.narrow(e.op("arith.select", x.t.as("f32"), "", c, e.widen(x), e.widen(y)))), nil
 	}
 	return one(e.op("arith.select", x.t, "", c, x, y)), nil

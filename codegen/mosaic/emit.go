@@ -11,7 +11,7 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// mtype is an MLIR type: a vector, a scalar (no shape) or, where ref is set, a reference.
+// mtype is an MLIR type: a vector, a scalar (no shape) or, if ref is set, a reference.
 type mtype struct {
 	elem  string
 	shape []int
@@ -39,7 +39,7 @@ func (t mtype) String() string {
 	return b.String() + ">"
 }
 
-// as changes the element type, of changes the shape.
+// as replaces the element type; of replaces the shape.
 func (t mtype) as(elem string) mtype  { t.elem = elem; return t }
 func (t mtype) of(shape ...int) mtype { t.shape = shape; return t }
 func scalarType(elem string) mtype    { return mtype{elem: elem} }
@@ -50,7 +50,7 @@ type value struct {
 	t  mtype
 }
 
-// elems are the MLIR names of the element types that kernels may use; integers are signless.
+// elems are the MLIR names of the element types in kernels; integers are signless.
 var elems = map[ir.DType]string{ir.F32: "f32", ir.BF16: "bf16", ir.I32: "i32", ir.U32: "i32", ir.U16: "i16", ir.Bool: "i1", ir.Sem: "!tpu.dma_semaphore"}
 
 var memories = map[ir.Space]string{ir.HBM: "hbm", ir.VMEM: "vmem", ir.SMEM: "smem"}
@@ -132,7 +132,7 @@ func dict(attrs string) string {
 	return " {" + attrs + "}"
 }
 
-// constant is the splat of a number, hoisted and shared.
+// constant returns a splat of a number, hoisted and shared.
 func (e *emitter) constant(t mtype, v float64) value {
 	lit := literal(t.elem, v)
 	if len(t.shape) > 0 {
@@ -185,7 +185,7 @@ func literal(elem string, v float64) string {
 	return strconv.FormatInt(int64(v), 10)
 }
 
-// arg is the emitted value of an operand.
+// arg returns the emitted value of an operand.
 func (e *emitter) arg(in *ir.Instr, i int) value { return e.values[in.Args[i]] }
 
 func (e *emitter) args(vs []*ir.Value) []value {
@@ -196,7 +196,7 @@ func (e *emitter) args(vs []*ir.Value) []value {
 	return out
 }
 
-// result is the MLIR type of an instruction's only result.
+// result returns the MLIR type of an instruction's only result.
 func (e *emitter) result(in *ir.Instr) mtype {
 	t, _ := mlirType(in.Result().Type) // checked by instr
 	return t
@@ -246,7 +246,7 @@ func (e *emitter) instr(in *ir.Instr) error {
 	return nil
 }
 
-// location is the suffix that names a task; the compiler keeps file locations to the end.
+// location returns the location suffix that names a task; the compiler keeps file locations to the end.
 func location(t ir.Task) string {
 	if t.Stage != "" {
 		return fmt.Sprintf(" loc(%q:1:1)", t)
@@ -254,6 +254,6 @@ func location(t ir.Task) string {
 	return nowhere
 }
 
-// nowhere is the location of what has none. An op without any gets its place in the text, and where libtpu 0.0.51 unites the body of a
-// kernel with the functions of its windows, one such place takes those of all ops of the body.
+// nowhere is the location of ops without a task. An op without a location gets its place in the text. When libtpu 0.0.51 merges a
+// kernel's body with the functions of its windows, such a place would replace the locations of all ops of the body.
 const nowhere = " loc(unknown)"

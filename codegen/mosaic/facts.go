@@ -2,14 +2,14 @@ package mosaic
 
 import "github.com/gdngen/gdngen/ir"
 
-// span is what is known of an i32 scalar x: x is a multiple of mult (mult 0: x is 0), and lo <= x <= hi where bounded.
+// span is known of an i32 scalar x: x is a multiple of mult (0: x is 0), and lo <= x <= hi if bounded.
 type span struct {
 	mult    int
 	bounded bool
 	lo, hi  int
 }
 
-// facts are the spans of the scalars of which something is known.
+// facts are the known spans of scalars.
 type facts map[*ir.Value]span
 
 func exactly(c int) span      { return span{max(c, -c), true, c, c} }
@@ -38,7 +38,7 @@ func (x span) times(y span) span {
 	return span{x.mult * y.mult, x.bounded && y.bounded, min(a, b, c, d), max(a, b, c, d)}
 }
 
-// add records what follows from an instruction.
+// add records the span of an instruction's result.
 func (f facts) add(in *ir.Instr) {
 	if len(in.Results) != 1 || !in.Result().Type.Equal(ir.T(ir.I32)) {
 		return

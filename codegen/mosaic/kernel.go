@@ -9,7 +9,7 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// Body is the Mosaic module of a kernel instruction, as text.
+// Body returns the Mosaic module of a kernel as text. It errs if a schedule is pending, or if blocks or VMEM do not suit the target.
 func Body(kernel *ir.Instr, target *target.Target) (string, error) {
 	g := kernel.Attrs.Grid
 	if g.Sched != nil || g.Live > 0 {
@@ -23,7 +23,7 @@ func Body(kernel *ir.Instr, target *target.Target) (string, error) {
 	}
 	e := &emitter{grid: g, target: target, depth: 2, values: map[*ir.Value]value{}, consts: map[string]value{}, facts: facts{}}
 	var params []value
-	for i := range max(len(g.Dims), 1) { // the compiler wants a grid of one axis at least
+	for i := range max(len(g.Dims), 1) { // the compiler needs a grid of at least one axis
 		params = append(params, value{fmt.Sprintf("%%i%d", i), scalarType("i32")})
 	}
 	e.ids = params[:len(params):len(params)]
@@ -56,7 +56,7 @@ func Body(kernel *ir.Instr, target *target.Target) (string, error) {
 		}
 		n := d.Size
 		if d.Bound {
-			n = math.MinInt64 // the first operand says
+			n = math.MinInt64 // an operand gives the number
 		}
 		semantics, bounds = append(semantics, "#tpu.dimension_semantics<"+s+">"), append(bounds, n)
 	}
@@ -71,7 +71,7 @@ func Body(kernel *ir.Instr, target *target.Target) (string, error) {
 	return b.String(), nil
 }
 
-// Name is the kernel's symbol.
+// Name returns the kernel's symbol.
 func Name(kernel *ir.Instr) string {
 	if n := kernel.Attrs.Grid.Name; n != "" {
 		return n
@@ -79,7 +79,7 @@ func Name(kernel *ir.Instr) string {
 	return "kernel"
 }
 
-// windows gives the window_params entries and the functions that compute block indices.
+// windows returns the window_params entries, and the functions that compute block indices.
 func (e *emitter) windows(kernel *ir.Instr, params []value) (entries, funcs string) {
 	g := e.grid
 	var list []string
@@ -100,7 +100,7 @@ func (e *emitter) windows(kernel *ir.Instr, params []value) (entries, funcs stri
 
 func allWindows(g *ir.Grid) []ir.Window { return append(g.In[:len(g.In):len(g.In)], g.Out...) }
 
-// fixed tells a window that shows the same block at every point.
+// fixed reports whether a window shows the same block at every point.
 func fixed(g *ir.Grid, w ir.Window) bool {
 	for _, x := range w.Index {
 		if x.Axis >= 0 && g.Dims[x.Axis].Size > 1 {
@@ -110,7 +110,7 @@ func fixed(g *ir.Grid, w ir.Window) bool {
 	return true
 }
 
-// transform prints the function from grid ids and tables to block indices.
+// transform returns the text of the function from grid ids and tables to block indices.
 func (e *emitter) transform(i int, w ir.Window, params []value) string {
 	f := &emitter{depth: 2, consts: map[string]value{}, loc: nowhere}
 	results := make([]value, len(w.Index))

@@ -7,14 +7,14 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// access is one load or store: indices, shape in the reference's rank, and steps (nil: 1 everywhere).
+// access is one load or store: indices, a shape in the reference's rank, and steps (nil: all 1).
 type access struct {
 	index []value
 	shape []int
 	steps []int
 }
 
-// access resolves a load or store: val is the block's type, dyn the run-time starts. It refuses what is provably out of bounds.
+// access resolves a load or store of a block of type val with run-time starts dyn. It errs if it is provably out of bounds.
 func (e *emitter) access(in *ir.Instr, ref, val ir.Type, dyn []*ir.Value) (a access, err error) {
 	lead := ref.Rank() - val.Rank()
 	for i, n := range ref.Shape {
@@ -139,7 +139,7 @@ func emitRefCast(e *emitter, in *ir.Instr) ([]value, error) {
 	if elems[from.DType] == t.elem && slices.Equal(from.Shape, to.Shape) {
 		return one(v), nil
 	}
-	// First the shape, joining or splitting leading dimensions at the old width; then the width, which changes the rows.
+	// First the shape, at the old width: leading dimensions are joined or split. Then the width, which changes the rows.
 	if k := from.DType.Bytes() * from.Shape[from.Rank()-2]; from.Rank() == to.Rank() && k == to.DType.Bytes()*to.Shape[to.Rank()-2] {
 		return one(e.op("tpu.memref_bitcast", t, "", v)), nil
 	}
@@ -162,10 +162,10 @@ func emitRefCast(e *emitter, in *ir.Instr) ([]value, error) {
 	return one(v), nil
 }
 
-// fullTiles says whether rows fill the tiles that the compiler gives a reference: fewer than a whole tile get one of a power of two.
+// fullTiles reports whether rows fill the tiles that the compiler gives a reference; less than a tile is rounded up to a power of two.
 func fullTiles(d ir.DType, rows int) bool { return rows%rowTile(d) == 0 || rows&(rows-1) == 0 }
 
-// part is the i-th operand of a copy: all of a reference, or the block whose number the copy gives.
+// part returns the i-th operand of a copy: a whole reference, or the block that the copy numbers.
 func (e *emitter) part(in *ir.Instr, i int) (value, error) {
 	ref, t := e.arg(in, i), in.Args[i].Type
 	if len(in.Args) == 3 {
@@ -181,7 +181,7 @@ func (e *emitter) part(in *ir.Instr, i int) (value, error) {
 	for _, n := range counts {
 		below *= n
 	}
-	one := below == 1 // its number is that along the first dimension
+	one := below == 1 // the number is the index along the first dimension
 	for d, n := range block {
 		if below /= counts[d]; counts[d] == 1 && !(one && d == 0) {
 			continue

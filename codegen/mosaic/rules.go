@@ -87,7 +87,7 @@ func init() {
 	}
 }
 
-// Supports says why an op can not be in a kernel's body, or nil.
+// Supports returns nil for an op that can be in a kernel's body, else an error with the reason.
 func Supports(op ir.Op) error {
 	if op == ir.BadOp || op >= ir.NumOps {
 		return fmt.Errorf("mosaic: unknown op %s", op)

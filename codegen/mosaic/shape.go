@@ -36,7 +36,7 @@ func emitIota(e *emitter, in *ir.Instr) ([]value, error) {
 	return one(v), nil
 }
 
-// cast changes the shape by dimensions of 1 only.
+// cast changes the shape only by dimensions of 1.
 func (e *emitter) cast(v value, shape ...int) value {
 	if slices.Equal(v.t.shape, shape) {
 		return v
@@ -65,7 +65,7 @@ func emitBroadcast(e *emitter, in *ir.Instr) ([]value, error) {
 	return one(e.op("vector.broadcast", t, "", v)), nil
 }
 
-// placed is shape with its dimensions moved to dims of n, the others being 1.
+// placed returns n dimensions: shape at the positions dims, and 1 elsewhere.
 func placed(shape, dims []int, n int) []int {
 	s := slices.Repeat([]int{1}, n)
 	for i, d := range dims {
@@ -94,7 +94,7 @@ func emitReshape(e *emitter, in *ir.Instr) ([]value, error) {
 	return one(e.cast(v, t.shape...)), nil
 }
 
-// extract takes the only element of a vector.
+// extract returns the only element of a vector.
 func (e *emitter) extract(v value) value {
 	return e.op("vector.extract", scalarType(v.t.elem), "static_position = array<i64: "+ints(make([]int, len(v.t.shape)))+">", v)
 }
@@ -206,7 +206,7 @@ func emitReduce(e *emitter, in *ir.Instr) ([]value, error) {
 		}
 	}
 	t := e.result(in).as(v.t.elem)
-	if len(t.shape) == 0 { // to a scalar: keep one leading dimension, as the compiler wants
+	if len(t.shape) == 0 { // to a scalar: keep one leading dimension, which the compiler requires
 		v = e.cast(v, append([]int{1}, v.t.shape...)...)
 		for i := range dims {
 			dims[i]++

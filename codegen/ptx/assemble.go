@@ -13,7 +13,7 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// Kernel is a kernel inside of StableHLO.
+// Kernel is a kernel in a StableHLO module.
 type Kernel struct{ Name, PTX string }
 
 var (
@@ -22,7 +22,7 @@ var (
 	escaped    = regexp.MustCompile(`\\([0-9A-Fa-f]{2}|n|t|"|\\)`)
 )
 
-// Kernels finds the kernels in a module's text. One whose configuration is written in another order of fields is an error.
+// Kernels returns the kernels in a module's text. It errs if a call's configuration has another order of fields.
 func Kernels(module string) ([]Kernel, error) {
 	var list []Kernel
 	for _, m := range configured.FindAllStringSubmatch(module, -1) {
@@ -34,7 +34,7 @@ func Kernels(module string) ([]Kernel, error) {
 	return list, nil
 }
 
-// escape writes text as MLIR has it between quotes.
+// escape returns text as MLIR writes it between quotes.
 func escape(text string) string {
 	return strings.NewReplacer(`\`, `\5C`, `"`, `\22`, "\n", `\0A`, "\t", `\09`).Replace(text)
 }
@@ -62,7 +62,7 @@ type Error struct{ Kernel, Output string }
 
 func (e *Error) Error() string { return fmt.Sprintf("ptxas refuses kernel %s: %s", e.Kernel, e.Output) }
 
-// Assemble has ptxas assemble a kernel for a GPU. What it refuses is an *Error; another error says that it could not be asked.
+// Assemble runs ptxas on a kernel for a GPU. If ptxas refuses it, the error is an *Error; other errors mean that ptxas could not run.
 func Assemble(ctx context.Context, ptxas string, k Kernel, g *target.GPU) error {
 	dir, err := os.MkdirTemp("", "gdngen-ptx-")
 	if err != nil {
@@ -87,7 +87,7 @@ func Assemble(ctx context.Context, ptxas string, k Kernel, g *target.GPU) error 
 	return err
 }
 
-// AssembleAll has ptxas assemble all kernels of a module's text.
+// AssembleAll runs Assemble on all kernels of a module's text.
 func AssembleAll(ctx context.Context, ptxas, module string, g *target.GPU) error {
 	list, err := Kernels(module)
 	if err != nil {

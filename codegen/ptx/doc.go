@@ -1,7 +1,7 @@
-// Package ptx puts kernels that Triton compiled into StableHLO, as PTX in custom calls, so that a CUDA plugin runs them in place of the
-// program of plain operations, with the same parameters and results.
+// Package ptx embeds kernels compiled by Triton as PTX in StableHLO custom calls. A CUDA plugin then runs them instead of the program of
+// plain operations, with the same parameters and results.
 //
-// XLA's call __gpu$xla.gpu.ptx takes the text of a kernel, its grid, and which of its parameters are results; what the other parameters get are
-// the operands, in order. It is internal to XLA: [Probe] asks a plugin whether it takes one. XLA does not look into the text at a compile, so
-// [Assemble] asks ptxas first.
+// XLA's call __gpu$xla.gpu.ptx takes the text of a kernel, its grid, and the list of parameters that are results; the other parameters
+// are the operands, in order. It is internal to XLA, so [Probe] asks a plugin whether it supports it. XLA does not check the text when
+// it compiles, so [Assemble] runs ptxas first.
 package ptx

@@ -18,11 +18,11 @@ import (
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
-// platform is what the CUDA plugin calls its kind of devices.
+// platform is the CUDA plugin's name for its kind of devices.
 const platform = "cuda"
 
-// GPUOf is the GPU that a device is, by the platform of its plugin, its kind and the attributes that the plugin tells of it; nil for a device of
-// another platform. An error says why a GPU takes no kernels.
+// GPUOf returns the GPU of a device, from its platform's name, its kind, and the attributes that the plugin reports; nil for a device of
+// another platform. It errs if a GPU can not run kernels.
 func GPUOf(name, kind string, attributes map[string]string) (*target.GPU, error) {
 	if !strings.EqualFold(name, platform) {
 		return nil, nil
@@ -35,7 +35,7 @@ func GPUOf(name, kind string, attributes map[string]string) (*target.GPU, error)
 	return target.GPUOf(d)
 }
 
-// Maker makes StableHLO with PTX inside for one GPU, from each spec once. Its methods may be called from several goroutines.
+// Maker makes StableHLO with PTX for one GPU, once per spec. Its methods may be called concurrently.
 type Maker struct {
 	GPU     *target.GPU
 	toolkit *gpu.Toolkit
@@ -49,8 +49,8 @@ type made struct {
 	err  error
 }
 
-// On gives the maker for a GPU (see GPUOf); nil for a device that is none. It obtains Triton and
-// ptxas, and has the device run a small program with PTX inside. An error says why a GPU has none: plain StableHLO runs there all the same.
+// On returns the maker for a GPU (GPUOf); nil for a nil GPU. It obtains Triton and ptxas, and runs a small program with PTX on the
+// device. If it errs, plain StableHLO still runs on that GPU.
 func On(ctx context.Context, g *target.GPU, o plugins.Options, run func(text string, x *array.Array) (*array.Array, error)) (*Maker, error) {
 	if g == nil {
 		return nil, nil
@@ -85,7 +85,7 @@ func OnEngine(ctx context.Context, e *pjrt.Engine, o plugins.Options) (*Maker, e
 	})
 }
 
-// NewMaker obtains Triton and ptxas, by a download where they are in no cache.
+// NewMaker obtains Triton and ptxas, by a download if they are not cached.
 func NewMaker(ctx context.Context, g *target.GPU, o plugins.Options) (*Maker, error) {
 	toolkit, err := gpu.Open(ctx, o)
 	if err != nil {

@@ -18,18 +18,18 @@ import (
 // Target is the name of XLA's custom call.
 const Target = "__gpu$xla.gpu.ptx"
 
-// scratch is the type of what stands for Triton's pointers to scratch memory, which no kernel of ours uses.
+// scratch is the type of the arguments for Triton's scratch pointers, which our kernels do not use.
 const scratch = "tensor<1xi8>"
 
-// scratchPointers is how many of them Triton appends to the parameters.
+// scratchPointers is the number of such pointers that Triton appends to the parameters.
 const scratchPointers = 2
 
 // value is a tensor of the module.
 type value struct{ name, kind string }
 
-// Module writes StableHLO whose @main has the inputs and outputs of a spec, and calls kernels that were compiled for a GPU. Outputs of a kernel
-// are those of triton.Writes. One that has a value already, as states in place and pools have, keeps its memory: the call's result is an alias
-// of the operand.
+// Module writes StableHLO whose @main has the inputs and outputs of a spec, and calls kernels compiled for a GPU. The outputs of a
+// kernel are triton.Writes. An output that already has a value, such as states in place and pools, keeps its memory: the call's result
+// aliases the operand.
 func Module(s gdn.Spec, launches []gpu.Launch, g *target.GPU) (string, error) {
 	m := &module{values: map[string]value{}}
 	var params, results []string
@@ -44,7 +44,7 @@ func Module(s gdn.Spec, launches []gpu.Launch, g *target.GPU) (string, error) {
 		params = append(params, fmt.Sprintf("%%%s: %s%s", p.Name, kind, donated))
 	}
 	if s.InPlace || s.Pool > 0 {
-		m.values["final_state"] = m.values["initial_state"] // states that no sequence names stay
+		m.values["final_state"] = m.values["initial_state"] // states that no sequence names stay unchanged
 	}
 	for i := range launches {
 		l := &launches[i]
@@ -71,17 +71,17 @@ func Module(s gdn.Spec, launches []gpu.Launch, g *target.GPU) (string, error) {
 }
 
 type module struct {
-	values map[string]value // by the names of tensors, as they are now
+	values map[string]value // by tensor name, the current values
 	text   strings.Builder
 	calls  int
 }
 
-// call adds the call of a launch. With parameters q, o and state, of which o is new and state in place, and Triton's two pointers behind them:
+// call adds the call of a launch. Example: parameters q, o and state, with o new and state in place, then Triton's two pointers:
 //
 //	parameter  q          o         state      pointer   pointer
 //	is         operand 0  result 0  operand 1  result 1  result 2
 //
-// Result 1 is an alias of operand 1, and so the state after the call; the kernel has no use for the pointer that stands for it.
+// Result 1 aliases operand 1, so it is the state after the call. The kernel does not use the pointer in its place.
 func (m *module) call(l *gpu.Launch) error {
 	entry, err := entryOf(l)
 	if err != nil {
@@ -118,20 +118,20 @@ func (m *module) call(l *gpu.Launch) error {
 	return nil
 }
 
-// call is a custom call: its operands, and its results in order of the parameters that they are.
+// call is a custom call: its operands, and its results in the order of their parameters.
 type call struct {
 	operands []value
 	outputs  []output
-	free     []int // parameters that the kernel has no use for
+	free     []int // parameters that the kernel does not use
 }
 
-// output is a result: the tensor that it gives a value, empty for none, the parameter that it is, and the operand that it is an alias of, or -1.
+// output is a result: the tensor that it defines ("" for none), its type, its parameter, and the operand that it aliases (-1 for none).
 type output struct {
 	tensor, kind string
 	at, alias    int
 }
 
-// place gives outputs that have a value already the operand of it, and free parameters a result.
+// place makes outputs that already have a value alias their operand, and gives their results free parameters.
 func (c *call) place(values map[string]value) error {
 	for i := range c.outputs {
 		o := &c.outputs[i]
@@ -145,7 +145,7 @@ func (c *call) place(values map[string]value) error {
 		if len(c.free) == 0 {
 			return errors.New("more tensors are written in place than Triton has pointers to scratch memory")
 		}
-		// the operand takes the parameter, at its place among the operands, and the result a free one
+		// the operand takes the parameter, at its position among the operands, and the result takes a free one
 		o.alias = o.at
 		for _, other := range c.outputs {
 			if other.at < o.at {
@@ -192,7 +192,7 @@ func (c *call) write(b *strings.Builder, name string, l *gpu.Launch, entry strin
 		name, len(outs), strconv.Quote(Target), strings.Join(operands, ", "), config, strings.Join(inLayouts, ", "), strings.Join(outLayouts, ", "), alias, strings.Join(ins, ", "), strings.Join(outs, ", "))
 }
 
-// layout is the row-major layout of a tensor type.
+// layout returns the row-major layout of a tensor type.
 func layout(kind string) string {
 	rank := strings.Count(kind, "x")
 	order := make([]string, rank)
@@ -208,7 +208,8 @@ var (
 	threads    = regexp.MustCompile(`(?m)^\.reqntid (\d+)`)
 )
 
-// entryOf is the name of the kernel in a launch's PTX, which must have the parameters that the launch gives, and want no scratch memory.
+// entryOf returns the name of the kernel in a launch's PTX. It errs if the parameters do not match the launch, or if the kernel needs
+// scratch memory.
 func entryOf(l *gpu.Launch) (string, error) {
 	entries := entryName.FindAllStringSubmatchIndex(l.PTX, -1)
 	if len(entries) != 1 {
@@ -227,7 +228,7 @@ func entryOf(l *gpu.Launch) (string, error) {
 	return l.PTX[entries[0][2]:entries[0][3]], nil
 }
 
-// threadsOf is how many threads a program has.
+// threadsOf returns the number of threads per program.
 func threadsOf(l *gpu.Launch) int {
 	n, err := strconv.Atoi(threads.FindStringSubmatch(l.PTX)[1])
 	if err != nil {

@@ -10,13 +10,13 @@ import (
 	"github.com/gdngen/gdngen/pjrt/gpu/thunk"
 )
 
-// probeName is the kernel of the probe: it adds an array of numbers to itself, one in each thread.
+// probeName is the kernel of the probe: it adds an array to itself, one number per thread.
 const (
 	probeName    = "gdngen_probe"
 	probeThreads = 128
 )
 
-// ProbeModule is a small module with such a call, y = x + x. Its PTX is for any GPU since compute capability 8.0.
+// ProbeModule returns a small module with such a call, y = x + x. Its PTX runs on GPUs from compute capability 8.0 on.
 func ProbeModule() string {
 	text := fmt.Sprintf(`.version 8.0
 .target sm_80
@@ -48,16 +48,16 @@ func ProbeModule() string {
 	kind := stablehlo.TensorType(ir.T(ir.F32, probeThreads))
 	c := &call{operands: []value{{"%x", kind}}, outputs: []output{{tensor: "y", kind: kind, at: 1, alias: -1}}, free: []int{2, 3}}
 	if err := c.place(m.values); err != nil {
-		panic(err) // nothing is in place
+		panic(err) // no output has a value
 	}
 	c.write(&m.text, "%y", &gpu.Launch{Grid: [3]int{1, 1, 1}, PTX: text}, probeName)
 	return fmt.Sprintf("module @probe {\n  func.func public @main(%%x: %s) -> (%s) {\n%s    return %%y#0 : %s\n  }\n}\n", kind, kind, m.text.String(), kind)
 }
 
-// ErrNotTaken says that a CUDA plugin takes no PTX inside of StableHLO.
+// ErrNotTaken says that a CUDA plugin does not support PTX in StableHLO.
 var ErrNotTaken = errors.New("the CUDA plugin takes no PTX")
 
-// Probed says whether what XLA would run of the probe is its kernel, and nothing else.
+// Probed returns nil if XLA compiled the probe to exactly a launch of its kernel, else an error that wraps ErrNotTaken.
 func Probed(r *thunk.Report) error {
 	if r == nil || r.Launches != 1 || len(r.Rows) != 1 || r.Rows[0].Kernel != probeName || r.Rows[0].Block[0] != probeThreads {
 		return fmt.Errorf("%w: it compiles a call of %s to something else than a launch of its kernel", ErrNotTaken, Target)

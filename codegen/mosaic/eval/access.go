@@ -8,7 +8,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/mlir/tensor"
 )
 
-// indexed checks a reference in one of the memories, and an index of each dimension after it.
+// indexed checks a reference in one of the memory spaces, and one index of type elem per dimension.
 func indexed(ref mlir.Type, index []mlir.Type, elem mlir.Elem, spaces ...string) error {
 	if ref.Kind != mlir.Memref || !slices.Contains(spaces, ref.Space) {
 		return fmt.Errorf("%s: a reference in %v is expected", ref, spaces)
@@ -24,7 +24,7 @@ func indexed(ref mlir.Type, index []mlir.Type, elem mlir.Elem, spaces ...string)
 	return nil
 }
 
-// loadScalar reads one element of scalar memory.
+// loadScalar reads one element of SMEM.
 func loadScalar(_ *Kernel, o *mlir.Op) (func(frame) error, error) {
 	if len(o.Ins) == 0 || len(o.Outs) != 1 {
 		return nil, fmt.Errorf("a reference and one result are expected")
@@ -50,7 +50,7 @@ func loadScalar(_ *Kernel, o *mlir.Op) (func(frame) error, error) {
 	}, nil
 }
 
-// storeScalar writes one element of scalar memory.
+// storeScalar writes one element of SMEM.
 func storeScalar(_ *Kernel, o *mlir.Op) (func(frame) error, error) {
 	if len(o.Ins) < 2 || len(o.Outs) != 0 {
 		return nil, fmt.Errorf("a number, a reference and no result are expected")
@@ -71,7 +71,7 @@ func storeScalar(_ *Kernel, o *mlir.Op) (func(frame) error, error) {
 	}, nil
 }
 
-// steps reads the strides of an access; nil where they are all 1.
+// steps returns the strides of an access; nil if all are 1.
 func steps(o *mlir.Op, rank int) ([]int, error) {
 	if o.Attrs["strides"] == nil {
 		return nil, nil
@@ -89,7 +89,7 @@ func steps(o *mlir.Op, rank int) ([]int, error) {
 	return s, nil
 }
 
-// vectorBlock checks that a vector is a block of a reference in vector memory.
+// vectorBlock checks that a vector is a block of a reference in VMEM.
 func vectorBlock(ref, v mlir.Type, index []mlir.Type) error {
 	if err := indexed(ref, index, mlir.Index, "vmem"); err != nil {
 		return err
@@ -100,7 +100,7 @@ func vectorBlock(ref, v mlir.Type, index []mlir.Type) error {
 	return nil
 }
 
-// load reads a block of vector memory.
+// load reads a block of VMEM.
 func load(_ *Kernel, o *mlir.Op) (func(frame) error, error) {
 	if len(o.Ins) == 0 || len(o.Outs) != 1 {
 		return nil, fmt.Errorf("a reference and one result are expected")
@@ -122,7 +122,7 @@ func load(_ *Kernel, o *mlir.Op) (func(frame) error, error) {
 	}, err
 }
 
-// store writes a block of vector memory.
+// store writes a block of VMEM.
 func store(_ *Kernel, o *mlir.Op) (func(frame) error, error) {
 	if len(o.Ins) < 2 || len(o.Outs) != 0 {
 		return nil, fmt.Errorf("a vector, a reference and no result are expected")
@@ -147,7 +147,7 @@ func store(_ *Kernel, o *mlir.Op) (func(frame) error, error) {
 	}, err
 }
 
-// segments checks the numbers of operands of each kind, where they are given.
+// segments checks the numbers of operands of each kind, if given.
 func segments(o *mlir.Op, want ...int) error {
 	if o.Attrs["operandSegmentSizes"] == nil {
 		return nil
@@ -159,7 +159,7 @@ func segments(o *mlir.Op, want ...int) error {
 	return err
 }
 
-// viewOf gives the types of a reference and of the one that views it, in the same memory.
+// viewOf returns the types of a reference and of its view, in the same memory.
 func viewOf(o *mlir.Op) (from, to mlir.Type, err error) {
 	if len(o.Ins) == 0 || len(o.Outs) != 1 || o.Ins[0].Kind != mlir.Memref || o.Outs[0].Kind != mlir.Memref {
 		return from, to, fmt.Errorf("a reference and one that views it are expected")
@@ -191,7 +191,7 @@ func sliceRef(_ *Kernel, o *mlir.Op) (func(frame) error, error) {
 	}, nil
 }
 
-// reshapeRef shows a reference in another shape.
+// reshapeRef views a reference in another shape.
 func reshapeRef(_ *Kernel, o *mlir.Op) (func(frame) error, error) {
 	from, to, err := viewOf(o)
 	if err == nil {
@@ -217,7 +217,7 @@ func reshapeRef(_ *Kernel, o *mlir.Op) (func(frame) error, error) {
 	}, nil
 }
 
-// bitcastRef shows a reference as one of another element type; of another width, pairs of rows become rows or the other way round.
+// bitcastRef views a reference with another element type; another width joins pairs of rows, or splits rows.
 func bitcastRef(_ *Kernel, o *mlir.Op) (func(frame) error, error) {
 	from, to, err := viewOf(o)
 	if err == nil {
@@ -254,7 +254,7 @@ func bitcastRef(_ *Kernel, o *mlir.Op) (func(frame) error, error) {
 	}, nil
 }
 
-// oneSemaphore checks that a type is that of a single one.
+// oneSemaphore checks that a type is a single semaphore.
 func oneSemaphore(t mlir.Type) error {
 	if t.Kind != mlir.Memref || t.Elem != mlir.Semaphore || len(t.Shape) != 0 {
 		return fmt.Errorf("%s: one semaphore is expected", t)

@@ -28,7 +28,7 @@ func constant(o *mlir.Op) (compute, error) {
 	return func([]*tensor.Tensor) (*tensor.Tensor, error) { return t, nil }, err
 }
 
-// floats and ints are the rules of operations on two values of one type.
+// floats and ints return the rules of operations on two values of one type.
 func floats(op tensor.FloatOp) rule {
 	return rule{pure: func(o *mlir.Op) (compute, error) {
 		if !o.Outs[0].Elem.Float() {
@@ -67,13 +67,13 @@ func absolute(o *mlir.Op) (compute, error) {
 	}, alike(o, 1)
 }
 
-// The ordered relations by the number of a float's predicate, and those of integers: from 6 on without a sign.
+// The ordered relations by predicate number: of floats, and of integers, unsigned from 6 on.
 var (
 	floatRelations = map[int]tensor.Relation{1: tensor.EQ, 2: tensor.GT, 3: tensor.GE, 4: tensor.LT, 5: tensor.LE}
 	intRelations   = [...]tensor.Relation{tensor.EQ, tensor.NE, tensor.LT, tensor.LE, tensor.GT, tensor.GE, tensor.LT, tensor.LE, tensor.GT, tensor.GE}
 )
 
-// comparison checks the types of a comparison and reads its predicate.
+// comparison checks the types of a comparison, and returns its predicate.
 func comparison(o *mlir.Op) (int, error) {
 	if err := takes(o, 2); err != nil {
 		return 0, err
@@ -120,7 +120,7 @@ func choose(o *mlir.Op) (compute, error) {
 	return func(a []*tensor.Tensor) (*tensor.Tensor, error) { return tensor.Select(a[0], a[1], a[2]), nil }, nil
 }
 
-// cast checks that one value of a type becomes one of another, of the same shape.
+// cast checks that a value of element type from becomes one of type to, of the same shape.
 func cast(o *mlir.Op, from, to mlir.Elem) error {
 	if err := takes(o, 1); err != nil {
 		return err
@@ -150,7 +150,7 @@ func toUnsigned(o *mlir.Op) (compute, error) {
 	}, cast(o, mlir.F32, mlir.I32)
 }
 
-// widen makes 32 bits of i1 or i16 without a sign.
+// widen zero-extends i1 or i16 to 32 bits.
 func widen(o *mlir.Op) (compute, error) {
 	if err := cast(o, mlir.I16, mlir.I32); err != nil {
 		if err := cast(o, mlir.I1, mlir.I32); err != nil {
@@ -162,7 +162,7 @@ func widen(o *mlir.Op) (compute, error) {
 	}, nil
 }
 
-// sameBits reads a value's bits as another type of its width.
+// sameBits reinterprets bits as another type of the same width.
 func sameBits(o *mlir.Op) (compute, error) {
 	to := o.Outs[0].Elem
 	if err := takes(o, 1); err != nil {
@@ -174,7 +174,7 @@ func sameBits(o *mlir.Op) (compute, error) {
 	return func(a []*tensor.Tensor) (*tensor.Tensor, error) { return tensor.Bitcast(a[0], to), nil }, cast(o, o.Ins[0].Elem, to)
 }
 
-// registerBits may change the width: two rows of 16 bits are one of 32.
+// registerBits reinterprets bits, also with another width: two rows of 16 bits are one of 32.
 func registerBits(o *mlir.Op) (compute, error) {
 	if err := takes(o, 1); err != nil {
 		return nil, err
@@ -189,7 +189,7 @@ func registerBits(o *mlir.Op) (compute, error) {
 	return sameBits(o)
 }
 
-// pack rounds two vectors to bf16 and puts them into words, the first in the low halves.
+// pack rounds two vectors to bf16 and packs them into words, the first in the low halves.
 func pack(o *mlir.Op) (compute, error) {
 	if err := takes(o, 2); err != nil {
 		return nil, err

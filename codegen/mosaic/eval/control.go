@@ -8,7 +8,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/mlir/tensor"
 )
 
-// branch runs the first region where the condition holds, else the second.
+// branch runs the first region if the condition is true, else the second.
 func branch(k *Kernel, o *mlir.Op) (func(frame) error, error) {
 	if err := takes(o, 1); err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func branch(k *Kernel, o *mlir.Op) (func(frame) error, error) {
 	}, nil
 }
 
-// loop counts from the first operand to below the second by the third; the others are carried.
+// loop counts from the first operand to below the second, by the third; the other operands are carried.
 func loop(k *Kernel, o *mlir.Op) (func(frame) error, error) {
 	i32 := mlir.Type{Elem: mlir.I32}
 	if len(o.Ins) < 3 || len(o.Regions) != 1 || o.Regions[0] == nil {

@@ -7,10 +7,10 @@ import (
 	"github.com/gdngen/gdngen/codegen/mlir"
 )
 
-// semaphore counts the copies that signal it.
+// semaphore tracks the copies that signal it.
 type semaphore struct {
 	flight []transfer
-	waited int // bytes of them that have been waited for
+	waited int // bytes of the copies in flight that were waited for
 }
 
 // transfer is a copy in flight.
@@ -22,7 +22,7 @@ type transfer struct {
 
 func (r *ref) bytes() int { return mlir.Type{Shape: r.shape}.Size() * r.elem.Bytes() }
 
-// start puts a copy in flight: the target is unknown, the source may not be written.
+// start puts a copy in flight: its target becomes unknown, and its source may not be written.
 func (s *semaphore) start(src, dst *ref, by *mlir.Op) error {
 	if src.elem != dst.elem || !slices.Equal(src.shape, dst.shape) {
 		return fmt.Errorf("a copy of %s%v to %s%v", src.elem, src.shape, dst.elem, dst.shape)
@@ -76,8 +76,8 @@ func (m *memory) await(at, n int) error {
 	return nil
 }
 
-// wait takes note of a wait for as many bytes as dst has. Copies land when all bytes in flight have been waited for: before that, a wait
-// does not say which of them have arrived.
+// wait records a wait for as many bytes as dst has. Copies land when all bytes in flight have been waited for; before that, a wait does
+// not tell which copies have arrived.
 func (s *semaphore) wait(dst *ref) error {
 	total := 0
 	for _, t := range s.flight {
@@ -98,7 +98,7 @@ func (s *semaphore) wait(dst *ref) error {
 	return nil
 }
 
-// land puts the content of the source into the target; what is unknown there is unknown here.
+// land writes the source into the target; unknown elements stay unknown.
 func (t transfer) land() error {
 	src, dst := t.src.mem, t.dst.mem
 	if src.fixed == "" {
@@ -135,7 +135,7 @@ func (t transfer) land() error {
 	})
 }
 
-// landed checks that no copy is in flight.
+// landed errs if a copy is in flight.
 func landed(scratch []*memory, when string) error {
 	for _, m := range scratch {
 		for _, s := range m.sems {

@@ -13,16 +13,16 @@ import (
 type Kernel struct {
 	Name     string
 	body     *function
-	grid     []int // points of each axis; dynamic where an operand says
+	grid     []int // points of each axis; dynamic if an operand gives it
 	parallel []bool
 	tables   int
 	scratch  int
 	types    []mlir.Type // of the operands: tables, inputs, outputs, scratch
-	windows  []*window   // of inputs and outputs; nil for an array in main memory
+	windows  []*window   // of inputs and outputs; nil for an array in HBM
 	blocks   []*block    // of all functions and regions
 }
 
-// Idle lists the operations that no run has reached, by line: what they do has not been checked. all is the number of operations.
+// Idle returns the operations that no run has executed, by line, and the number of all operations: idle ones have not been checked.
 func (k *Kernel) Idle() (idle []*mlir.Op, all int) {
 	for _, b := range k.blocks {
 		all += len(b.steps)
@@ -36,13 +36,13 @@ func (k *Kernel) Idle() (idle []*mlir.Op, all int) {
 	return idle, all
 }
 
-// dynamic marks an axis whose points an operand counts.
+// dynamic marks an axis whose number of points is an operand.
 const dynamic = math.MinInt64
 
-// maxPoints bounds a grid.
+// maxPoints is the largest grid.
 const maxPoints = 1 << 24
 
-// ParseKernel reads a Mosaic module and prepares all its operations.
+// ParseKernel reads a Mosaic module and prepares its operations; it errs if one has no rule.
 func ParseKernel(text string) (*Kernel, error) {
 	m, err := mlir.Parse(text)
 	if err != nil {
@@ -99,7 +99,7 @@ func newKernel(m *mlir.Module) (*Kernel, error) {
 	return k, k.readWindows(m, f)
 }
 
-// count reads an attribute that counts operands.
+// count returns an attribute that is a number of operands.
 func count(f *mlir.Func, name string) (int, error) {
 	l, ok := mlir.Ints([]mlir.Attr{f.Attrs[name]})
 	if !ok || l[0] < 0 || l[0] > len(f.Body.Types) {
@@ -154,7 +154,7 @@ func (k *Kernel) readWindows(m *mlir.Module, f *mlir.Func) error {
 	return nil
 }
 
-// bounds is the number of operands that count points, which come before all others.
+// bounds returns the number of operands that give numbers of points; they come before all others.
 func (k *Kernel) bounds() int {
 	n := 0
 	for _, g := range k.grid {
@@ -165,8 +165,8 @@ func (k *Kernel) bounds() int {
 	return n
 }
 
-// Check compares the types of a call with the kernel: of operands, counts of points included, and of results. alias gives the operand that
-// each result shares its memory with.
+// Check compares a call with the kernel: the types of operands, including numbers of points, and of results. alias maps a result to the
+// operand whose memory it shares.
 func (k *Kernel) Check(ins, outs []mlir.Type, alias map[int]int) error {
 	nb := k.bounds()
 	arrays := k.types[:len(k.types)-k.scratch]
@@ -193,7 +193,7 @@ func (k *Kernel) Check(ins, outs []mlir.Type, alias map[int]int) error {
 	return nil
 }
 
-// signless is the type that a kernel has for an element type of StableHLO.
+// signless returns the kernel's element type for one of StableHLO.
 func signless(e mlir.Elem) mlir.Elem {
 	switch e {
 	case mlir.U32:
@@ -214,7 +214,7 @@ type launch struct {
 	arrays  []*memory
 }
 
-// Run computes a call that was checked.
+// Run computes a call that Check accepts, and returns its results. ins are the operands, with numbers of points first.
 func (k *Kernel) Run(ins []*tensor.Tensor, outs []mlir.Type, alias map[int]int) ([]*tensor.Tensor, error) {
 	r, err := k.run(ins, outs, alias)
 	if err != nil {
@@ -354,7 +354,7 @@ func (l *launch) points() error {
 	}
 }
 
-// turn ends a program: windows are written back, scratch is forgotten, no copy may be in flight.
+// turn ends a program: windows are written back, scratch becomes unknown, and no copy may be in flight.
 func (l *launch) turn() error {
 	if err := landed(l.scratch, "a program ends"); err != nil {
 		return err
@@ -377,7 +377,7 @@ func (l *launch) point(at []int, program string) error {
 		l.args[i].t = tensor.Scalar(mlir.I32, a)
 	}
 	ids := len(at)
-	for _, out := range []bool{true, false} { // what is written back comes before what is fetched, the worst case of the two
+	for _, out := range []bool{true, false} { // the worst case: windows are written back before others are fetched
 		for i, v := range l.views {
 			if v == nil || v.out != out {
 				continue

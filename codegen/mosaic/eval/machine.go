@@ -8,7 +8,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/mlir/tensor"
 )
 
-// value is a value of a kernel: a tensor, scalars included, or a reference.
+// value is a tensor, scalars included, or a reference.
 type value struct {
 	t *tensor.Tensor
 	r *ref
@@ -25,7 +25,7 @@ func (f frame) tensors(ids []int) []*tensor.Tensor {
 	return ts
 }
 
-// ints are the values of integer scalars.
+// ints returns the values of integer scalars.
 func (f frame) ints(ids []int) []int {
 	ns := make([]int, len(ids))
 	for i, id := range ids {
@@ -34,7 +34,7 @@ func (f frame) ints(ids []int) []int {
 	return ns
 }
 
-// step is an operation that is ready to run.
+// step is a prepared operation.
 type step struct {
 	op   *mlir.Op
 	run  func(f frame) error
@@ -42,7 +42,7 @@ type step struct {
 	ran  bool
 }
 
-// block is a block that is ready to run. yield are the operands of its last operation.
+// block is a prepared block. yield are the operands of its last operation.
 type block struct {
 	params []int
 	steps  []step
@@ -73,7 +73,7 @@ type located struct {
 func (e *located) Error() string { return e.where + ": " + e.err.Error() }
 func (e *located) Unwrap() error { return e.err }
 
-// exec runs a step. A shape that does not fit, in a program that no emitter should write, panics in package tensor.
+// exec runs a step. Package tensor panics on shapes that do not fit; exec returns the panic as an error.
 func (s *step) exec(f frame) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -86,7 +86,7 @@ func (s *step) exec(f frame) (err error) {
 	return s.run(f)
 }
 
-// prepared makes a block ready. Its last operation must be a terminator; outs are the types of what it gives.
+// prepared prepares a block. Its last operation must be the terminator, with operands of types outs.
 func (k *Kernel) prepared(b *mlir.Block, terminator string, outs []mlir.Type) (*block, error) {
 	n := len(b.Ops) - 1
 	if n < 0 || b.Ops[n].Name != dialect+terminator {
@@ -109,7 +109,7 @@ func (k *Kernel) prepared(b *mlir.Block, terminator string, outs []mlir.Type) (*
 	return p, nil
 }
 
-// free finds the last use of each value that is defined in the block, so that its memory can go.
+// free finds the last use of each value defined in the block, so that its memory can be freed.
 func (p *block) free(b *mlir.Block) {
 	own := map[int]bool{}
 	for _, o := range b.Ops {
@@ -131,7 +131,7 @@ func (p *block) free(b *mlir.Block) {
 	}
 }
 
-// uses calls f for each operand of an operation and of those in its regions.
+// uses calls f for each operand of an operation and of the operations in its regions.
 func uses(o *mlir.Op, f func(int)) {
 	for _, v := range o.Operands {
 		f(v)
@@ -145,7 +145,7 @@ func uses(o *mlir.Op, f func(int)) {
 	}
 }
 
-// function is a function that is ready to run.
+// function is a prepared function.
 type function struct {
 	body *block
 	size int // of its frame
@@ -159,7 +159,7 @@ func (k *Kernel) newFunction(f *mlir.Func) (*function, error) {
 	return &function{b, len(f.Values)}, nil
 }
 
-// call runs a function and gives its results.
+// call runs a function and returns its results.
 func (fn *function) call(args []value) ([]value, error) {
 	f := make(frame, fn.size)
 	for i, p := range fn.body.params {

@@ -8,21 +8,21 @@ import (
 	"github.com/gdngen/gdngen/codegen/mlir/tensor"
 )
 
-// memory is what references point to: an array in main memory, a window, scratch, a table or semaphores.
+// memory is the memory behind references: an array in HBM, a window, scratch, a table or semaphores.
 type memory struct {
 	name  string
 	elem  mlir.Elem
 	words []uint32 // elements of 32 bits
 	short []uint16 // elements of 16 bits
 	sems  []semaphore
-	fixed string // why it may not be written, or empty
+	fixed string // why it must not be written; "" if it may
 
-	// state of each element, where not all of them are known: the known halves (bits 0 and 1), arriving (bit 2), and from bit 3 on the number
-	// of copies that read it.
+	// The state of each element, nil if all are known: known halves (bits 0 and 1), arriving (bit 2), and from bit 3 on the number of
+	// copies that read it.
 	state   []uint8
-	unknown int // elements whose state is not just known
+	unknown int // elements that are not simply known
 
-	written []bool // elements that were overwritten, of an array that an input shares with an output
+	written []bool // elements overwritten, of an array that an input shares with an output
 }
 
 const (
@@ -61,7 +61,7 @@ func (m *memory) forget() {
 	m.unknown = m.size()
 }
 
-// track gives every element a state of its own.
+// track gives every element its own state.
 func (m *memory) track() {
 	if m.state == nil {
 		m.state = make([]uint8, m.size())
@@ -71,7 +71,7 @@ func (m *memory) track() {
 	}
 }
 
-// of makes memory of a tensor's elements.
+// of returns memory with a tensor's elements.
 func of(name string, t *tensor.Tensor) (*memory, error) {
 	m, err := newMemory(name, t.Elem, t.Size())
 	if err != nil {
@@ -133,7 +133,7 @@ func (m *memory) get(t *tensor.Tensor, to, at, n int) {
 	}
 }
 
-// tensor is the content of an array of main memory, with poison for what is unknown.
+// tensor returns the contents of an array in HBM; unknown elements are poison.
 func (m *memory) tensor(shape []int) *tensor.Tensor {
 	t := tensor.New(m.elem, shape...)
 	if m.get(t, 0, 0, m.size()); m.unknown > 0 {
@@ -142,7 +142,7 @@ func (m *memory) tensor(shape []int) *tensor.Tensor {
 	return t
 }
 
-// readable counts the elements that are known: of half of each (1 or 2), or of both (3). It refuses those that a copy is on its way to.
+// readable counts the elements that are known in half (1 or 2), or in both halves (3). It errs for elements that a copy will write.
 func (m *memory) readable(at, n int, half uint8) (int, error) {
 	if m.unknown == 0 {
 		return n, nil
@@ -159,7 +159,7 @@ func (m *memory) readable(at, n int, half uint8) (int, error) {
 	return good, nil
 }
 
-// poison puts poison in the place of what is unknown: elements of t from one on, n of them, which are at an address.
+// poison replaces unknown elements by poison: n elements of t from index from, at address at.
 func (m *memory) poison(t *tensor.Tensor, from, at, n int, half uint8) {
 	for i, s := range m.state[at : at+n] {
 		if s&half != half {
@@ -168,7 +168,7 @@ func (m *memory) poison(t *tensor.Tensor, from, at, n int, half uint8) {
 	}
 }
 
-// poison is what a read of unknown memory gives: a NaN as f32, and as bf16 in both halves; as a number of 32 bits it is far out of any range.
+// poison is the value of unknown memory: NaN as f32, and in both halves as bf16; as a 32-bit number far out of any range.
 const poison = 0x7fc07fc0
 
 // write marks elements, or one half of each, as written.
@@ -196,14 +196,14 @@ func (m *memory) write(at, n int, half uint8) error {
 	return nil
 }
 
-// ref is a view of a memory. Addresses of a view of another width count its own elements; rows of cols elements tell which they are: row r
-// of 32 bits is made of rows 2r (the low half) and 2r+1 of 16 bits.
+// ref is a view of a memory. In a view of another width, addresses count the view's elements, and cols is the length of a row. Row r of
+// 32 bits is rows 2r (the low half) and 2r+1 of 16 bits.
 type ref struct {
 	mem        *memory
 	elem       mlir.Elem
 	shape, str []int
 	off        int
-	cols       int // 0 where the width is that of the memory
+	cols       int // 0: the width of the memory
 	space      string
 }
 
@@ -211,7 +211,7 @@ func newRef(m *memory, t mlir.Type) *ref {
 	return &ref{mem: m, elem: t.Elem, shape: t.Shape, str: tensor.Strides(t.Shape), space: t.Space}
 }
 
-// part is the block of a reference from starts on, of sizes elements by steps.
+// part returns the block of a reference from starts on, with sizes elements by steps.
 func (r *ref) part(starts, sizes, steps []int) (*ref, error) {
 	p := *r
 	p.shape, p.str = sizes, make([]int, len(sizes))
@@ -229,7 +229,7 @@ func (r *ref) part(starts, sizes, steps []int) (*ref, error) {
 	return &p, nil
 }
 
-// dense says whether the elements follow each other without gaps.
+// dense reports whether the elements are contiguous.
 func (r *ref) dense() bool {
 	n := 1
 	for d := len(r.shape) - 1; d >= 0; d-- {
@@ -241,7 +241,7 @@ func (r *ref) dense() bool {
 	return true
 }
 
-// rows calls f for each row of the view with its first address, the number of its first element and the length.
+// rows calls f for each row of the view with its first address, the index of its first element, and its length.
 func (r *ref) rows(f func(at, i, n int) error) error {
 	if n := len(r.str); n > 0 && r.str[n-1] != 1 && r.shape[n-1] != 1 {
 		return fmt.Errorf("steps along the lanes of %s", r.mem.name)
@@ -255,7 +255,7 @@ func (r *ref) rows(f func(at, i, n int) error) error {
 	return err
 }
 
-// halves are the addresses in memory of a row's elements of 32 bits in memory of 16, or its elements' address and half the other way round.
+// halves returns, for a row's 32-bit elements in 16-bit memory, both addresses; for the opposite case, the element's address and half.
 func (r *ref) halves(at int) (lo, hi int, half uint8) {
 	row, col := at/r.cols, at%r.cols
 	if r.elem.Bytes() == 4 {
@@ -265,7 +265,7 @@ func (r *ref) halves(at int) (lo, hi int, half uint8) {
 	return lo, lo, uint8(1 + row%2)
 }
 
-// load reads the whole view, with poison for what is unknown. That nothing of it is known is an error.
+// load reads the whole view; unknown elements are poison. It errs if no element is known.
 func (r *ref) load() (*tensor.Tensor, error) {
 	t := tensor.New(r.elem, r.shape...)
 	good := 0
@@ -280,7 +280,7 @@ func (r *ref) load() (*tensor.Tensor, error) {
 	return t, err
 }
 
-// loadRow reads a row and counts its known elements.
+// loadRow reads a row, and returns the number of its known elements.
 func (r *ref) loadRow(t *tensor.Tensor, at, i, n int) (int, error) {
 	m := r.mem
 	lo, hi, half := at, at, uint8(known)

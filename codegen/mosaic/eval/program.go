@@ -11,13 +11,13 @@ import (
 	"github.com/gdngen/gdngen/codegen/stablehlo/eval"
 )
 
-// Program is an emitted program that is ready to run, once at a time.
+// Program is a parsed program; it may not run concurrently.
 type Program struct {
 	*eval.Program
 	Kernels []*Kernel // in the order of the text
 }
 
-// Parse reads an emitted program: StableHLO whose custom calls carry kernels.
+// Parse reads an emitted program: StableHLO whose custom calls contain kernels. It errs for anything without a rule.
 func Parse(text string) (*Program, error) {
 	p := &Program{}
 	var err error
@@ -25,21 +25,21 @@ func Parse(text string) (*Program, error) {
 	return p, err
 }
 
-// config is what a call's backend_config says.
+// config is a call's backend_config.
 type config struct {
 	Call struct {
 		Body   string `json:"body"`
 		Format int    `json:"serialization_format"`
 		Layout bool   `json:"needs_layout_passes"`
 		Checks bool   `json:"disable_bounds_checks"`
-		// Where arrays lie is no part of the numbers.
+		// The placement of arrays does not change numbers.
 		InColors  []json.RawMessage `json:"input_memory_space_colors"`
 		OutColors []json.RawMessage `json:"output_memory_space_colors"`
 	} `json:"custom_call_config"`
-	Memory []json.RawMessage `json:"scoped_memory_configs"` // a limit, no part of the numbers
+	Memory []json.RawMessage `json:"scoped_memory_configs"` // a limit; it does not change numbers
 }
 
-// call makes the kernel of a custom call ready.
+// call prepares the kernel of a custom call.
 func (p *Program) call(o *mlir.Op) (eval.Call, error) {
 	for _, n := range o.Attrs.Names() {
 		if !slices.Contains([]string{"backend_config", "callee", "kernel_name", "operand_layouts", "output_operand_aliases", "result_layouts"}, n) {
@@ -78,7 +78,7 @@ func (p *Program) call(o *mlir.Op) (eval.Call, error) {
 	return func(args []*tensor.Tensor) ([]*tensor.Tensor, error) { return k.Run(args, o.Outs, alias) }, nil
 }
 
-// rowMajor checks that each layout lists its type's dimensions from the last to the first.
+// rowMajor checks that each layout is row-major.
 func rowMajor(a mlir.Attr, types []mlir.Type) error {
 	list, _ := a.([]mlir.Attr)
 	if len(list) != len(types) {
@@ -100,7 +100,7 @@ func rowMajor(a mlir.Attr, types []mlir.Type) error {
 	return nil
 }
 
-// aliases reads which operand each result shares its memory with.
+// aliases returns the operand whose memory each result shares.
 func aliases(o *mlir.Op) (map[int]int, error) {
 	list, ok := o.Attrs["output_operand_aliases"].([]mlir.Attr)
 	if o.Attrs["output_operand_aliases"] != nil && !ok {

@@ -11,11 +11,11 @@ import (
 
 const dialect = "stable_mosaic."
 
-// compute gives the result of an operation on tensors.
+// compute returns the result of an operation on tensors.
 type compute func(a []*tensor.Tensor) (*tensor.Tensor, error)
 
-// rule is how an operation runs: pure from tensors to one tensor, or exec on the frame. Both check the operation's types and attributes
-// once; attrs are those that it may have.
+// rule says how an operation runs: pure from tensors to one tensor, or exec on the frame. Both check types and attributes once; attrs
+// are the allowed attributes.
 type rule struct {
 	attrs []string
 	pure  func(o *mlir.Op) (compute, error)
@@ -81,7 +81,7 @@ func init() { // scf's rules refer back to the table
 	}
 }
 
-// prepare makes an operation ready, or says why it can not run.
+// prepare returns the function of an operation, or an error that says why it can not run.
 func (k *Kernel) prepare(o *mlir.Op) (func(f frame) error, error) {
 	fail := func(err error) error {
 		if _, ok := err.(*located); ok {
@@ -140,7 +140,7 @@ func takes(o *mlir.Op, n int) error {
 	return nil
 }
 
-// alike checks that there are n operands, of the result's type.
+// alike checks that there are n operands, all of the result's type.
 func alike(o *mlir.Op, n int) error {
 	if err := takes(o, n); err != nil {
 		return err
@@ -153,7 +153,7 @@ func alike(o *mlir.Op, n int) error {
 	return nil
 }
 
-// attrInts reads an attribute of integers.
+// attrInts returns an attribute of integers.
 func attrInts(o *mlir.Op, name string) ([]int, error) {
 	l, ok := mlir.Ints(o.Attrs[name])
 	if !ok {
@@ -162,7 +162,7 @@ func attrInts(o *mlir.Op, name string) ([]int, error) {
 	return l, nil
 }
 
-// attrInt reads an attribute of one integer.
+// attrInt returns an attribute of one integer.
 func attrInt(o *mlir.Op, name string) (int, error) {
 	l, ok := mlir.Ints([]mlir.Attr{o.Attrs[name]})
 	if !ok {
@@ -171,7 +171,7 @@ func attrInt(o *mlir.Op, name string) (int, error) {
 	return l[0], nil
 }
 
-// within checks a list of dimensions, each once, against a rank.
+// within checks that dimensions are distinct and valid for a rank.
 func within(name string, dims []int, rank int) error {
 	for i, d := range dims {
 		if d < 0 || d >= rank || slices.Contains(dims[:i], d) {

@@ -9,7 +9,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/mlir/tensor"
 )
 
-// kept checks that there is one operand and that the result has its element type.
+// kept checks that there is one operand, of the result's element type.
 func kept(o *mlir.Op) error {
 	if err := takes(o, 1); err != nil {
 		return err
@@ -31,7 +31,7 @@ func shapeCast(o *mlir.Op) (compute, error) {
 	return func(a []*tensor.Tensor) (*tensor.Tensor, error) { return a[0].Reshape(shape...), nil }, nil
 }
 
-// broadcast aligns the last dimensions; those of 1 or missing ones are repeated.
+// broadcast aligns the last dimensions; dimensions of 1, or missing ones, repeat.
 func broadcast(o *mlir.Op) (compute, error) {
 	if err := kept(o); err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func broadcast(o *mlir.Op) (compute, error) {
 	return func(a []*tensor.Tensor) (*tensor.Tensor, error) { return tensor.Broadcast(a[0], dims, to), nil }, nil
 }
 
-// extract takes one element.
+// extract returns one element.
 func extract(o *mlir.Op) (compute, error) {
 	at, err := attrInts(o, "static_position")
 	if err == nil {
@@ -95,7 +95,7 @@ func slice(o *mlir.Op) (compute, error) {
 	return func(a []*tensor.Tensor) (*tensor.Tensor, error) { return tensor.Slice(a[0], l[0], l[1], l[2]), nil }, nil
 }
 
-// reduction folds dimensions and then the accumulator.
+// reduction reduces dimensions, and then combines with the accumulator.
 func reduction(o *mlir.Op) (compute, error) {
 	if err := takes(o, 2); err != nil {
 		return nil, err
@@ -222,7 +222,7 @@ func gather(o *mlir.Op) (compute, error) {
 	}, nil
 }
 
-// matmul contracts one dimension of two matrices and adds the accumulator.
+// matmul contracts one dimension of two matrices, and adds the accumulator.
 func matmul(o *mlir.Op) (compute, error) {
 	if err := takes(o, 3); err != nil {
 		return nil, err

@@ -8,7 +8,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/mlir/tensor"
 )
 
-// window shows one block of an array at a time. index is the function from grid point and tables to the block's numbers.
+// window shows one block of an array at a time. index computes the block's numbers from the grid point and tables.
 type window struct {
 	name  string
 	block []int
@@ -17,7 +17,7 @@ type window struct {
 	out   bool
 }
 
-// newWindow reads the description of a window of an array; an empty one is none.
+// newWindow reads the description of a window; nil for an empty one.
 func (k *Kernel) newWindow(m *mlir.Module, attr mlir.Attr, t mlir.Type) (*window, error) {
 	d, ok := attr.(mlir.Dict)
 	if !ok {
@@ -29,7 +29,7 @@ func (k *Kernel) newWindow(m *mlir.Module, attr mlir.Attr, t mlir.Type) (*window
 	for _, n := range d.Names() {
 		switch n {
 		case "transform_indices", "window_bounds":
-		case "pipeline_mode": // when it is fetched, not what
+		case "pipeline_mode": // it changes when the window is fetched, not what
 		default:
 			return nil, fmt.Errorf("%s of a window is not supported", n)
 		}
@@ -62,12 +62,12 @@ type view struct {
 	*window
 	array *memory
 	whole []int // shape of the array
-	at    []int // block that is shown; nil for none
+	at    []int // the block shown; nil for none
 	buf   *memory
-	by    map[string]string // programs that wrote blocks
+	by    map[string]string // programs that wrote each block
 }
 
-// show brings the block of a grid point into the window. program names the point's parallel axes.
+// show brings the block of a grid point into the window. program names the point on the parallel axes.
 func (v *view) show(args []value, program string) error {
 	out, err := v.index.call(args)
 	if err != nil {
@@ -102,7 +102,7 @@ func (v *view) show(args []value, program string) error {
 	return nil
 }
 
-// blockOf is the copy between the array and the buffer.
+// blockOf returns the copy between the array and the buffer.
 func (v *view) blockOf() tensor.Block {
 	str := tensor.Strides(v.whole)
 	b := tensor.Block{Shape: v.block, DstStr: tensor.Strides(v.block), SrcStr: str}
@@ -130,7 +130,7 @@ func (v *view) fetch() error {
 	return err
 }
 
-// writeBack writes an output's block back; what is unknown of it is unknown there.
+// writeBack writes an output's block back; unknown elements become unknown in the array.
 func (v *view) writeBack() error {
 	if !v.out || v.at == nil {
 		v.at = nil
@@ -150,7 +150,7 @@ func (v *view) writeBack() error {
 	return err
 }
 
-// copy copies elements of a memory of the same type, whatever their states are.
+// copy copies elements of a memory of the same type, whatever their states.
 func (m *memory) copy(to int, src *memory, from, n int) {
 	if m.words != nil {
 		copy(m.words[to:to+n], src.words[from:from+n])
@@ -159,7 +159,7 @@ func (m *memory) copy(to int, src *memory, from, n int) {
 	}
 }
 
-// blur makes those elements unknown that are so in the source.
+// blur makes elements unknown that are unknown in the source.
 func (m *memory) blur(to int, src *memory, from, n int) {
 	if src.unknown == 0 {
 		return

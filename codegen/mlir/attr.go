@@ -10,29 +10,29 @@ import (
 // Attr is the value of an attribute, one of the types of rule 3.
 type Attr any
 
-// Num is a number as it is written, with its type where one is given.
+// Num is a number as text, with its type if given.
 type Num struct {
 	Text string
 	Type Type
 }
 
-// Dense is a constant array: one number for all elements, or all of them in row-major order.
+// Dense is a constant array: one number for all elements, or all elements in row-major order.
 type Dense struct {
 	Type   Type
-	Shape  []int // of the nested lists; nil where one number stands for all
+	Shape  []int // of the nested lists; nil if one number is for all
 	Values []string
 }
 
 // Opaque is an attribute of a dialect, #Name<Body>.
 type Opaque struct{ Name, Body string }
 
-// Symbol is a reference to a function, @name, without the sign.
+// Symbol is a reference to a function, @name, without the @.
 type Symbol string
 
 // Word is a bare word.
 type Word string
 
-// Dict is attributes by name.
+// Dict maps names to attributes.
 type Dict map[string]Attr
 
 // dict reads {name = attribute, name, ...}.
@@ -66,7 +66,7 @@ func (p *parser) dict() (Dict, error) {
 	}
 }
 
-// attr reads an attribute, with its type where one follows.
+// attr reads an attribute, with its type if one follows.
 func (p *parser) attr() (Attr, error) {
 	a, err := p.bareAttr()
 	if err != nil {
@@ -151,7 +151,7 @@ func (p *parser) attrList() (Attr, error) {
 	}
 }
 
-// opaque reads #name<body>, the body up to the bracket that closes it.
+// opaque reads #name<body>, up to the matching bracket.
 func (p *parser) opaque() (Opaque, error) {
 	if err := p.expect("#"); err != nil {
 		return Opaque{}, err
@@ -176,7 +176,7 @@ func (p *parser) opaque() (Opaque, error) {
 	return o, p.errorf("#%s<...> without an end", o.Name)
 }
 
-// dense reads the inside of dense<...>: a number, nested lists of them, or nothing.
+// dense reads the rest of dense<...>: a number, nested lists, or nothing.
 func (p *parser) dense() (Attr, error) {
 	if err := p.expect("<"); err != nil {
 		return nil, err
@@ -194,7 +194,7 @@ func (p *parser) dense() (Attr, error) {
 	return d, p.expect(">")
 }
 
-// nested reads a number (no shape) or a list of parts of one shape.
+// nested reads a number (no shape), or a list of parts of equal shape.
 func (p *parser) nested(values *[]string) ([]int, error) {
 	if err := p.enter(); err != nil {
 		return nil, err
@@ -230,7 +230,7 @@ func (p *parser) nested(values *[]string) ([]int, error) {
 	}
 }
 
-// fits checks the lists of a constant against its type.
+// fits checks the shape of a constant against its type.
 func (p *parser) fits(d Dense) error {
 	if len(d.Shape) > 0 && !slices.Equal(d.Shape, d.Type.Shape) {
 		return p.errorf("a constant of shape %v for %s", d.Shape, d.Type)
@@ -238,7 +238,7 @@ func (p *parser) fits(d Dense) error {
 	return nil
 }
 
-// intArray reads the inside of array<i64: 1, 2>.
+// intArray reads the rest of array<i64: 1, 2>.
 func (p *parser) intArray() (Attr, error) {
 	if err := p.expect("<"); err != nil {
 		return nil, err
@@ -261,7 +261,7 @@ func (p *parser) intArray() (Attr, error) {
 	}
 }
 
-// Ints are the integers of an attribute: [1, 2], array<i64: 1, 2> or dense<[1, 2]>.
+// Ints returns the integers of an attribute, and whether it has that form: [1, 2], array<i64: 1, 2> or dense<[1, 2]>.
 func Ints(a Attr) ([]int, bool) {
 	var texts []string
 	switch a := a.(type) {
@@ -291,7 +291,7 @@ func Ints(a Attr) ([]int, bool) {
 	return list, true
 }
 
-// Lists are the lists of integers in the body of an attribute of a dialect: <[1], [0, 2], []>.
+// Lists returns the lists of integers in the body of an attribute of a dialect: <[1], [0, 2], []>.
 func (o Opaque) Lists() ([][]int, error) {
 	p := newParser(o.Body)
 	var lists [][]int
@@ -314,7 +314,7 @@ func (o Opaque) Lists() ([][]int, error) {
 	return lists, nil
 }
 
-// Names are the names of the attributes, sorted.
+// Names returns the names of the attributes, sorted.
 func (d Dict) Names() []string {
 	var names []string
 	for n := range d {
@@ -324,7 +324,8 @@ func (d Dict) Names() []string {
 	return names
 }
 
-// Field reads name = value from the body of an attribute of a dialect: an integer, or a list with one integer or none (-1).
+// Field returns the integer of name = value in the body of an attribute of a dialect, and whether it has one. A list may have one
+// integer, or none: -1.
 func (o Opaque) Field(name string) (int, bool) {
 	_, rest, ok := strings.Cut(o.Body, name+" = ")
 	if !ok {

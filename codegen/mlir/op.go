@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// maxResults bounds the results of an operation.
+// maxResults is the most results of an operation.
 const maxResults = 1 << 12
 
 // op reads one operation with its results, in the generic or the short form.
@@ -62,7 +62,7 @@ func (p *parser) op() (*Op, error) {
 	return o, p.location(o)
 }
 
-// check compares the declared types with those of the operands and the number of results.
+// check compares declared types with the operands' types, and the number of results.
 func (p *parser) check(o *Op, results int) error {
 	if len(o.Outs) != results {
 		return p.errorf("%s gives %d results, %d are named", o.Name, len(o.Outs), results)
@@ -291,7 +291,7 @@ func (p *parser) item(o *Op) error {
 	if err != nil {
 		return err
 	}
-	if p.peekWord() == "x" { // of two operands: dims = [0] x [1]
+	if p.peekWord() == "x" { // two operands: dims = [0] x [1]
 		p.word()
 		second, err := p.bareAttr()
 		if err != nil {
@@ -306,7 +306,7 @@ func (p *parser) item(o *Op) error {
 	return nil
 }
 
-// ranges reads start:limit:stride of each dimension, up to the bracket, into the attributes starts, limits and strides.
+// ranges reads start:limit:stride per dimension, up to the bracket, into the attributes starts, limits and strides.
 func (p *parser) ranges(o *Op) error {
 	starts, limits, strides := []int{}, []int{}, []int{}
 	for !p.eat("]") {
@@ -328,8 +328,8 @@ func (p *parser) ranges(o *Op) error {
 	return nil
 }
 
-// shortTypes reads the types of the short form: those of a function, one for all operands and results, that of the condition before it,
-// or those of the operands of a return.
+// shortTypes reads the types of the short form: a function type, one type for all operands and results, the same after a condition's
+// type, or the types of a return's operands.
 func (p *parser) shortTypes(o *Op, results int) error {
 	if p.at("(") {
 		t, err := p.functionType()
@@ -370,7 +370,7 @@ func (p *parser) shortTypes(o *Op, results int) error {
 	return nil
 }
 
-// while reads stablehlo.while(%a = %init, ...) : types cond {...} do {...}. Both regions have the carried values as parameters.
+// while reads stablehlo.while(%a = %init, ...) : types cond {...} do {...}. Both regions take the carried values as parameters.
 func (p *parser) while(o *Op, results int) error {
 	o.Name = p.word()
 	if err := p.expect("("); err != nil {

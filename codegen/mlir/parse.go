@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Module is a parsed text.
+// Module is a parsed module.
 type Module struct {
 	Name  string
 	Attrs Dict
@@ -22,7 +22,7 @@ type Func struct {
 	Line   int
 }
 
-// Block is a list of operations whose last one gives the block's results.
+// Block is a list of operations; the last one returns the block's results.
 type Block struct {
 	Params []int
 	Types  []Type // of the parameters
@@ -38,10 +38,10 @@ type Op struct {
 	Words             []string // bare words of the short form, in order: LT, SIGNED
 	Regions           []*Block // nil for an empty region
 	Line              int
-	Loc               string // the name that the emitter gave the place
+	Loc               string // the name in the location
 }
 
-// Where names the operation for an error: line, name and location.
+// Where describes the operation for an error: line, name and location.
 func (o *Op) Where() string {
 	s := fmt.Sprintf("line %d: %s", o.Line, o.Name)
 	if o.Loc != "" {
@@ -50,7 +50,7 @@ func (o *Op) Where() string {
 	return s
 }
 
-// Func finds a function by name.
+// Func returns the function of a name; an error if there is none.
 func (m *Module) Func(name string) (*Func, error) {
 	for _, f := range m.Funcs {
 		if f.Name == name {
@@ -62,7 +62,7 @@ func (m *Module) Func(name string) (*Func, error) {
 
 func newParser(text string) *parser { return &parser{src: text, line: 1} }
 
-// Parse reads the text of a module.
+// Parse reads the text of a module. Errors have line and column.
 func Parse(text string) (*Module, error) {
 	p := newParser(text)
 	m, err := p.module()
@@ -106,7 +106,7 @@ func (p *parser) module() (*Module, error) {
 	return m, nil
 }
 
-// function reads a function in the short form (func.func @main ...) or in the generic one.
+// function reads a function in the short form (func.func @main ...) or the generic one.
 func (p *parser) function() (*Func, error) {
 	p.values, p.scopes = nil, nil
 	p.space()
@@ -175,7 +175,7 @@ func (p *parser) typesOf(values []int) []Type {
 
 func (p *parser) open() { p.scopes = append(p.scopes, map[string]int{}) }
 
-// params reads (%a: type {attributes}, ...) and names the values in the innermost block.
+// params reads (%a: type {attributes}, ...), and defines the values in the innermost block.
 func (p *parser) params() ([]int, error) {
 	if err := p.expect("("); err != nil {
 		return nil, err
@@ -211,7 +211,7 @@ func (p *parser) params() ([]int, error) {
 	}
 }
 
-// body reads { operations } into a block, whose scope is open, and closes the scope.
+// body reads { operations } into a block, and closes the block's open scope.
 func (p *parser) body(b *Block) error {
 	if err := p.expect("{"); err != nil {
 		return err
@@ -259,7 +259,7 @@ func (p *parser) value() (string, error) {
 	return n, err
 }
 
-// define gives a name to a new value in the innermost block.
+// define names a new value in the innermost block.
 func (p *parser) define(name string, t Type) (int, error) {
 	for _, s := range p.scopes {
 		if _, twice := s[name]; twice {
@@ -275,7 +275,7 @@ func (p *parser) define(name string, t Type) (int, error) {
 	return v, nil
 }
 
-// use finds a value by name.
+// use returns a value by name.
 func (p *parser) use(name string) (int, error) {
 	for i := len(p.scopes) - 1; i >= 0; i-- {
 		if v, ok := p.scopes[i][name]; ok {

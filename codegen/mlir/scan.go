@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// parser walks the text by characters: shapes such as 8x128xf32 are no tokens of their own.
+// parser reads the text by characters: shapes such as 8x128xf32 are not tokens.
 type parser struct {
 	src   string
 	pos   int
@@ -14,11 +14,11 @@ type parser struct {
 	start int // of the line
 	depth int // of nested types, attributes and regions
 
-	values []Type           // of the function at hand
+	values []Type           // of the current function
 	scopes []map[string]int // names in the open blocks, the innermost last
 }
 
-// maxDepth bounds nesting, so that no text exhausts the stack.
+// maxDepth limits nesting, so that no text exhausts the stack.
 const maxDepth = 200
 
 func (p *parser) enter() error {
@@ -34,7 +34,7 @@ func (p *parser) errorf(format string, args ...any) error {
 	return fmt.Errorf("line %d, column %d: %s", p.line, p.pos-p.start+1, fmt.Sprintf(format, args...))
 }
 
-// near shows what is in the text, for an error: the word that was read, or what follows.
+// near returns the text near an error: the word just read, or the text that follows.
 func (p *parser) near(word string) string {
 	if word != "" {
 		return strconv.Quote(word)
@@ -52,7 +52,7 @@ func (p *parser) near(word string) string {
 func letter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_' }
 func digit(c byte) bool  { return c >= '0' && c <= '9' }
 
-// space passes blanks, line ends and comments.
+// space skips blanks, line ends and comments.
 func (p *parser) space() {
 	for p.pos < len(p.src) {
 		switch c := p.src[p.pos]; {
@@ -72,7 +72,7 @@ func (p *parser) space() {
 	}
 }
 
-// at says whether the text goes on with a token.
+// at reports whether the text continues with a token.
 func (p *parser) at(token string) bool {
 	p.space()
 	return strings.HasPrefix(p.src[p.pos:], token)
@@ -93,7 +93,7 @@ func (p *parser) expect(token string) error {
 	return nil
 }
 
-// word reads letters, digits, dots and the like, from a letter on; empty where none stands.
+// word reads letters, digits, dots and dollar signs, starting with a letter; "" if there is no word.
 func (p *parser) word() string {
 	p.space()
 	start := p.pos
@@ -106,7 +106,7 @@ func (p *parser) word() string {
 	return p.src[start:p.pos]
 }
 
-// peekWord is word without a move.
+// peekWord is word without moving.
 func (p *parser) peekWord() string {
 	p.space()
 	at := p.pos
@@ -115,7 +115,7 @@ func (p *parser) peekWord() string {
 	return w
 }
 
-// name reads what follows %, @ or ^: letters, digits, dots, or a number.
+// name reads a name after %, @ or ^: letters, digits, dots, or a number.
 func (p *parser) name() (string, error) {
 	start := p.pos
 	for p.pos < len(p.src) {
@@ -147,7 +147,7 @@ func (p *parser) digits() (string, bool) {
 	return p.src[start:p.pos], p.pos > start
 }
 
-// number reads an integer, a float or the bits of one (0x7F800000).
+// number reads an integer, a float, or the bits of a float (0x7F800000).
 func (p *parser) number() (string, bool) {
 	p.space()
 	start := p.pos
@@ -195,7 +195,7 @@ func (p *parser) integer() (int, error) {
 	return n, nil
 }
 
-// text reads a string in quotes: \22 is the character of that hexadecimal number, \n a line end, \t a tab.
+// text reads a string in quotes, with the escapes \22 (hexadecimal), \n and \t.
 func (p *parser) text() (string, error) {
 	if err := p.expect(`"`); err != nil {
 		return "", err

@@ -11,7 +11,7 @@ import (
 // Elem is an element type.
 type Elem uint8
 
-// The element types. I16, I32 and I64 have no sign of their own in a kernel; U16 and U32 are StableHLO's.
+// The element types. In kernels I16, I32 and I64 are signless; U16 and U32 occur only in StableHLO.
 const (
 	NoElem Elem = iota
 	F64
@@ -40,7 +40,7 @@ func (e Elem) String() string {
 	return fmt.Sprintf("element type %d", uint8(e))
 }
 
-// Bytes is the size of an element in memory; a bool takes one byte, a semaphore none.
+// Bytes returns the size of an element in memory; 1 for a bool, 0 for a semaphore.
 func (e Elem) Bytes() int {
 	switch e {
 	case F64, I64, Index:
@@ -55,10 +55,10 @@ func (e Elem) Bytes() int {
 	return 0
 }
 
-// Float tells a floating type.
+// Float reports whether e is a float type.
 func (e Elem) Float() bool { return e >= F64 && e <= BF16 }
 
-// Kind says what a type is a type of.
+// Kind is the kind of a type.
 type Kind uint8
 
 // The kinds of types.
@@ -72,22 +72,22 @@ const (
 
 var kindNames = [...]string{Vector: "vector", Memref: "memref", Tensor: "tensor"}
 
-// Type is a type: of a value, or of a function.
+// Type is the type of a value or a function.
 type Type struct {
 	Kind      Kind
 	Elem      Elem
 	Shape     []int
-	Space     string // memory of a memref: vmem, smem, hbm, semaphore_mem
+	Space     string // memory space of a memref: vmem, smem, hbm, semaphore_mem
 	Ins, Outs []Type // of a function
 }
 
-// Equal compares types.
+// Equal reports whether two types are equal.
 func (t Type) Equal(u Type) bool {
 	return t.Kind == u.Kind && t.Elem == u.Elem && t.Space == u.Space && slices.Equal(t.Shape, u.Shape) &&
 		slices.EqualFunc(t.Ins, u.Ins, Type.Equal) && slices.EqualFunc(t.Outs, u.Outs, Type.Equal)
 }
 
-// Size is the number of elements.
+// Size returns the number of elements.
 func (t Type) Size() int {
 	n := 1
 	for _, d := range t.Shape {
@@ -123,7 +123,7 @@ func typeList(ts []Type) string {
 	return "(" + strings.Join(s, ", ") + ")"
 }
 
-// maxSize bounds the elements of a type, maxVector those of a vector: more fit into no memory, or into no register file by far.
+// maxSize is the most elements of a type, maxVector of a vector: far more than any memory or register file holds.
 const maxSize, maxVector = 1 << 34, 1 << 24
 
 // typ reads a type.
@@ -198,7 +198,7 @@ func (p *parser) shape(t *Type) error {
 	return nil
 }
 
-// elem reads the name of an element type where one stands.
+// elem reads the name of an element type, if there is one.
 func (p *parser) elem() (Elem, bool) {
 	p.space()
 	start := p.pos
@@ -232,7 +232,7 @@ func (p *parser) functionType() (Type, error) {
 	return t, err
 }
 
-// parenTypes reads types between parentheses, each with attributes that are left out.
+// parenTypes reads types in parentheses, and skips their attributes.
 func (p *parser) parenTypes() ([]Type, error) {
 	if err := p.expect("("); err != nil {
 		return nil, err

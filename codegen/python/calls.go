@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// resolve is the function or the class that an expression names: by a name that one thing sets, in this module or in that which it is
-// imported from, or by a module and a name of it. It is nil where that is not known.
+// resolve returns the definition of the function or class that an expression names. The expression is a name with one definition, here
+// or in the module it is imported from, or a module with a name of it. It returns nil if the definition is unknown.
 func (m *module) resolve(s *scope, n *node) *node {
 	switch {
 	case n.what == load:
@@ -32,7 +32,7 @@ func (m *module) defined(s *scope, name string) *node {
 	return nil
 }
 
-// module is the module of these files that a name stands for.
+// module returns the module of the checked files that a name refers to.
 func (m *module) module(s *scope, name string) *module {
 	if by := s.only(name); by != nil && by.what == imported {
 		return m.all[by.kids[0].name+"."+by.kids[1].name]
@@ -40,7 +40,7 @@ func (m *module) module(s *scope, name string) *module {
 	return nil
 }
 
-// attribute checks what is taken of a module, and the fields of parameters whose type is a class of fields.
+// attribute checks attributes of modules, and fields of parameters whose type is a class with fields.
 func (m *module) attribute(s *scope, n *node) {
 	of := n.kids[0]
 	if n.name == "" || of.what != load {
@@ -58,7 +58,7 @@ func (m *module) attribute(s *scope, n *node) {
 	}
 }
 
-// fields are those of a class that is a tuple of names, as parameters of what makes one; nil for other classes.
+// fields returns the fields of a NamedTuple class as parameters of its constructor; nil for other classes.
 func fields(c *node) *node {
 	if c.what != class || !slices.ContainsFunc(c.kids[0].kids, func(b *node) bool {
 		return b.what == argument && len(b.kids[0].kids) == 1 && b.kids[0].kids[0].name == "NamedTuple"
@@ -82,7 +82,7 @@ func fields(c *node) *node {
 	return out
 }
 
-// call checks the arguments of a call of a function that is known, or of what functools.partial makes of one.
+// call checks the arguments of a call of a known function, or of functools.partial of one.
 func (m *module) call(s *scope, n *node) {
 	if len(n.kids) == 0 {
 		return
@@ -107,7 +107,8 @@ func (m *module) call(s *scope, n *node) {
 	}
 }
 
-// mismatches says what is wrong with the arguments for some parameters. Those of a list or of a dict may be any; a partial call may lack some.
+// mismatches returns the faults in the arguments for some parameters. Starred arguments may be anything; a partial call may omit
+// arguments.
 func mismatches(head *node, args []*node, partial bool) (wrong []string) {
 	var places []*node
 	byName := map[string]*node{}

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// operators join operands. Which of them bind more does not matter here.
+// operators join operands. Their precedence does not matter here.
 var operators = strings.Fields("+ - * / // % @ ** & | ^ << >> < > <= >= == != and or in is not")
 
-// list is expressions with commas between them.
+// list reads expressions separated by commas.
 func (p *parser) list() *node {
 	first := p.item()
 	if !p.is(",") {
@@ -28,7 +28,7 @@ func (p *parser) ends() bool {
 	return p.peek().kind == newline || p.is("=", ")", "]", "}", ":")
 }
 
-// item is an expression, or all elements of one.
+// item reads an expression, or a starred one.
 func (p *parser) item() *node {
 	if p.take("*") {
 		return p.node(star, "", p.operation())
@@ -36,7 +36,7 @@ func (p *parser) item() *node {
 	return p.test()
 }
 
-// test is an expression.
+// test reads an expression.
 func (p *parser) test() *node {
 	if p.take("yield") {
 		n := p.node(group, "")
@@ -64,7 +64,7 @@ func (p *parser) test() *node {
 	return n
 }
 
-// operation is operands with operators between them.
+// operation reads operands with operators between them.
 func (p *parser) operation() *node {
 	var kids []*node
 	for {
@@ -82,7 +82,7 @@ func (p *parser) operation() *node {
 	return p.node(group, "", kids...)
 }
 
-// operand is an atom, and what is taken of it or what it is called with.
+// operand reads an atom, with its attributes, subscripts and calls.
 func (p *parser) operand() *node {
 	n := p.atom()
 	for {
@@ -115,7 +115,7 @@ func (p *parser) subscripts() (out []*node) {
 	return out
 }
 
-// arguments are those of a call, to its end.
+// arguments reads the arguments of a call, to its end.
 func (p *parser) arguments() (out []*node) {
 	for !p.take(")") {
 		switch next := p.tokens[p.at+1]; {
@@ -137,7 +137,7 @@ func (p *parser) arguments() (out []*node) {
 	return out
 }
 
-// comprehension is an expression, or all that it gives in the rounds that are named behind it.
+// comprehension reads the rounds after an expression, if there are any.
 func (p *parser) comprehension(of ...*node) *node {
 	if !p.is("for") {
 		return p.node(group, "", of...)
@@ -158,7 +158,7 @@ func (p *parser) comprehension(of ...*node) *node {
 	}
 }
 
-// targets are what a round sets.
+// targets reads the names that a round sets.
 func (p *parser) targets() *node {
 	n := p.node(group, "", p.target())
 	for p.take(",") {
@@ -209,7 +209,7 @@ func (p *parser) atom() *node {
 	return nil
 }
 
-// display is what is in brackets: elements, pairs, or a comprehension.
+// display reads the contents of brackets: elements, pairs, or a comprehension.
 func (p *parser) display(until string) *node {
 	n := p.node(group, "")
 	for !p.take(until) {
@@ -227,7 +227,7 @@ func (p *parser) display(until string) *node {
 		}
 		if !p.is(until) {
 			p.expect(",")
-		} else if len(n.kids) == 1 && until == ")" && p.tokens[p.at-1].text != "," { // no tuple
+		} else if len(n.kids) == 1 && until == ")" && p.tokens[p.at-1].text != "," { // not a tuple
 			p.at++
 			return n.kids[0]
 		}
@@ -235,7 +235,7 @@ func (p *parser) display(until string) *node {
 	return n
 }
 
-// strings are strings side by side, and what formatted ones compute.
+// strings reads adjacent strings, and the expressions in formatted ones.
 func (p *parser) strings() *node {
 	n := p.node(literal, "")
 	for ; p.peek().kind == text || p.peek().kind == formatted; p.at++ {
@@ -251,7 +251,7 @@ func (p *parser) strings() *node {
 	return n
 }
 
-// braced are the expressions of a formatted string, without how they are formatted.
+// braced returns the expressions of a formatted string, without their formats.
 func braced(s string) (out []string) {
 	s = strings.ReplaceAll(strings.ReplaceAll(s, "{{", ""), "}}", "")
 	for {

@@ -1,6 +1,6 @@
-// Package python finds what keeps Python from running before anybody runs it: what does not parse, keywords as names, names that nothing
-// sets, calls that do not suit the function that they call, and what a module does not have. It reads the Python that files are written
-// in, and needs none.
+// Package python finds faults that would keep Python files from running: syntax errors, keywords as names, undefined names, calls that
+// do not match their function, and missing names of modules. It covers the Python that the generator writes, and needs no Python
+// interpreter.
 package python
 
 import (
@@ -12,13 +12,14 @@ import (
 	"strings"
 )
 
-// most is how many faults an error lists.
+// most is the most faults that an error lists.
 const most = 3
 
-// Check says what is wrong with files of Python that may import one another; others, as text, are left alone. Files have paths with slashes.
+// Check returns an error that lists faults of Python files, which may import one another; nil if it finds none. Keys are paths with
+// slashes; files not named .py are ignored.
 func Check(files map[string]string) error {
 	var found []string
-	all := map[string]*module{} // by the names that imports have
+	all := map[string]*module{} // by the name in imports
 	var order []*module
 	for _, file := range sorted(files) {
 		if path.Ext(file) != ".py" {
@@ -92,17 +93,17 @@ func (m *module) fail(line int, format string, args ...any) {
 	m.faults = append(m.faults, fault{line, fmt.Sprintf(format, args...)})
 }
 
-// scope is where names are set: a file, a function, a class, a lambda or a comprehension.
+// scope is a scope of names: a file, function, class, lambda or comprehension.
 type scope struct {
 	outer   *scope
 	of      what
-	names   map[string][]*node // what sets them
+	names   map[string][]*node // the nodes that set each name
 	set     map[string]bool    // so far
-	loops   int                // around what is read
+	loops   int                // loops around the current node
 	classes map[string]*node   // of parameters, by their types
 }
 
-// newScope knows all names that the parts of a scope set.
+// newScope returns a scope that knows all names its parts set.
 func newScope(outer *scope, parts ...*node) *scope {
 	s := &scope{outer: outer, names: map[string][]*node{}, set: map[string]bool{}, classes: map[string]*node{}}
 	for _, p := range parts {
@@ -130,7 +131,7 @@ func (s *scope) collect(n *node) {
 	}
 }
 
-// find is the scope that has a name as seen from here; nil for none.
+// find returns the scope in which a name is found from here; nil for none.
 func (s *scope) find(name string) *scope {
 	for at := s; at != nil; at = at.outer {
 		if len(at.names[name]) > 0 && (at == s || at.of != class) {
@@ -140,7 +141,7 @@ func (s *scope) find(name string) *scope {
 	return nil
 }
 
-// only is what sets a name, where one thing does.
+// only returns the node that sets a name, if exactly one does.
 func (s *scope) only(name string) *node {
 	if at := s.find(name); at != nil && len(at.names[name]) == 1 {
 		return at.names[name][0]
@@ -158,7 +159,7 @@ func (m *module) check(all map[string]*module) {
 	}
 }
 
-// checkNode checks what a part reads, in the order of its text.
+// checkNode checks what a node reads, in the order of its text.
 func (m *module) checkNode(s *scope, n *node) {
 	if n == nil {
 		return
@@ -215,7 +216,7 @@ func (m *module) read(s *scope, n *node) {
 	}
 }
 
-// function checks a function or a lambda: types and defaults by the names around it, its body by its own.
+// function checks a function or lambda: types and defaults in the outer scope, the body in its own.
 func (m *module) function(s *scope, n *node) {
 	head, body := n.kids[0], n.kids[1]
 	if n.what == function {
@@ -241,7 +242,7 @@ func (m *module) function(s *scope, n *node) {
 	m.checkNode(inner, body)
 }
 
-// imported checks that a module of these files has what is imported of it.
+// imported checks that a module among these files has the imported name.
 func (m *module) imported(n *node) {
 	module, name := n.kids[0].name, n.kids[1].name
 	from := m.all[module]
@@ -251,7 +252,7 @@ func (m *module) imported(n *node) {
 	m.fail(n.line, "%s has no %s", module, name)
 }
 
-// exports are the names that __all__ lists.
+// exports returns the names in __all__.
 func (m *module) exports() (names []string) {
 	for _, line := range m.tree.kids {
 		for _, n := range line.kids {
@@ -265,7 +266,7 @@ func (m *module) exports() (names []string) {
 	return names
 }
 
-// builtins are the names that Python sets.
+// builtins are the names that Python defines.
 var builtins = strings.Fields("ArithmeticError AssertionError AttributeError BaseException DeprecationWarning Ellipsis Exception FutureWarning ImportError IndexError KeyError LookupError NameError NotImplemented " +
 	"NotImplementedError OSError OverflowError RuntimeError StopIteration SystemExit TypeError UserWarning ValueError Warning ZeroDivisionError __file__ __name__ abs all any bool bytes " +
 	"callable chr classmethod complex dict dir divmod enumerate filter float format frozenset getattr hasattr hash hex id int isinstance issubclass iter len list map max " +

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// node is a part of a program: what it is, its name where it has one, and its parts.
+// node is a part of a program: its kind, its name if it has one, and its parts.
 type node struct {
 	what what
 	name string
@@ -17,17 +17,17 @@ type node struct {
 type what int
 
 const (
-	group     what = iota // parts, in the order in which they are computed
-	literal               // a number, or a string that is its name
+	group     what = iota // parts, in the order of evaluation
+	literal               // a number, or a string, which is its name
 	load                  // a name that is read
 	store                 // a name that is set
 	attribute             // of kids[0]
 	call                  // of kids[0], with arguments
 	argument
-	keyword // an argument by name
-	star    // arguments of a list
-	stars   // arguments of a dict
-	lambda  // parameters, then what it gives
+	keyword // a named argument
+	star    // a starred argument
+	stars   // a double-starred argument
+	lambda  // parameters, then the value
 	comprehension
 	loop
 	function // decorators, parameters, body
@@ -37,11 +37,11 @@ const (
 	imported
 )
 
-// parser reads a file of Python. It knows what generated files are written in, and panics with a fault where a text is none of it.
+// parser reads a Python file. It covers the syntax of generated files, and panics with a fault on anything else.
 type parser struct {
 	tokens []token
 	at     int
-	within []string // the parts of the name of the module
+	within []string // the module's name, in parts
 }
 
 func (p *parser) peek() token { return p.tokens[p.at] }
@@ -55,7 +55,7 @@ func (p *parser) is(texts ...string) bool {
 	return (t.kind == sign || t.kind == word) && slices.Contains(texts, t.text)
 }
 
-// take takes the next token where it is one of some texts.
+// take takes the next token if it is one of texts.
 func (p *parser) take(texts ...string) bool {
 	if p.is(texts...) {
 		p.at++
@@ -95,7 +95,7 @@ func (p *parser) file() *node {
 	return n
 }
 
-// block is the statements behind a colon.
+// block reads the statements after a colon.
 func (p *parser) block() *node {
 	p.expect(":")
 	if p.peek().kind != newline {
@@ -167,7 +167,7 @@ func (p *parser) statement() *node {
 	return n
 }
 
-// definition is a function or a class.
+// definition reads a function or a class.
 func (p *parser) definition() *node {
 	before := p.node(group, "")
 	for p.take("@") {
@@ -196,7 +196,7 @@ func (p *parser) definition() *node {
 	return n
 }
 
-// params are parameters until a sign. One of a star has it before its name; a star alone and a slash are names.
+// params reads parameters up to a token. A starred parameter has the stars in its name; a lone star and a slash are names.
 func (p *parser) params(until string, typed bool) *node {
 	n := p.node(params, "")
 	for !p.take(until) {
@@ -224,7 +224,7 @@ func (p *parser) params(until string, typed bool) *node {
 	return n
 }
 
-// simple is a line of statements without a block.
+// simple reads a line of statements without a block.
 func (p *parser) simple() *node {
 	n := p.node(group, "")
 	for {
@@ -280,7 +280,7 @@ func (p *parser) dotted() string {
 	return name
 }
 
-// relative is the name of a module, which dots at its beginning count from that of this one.
+// relative reads the name of a module; leading dots count from this module.
 func (p *parser) relative() string {
 	up := 0
 	for p.is(".", "...") {
@@ -300,7 +300,7 @@ func (p *parser) relative() string {
 	return name
 }
 
-// from imports names of a module: each has its own name, then that of the module and the one there.
+// from reads an import of names: each has its own name, the module's, and its name there.
 func (p *parser) from() *node {
 	n := p.node(group, "")
 	module := p.relative()
@@ -347,7 +347,7 @@ func (p *parser) assignment() *node {
 	return p.node(group, "", append(all[len(all)-1:], all[:len(all)-1]...)...)
 }
 
-// stored makes what was read of a text that turns out to be set.
+// stored converts nodes that were read as expressions into assigned names.
 func (p *parser) stored(n *node) *node {
 	switch n.what {
 	case load:

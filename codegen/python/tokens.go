@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// Keywords are the words of Python that are no names.
+// Keywords are the words of Python that can not be names.
 var Keywords = strings.Fields("False None True and as assert async await break class continue def del elif else except finally for from global if import in is lambda " +
 	"nonlocal not or pass raise return try while with yield")
 
-// kind is what a token is.
+// kind is the kind of a token.
 type kind int
 
 const (
 	word kind = iota
 	number
 	text
-	formatted // a string of which some is computed
+	formatted // a string with expressions
 	sign
 	newline
 	indent
@@ -44,7 +44,7 @@ type scanner struct {
 	out    []token
 }
 
-// fault is what is wrong in a line.
+// fault is an error in a line.
 type fault struct {
 	line int
 	text string
@@ -58,7 +58,7 @@ func (s *scanner) fail(format string, args ...any) {
 
 func (s *scanner) add(k kind, t string) { s.out = append(s.out, token{k, t, s.line}) }
 
-// tokens cuts a text that begins at a line. It panics with a fault.
+// tokens splits a text that begins at a line. It panics with a fault.
 func tokens(src string, line int) []token {
 	s := &scanner{src: src, line: line, levels: []int{0}}
 	for fresh := true; s.at < len(s.src); {
@@ -83,7 +83,7 @@ func tokens(src string, line int) []token {
 	return s.out
 }
 
-// indentation takes what a line begins with; false for a line of nothing.
+// indentation reads the begin of a line; false for an empty line.
 func (s *scanner) indentation() bool {
 	rest := strings.TrimLeft(s.src[s.at:], " ")
 	n := len(s.src) - s.at - len(rest)
@@ -111,7 +111,7 @@ func (s *scanner) indentation() bool {
 	return true
 }
 
-// next takes a token; true behind the end of a line.
+// next reads a token; true after the end of a line.
 func (s *scanner) next() bool {
 	rest := s.src[s.at:]
 	switch c := rest[0]; {
@@ -183,7 +183,7 @@ func (s *scanner) sign(rest string) {
 	s.at++
 }
 
-// quoted takes a string behind its prefix.
+// quoted reads a string after its prefix.
 func (s *scanner) quoted(prefix string) {
 	rest := s.src[s.at:]
 	quote := rest[:1]
@@ -211,7 +211,7 @@ func (s *scanner) quoted(prefix string) {
 func letter(c byte) bool { return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
 func digit(c byte) bool  { return c >= '0' && c <= '9' }
 
-// run is how many characters a text begins with.
+// run returns how many leading characters of s satisfy of.
 func run(s string, of func(byte) bool) (n int) {
 	for n < len(s) && of(s[n]) {
 		n++

@@ -6,10 +6,10 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// shaped makes a plain type with t's shape.
+// shaped returns a plain type with t's shape.
 func shaped(d ir.DType, t ir.Type) ir.Type { return ir.T(d, t.Shape...) }
 
-// bitcast reinterprets a plain tensor.
+// bitcast reinterprets a plain tensor as another type.
 func (p *printer) bitcast(x string, from, to ir.Type) string {
 	if from.Equal(to) {
 		return x
@@ -21,13 +21,13 @@ func (p *printer) bits(op, x, y string, t ir.Type) string {
 	return p.let("stablehlo.%s %s, %s : %s", op, x, y, TensorType(t))
 }
 
-// upper16 gives the upper 16 bits of f32 numbers, as u32 words below 2^16.
+// upper16 returns the high 16 bits of f32 numbers, as u32 words below 2^16.
 func (p *printer) upper16(x string, t ir.Type) string {
 	u := shaped(ir.U32, t)
 	return p.bits("shift_right_logical", p.bitcast(x, shaped(ir.F32, t), u), p.splat(16, u), u)
 }
 
-// bf16Bits gives the bits of bf16 values, held in their carrier, as u32 words below 2^16.
+// bf16Bits returns the bits of bf16 values, given in their carrier type, as u32 words below 2^16.
 func (p *printer) bf16Bits(x string, t ir.Type) string {
 	if !p.native {
 		return p.upper16(x, t)
@@ -56,7 +56,7 @@ func emitBitcast(p *printer, in *ir.Instr, a []string) string {
 	return p.fromBits(p.convert(p.bitcast(a[0], from, u16), u16, u32), to)
 }
 
-// join puts two values below 2^16 into one word.
+// join packs two values below 2^16 into one word.
 func (p *printer) join(lo, hi string, u ir.Type) string {
 	return p.bits("or", lo, p.bits("shift_left", hi, p.splat(16, u), u), u)
 }
@@ -66,7 +66,7 @@ func emitPack(p *printer, in *ir.Instr, a []string) string {
 	return p.join(p.upper16(p.reduce(a[0], t, ir.BF16), t), p.upper16(p.reduce(a[1], t, ir.BF16), t), in.Result().Type)
 }
 
-// paired is a type whose rows are seen as pairs: [.., r, c] as [.., r/2, 2, c].
+// paired returns the type [.., r/2, 2, c] of [.., r, c]: rows in pairs.
 func paired(d ir.DType, t ir.Type) ir.Type {
 	n := t.Rank()
 	s := slices.Clone(t.Shape)

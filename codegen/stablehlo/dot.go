@@ -4,8 +4,8 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// split cuts x, an operand of type t widened to f32, into parts that are bf16 numbers, the leading one first. A bf16 operand
-// is its own only part.
+// split splits x, an operand of type t widened to f32, into parts that are bf16 numbers, the leading one first. A bf16 operand has one
+// part.
 func (p *printer) split(x string, t ir.Type, parts int) []string {
 	if t.DType == ir.BF16 {
 		return []string{x}
@@ -21,8 +21,8 @@ func (p *printer) split(x string, t ir.Type, parts int) []string {
 	return out
 }
 
-// emitDot multiplies and sums in f32, or in f64 where the result is f64 and the operands are taken as they are. A product of
-// rounded operands is exact in f32.
+// emitDot multiplies and sums in f32, or in f64 if the result is f64 and operands are not rounded. A product of rounded operands is
+// exact in f32.
 func emitDot(p *printer, in *ir.Instr, a []string) string {
 	x, y, r := in.Args[0].Type, in.Args[1].Type, in.Result().Type
 	prec, wide := in.Attrs.Prec, ir.F32
@@ -35,7 +35,7 @@ func emitDot(p *printer, in *ir.Instr, a []string) string {
 			x, y, list(d.LB), list(d.RB), list(d.LC), list(d.RC), TensorType(tx), TensorType(ty), TensorType(sum))
 	}
 	if p.native && wide == ir.F32 && x.DType == ir.BF16 && y.DType == ir.BF16 {
-		return p.narrow(product(a[0], a[1], x, y), sum, r) // the matrix unit's own product
+		return p.narrow(product(a[0], a[1], x, y), sum, r) // the backend's own product
 	}
 	tx, ty := shaped(wide, x), shaped(wide, y)
 	lhs, rhs := p.convert(a[0], p.carrier(x), tx), p.convert(a[1], p.carrier(y), ty)

@@ -15,10 +15,10 @@ import (
 // Backend emits whole programs for a CPU or GPU.
 type Backend struct{}
 
-// Name is stablehlo.
+// Name returns "stablehlo".
 func (Backend) Name() string { return "stablehlo" }
 
-// Supports refuses ops that only exist inside kernels.
+// Supports returns an error for ops that exist only inside kernels.
 func (Backend) Supports(op ir.Op) error {
 	if op == ir.OpGrid {
 		return nil // batched first
@@ -35,10 +35,10 @@ func (Backend) Supports(op ir.Op) error {
 	return nil
 }
 
-// noRow is what is said of an op that somebody added without saying how it is written.
+// noRow is the error for an op without a rule.
 const noRow = "has no row in the rules of codegen/stablehlo"
 
-// Emit batches the module's grids and renders it; the target does not matter.
+// Emit batches the module's grids and renders it; the target is ignored.
 func (Backend) Emit(m *ir.Module, _ *target.Target) (*codegen.Artifact, error) {
 	m, err := plain.Batch(m)
 	if err != nil {
@@ -55,12 +55,12 @@ func (Backend) Emit(m *ir.Module, _ *target.Target) (*codegen.Artifact, error) {
 type Emitter struct {
 	// Native keeps bf16 values in bf16 tensors.
 	Native bool
-	// Kernel writes the call of a kernel: what follows "%r = ", or "%r:2 = " where it has two results. It implies
-	// Native, for a kernel's operands are of their own types.
+	// Kernel returns the call of a kernel: the text after "%r = ", or after "%r:2 = " for two results. It implies Native, since a
+	// kernel's operands have their own types.
 	Kernel func(in *ir.Instr, operands []string) (string, error)
 }
 
-// Emit renders a module. Errors name the instruction.
+// Emit returns the text of a module. Errors name the instruction.
 func (em Emitter) Emit(m *ir.Module) (string, error) {
 	p := &printer{native: em.Native || em.Kernel != nil, kernel: em.Kernel, names: map[*ir.Value]string{}, stored: map[*ir.Value]string{}, depth: 2}
 	var params, results []string
@@ -89,7 +89,7 @@ func (em Emitter) Emit(m *ir.Module) (string, error) {
 		m.Name, strings.Join(params, ", "), strings.Join(results, ", "), p.text.String()), nil
 }
 
-// reused is the attribute of a parameter whose memory a result takes.
+// reused returns the attribute of a parameter whose memory a result reuses.
 func reused(m *ir.Module, param string) string {
 	for _, r := range m.Reuse {
 		if r.Param == param {
@@ -103,8 +103,8 @@ func reused(m *ir.Module, param string) string {
 type printer struct {
 	native bool
 	kernel func(in *ir.Instr, operands []string) (string, error)
-	names  map[*ir.Value]string // values in their carriers
-	stored map[*ir.Value]string // arrays in their own type, where that is not their carrier's
+	names  map[*ir.Value]string // values in their carrier types
+	stored map[*ir.Value]string // arrays in their own type, if the carrier type differs
 	next   int
 	depth  int
 	text   strings.Builder
@@ -117,7 +117,7 @@ func (p *printer) line(format string, args ...any) {
 	p.text.WriteByte('\n')
 }
 
-// fresh makes a new value name.
+// fresh returns a new value name.
 func (p *printer) fresh() string {
 	p.next++
 	return fmt.Sprintf("%%%d", p.next-1)
@@ -174,7 +174,7 @@ func (p *printer) instr(in *ir.Instr) error {
 	return nil
 }
 
-// several writes an operation of n results and gives their names.
+// several writes an operation of n results and returns their names.
 func (p *printer) several(n int, text string) []string {
 	r := p.fresh()
 	if n == 1 {

@@ -7,10 +7,9 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Arrays of bf16 that a loop only takes slices of or puts slices into stay bf16 through it: the slices are converted, not the
-// arrays.
+// A bf16 array that a loop only slices or updates stays bf16 through it: the slices are converted, not the array.
 
-// keep names an array of its own type, and its copy in the carrier.
+// keep records an array in its own type, and its copy in the carrier type.
 func (p *printer) keep(v *ir.Value, name string) {
 	if c := p.carrier(v.Type); !c.Equal(v.Type) {
 		p.stored[v] = name
@@ -19,7 +18,7 @@ func (p *printer) keep(v *ir.Value, name string) {
 	p.names[v] = name
 }
 
-// sliced says whether a block, and the blocks inside it, only take slices of v.
+// sliced reports whether a block, with its inner blocks, only takes slices of v.
 func sliced(body *ir.Block, v *ir.Value) bool {
 	only := true
 	body.Walk(func(in *ir.Instr) {
@@ -42,8 +41,8 @@ func yields(b *ir.Block, v *ir.Value) bool {
 	return false
 }
 
-// refilled gives the values that a carried array takes in a body which only takes slices of it, puts slices into it, passes it
-// through loops that do no more, and yields it at place j; nil where it does anything else.
+// refilled returns the values of a carried array in a body that only slices it, updates slices, passes it through such loops, and yields it
+// at position j; nil for any other use.
 func refilled(body *ir.Block, v *ir.Value, j int) []*ir.Value {
 	chain := []*ir.Value{v}
 	for _, in := range body.Instrs {
@@ -70,7 +69,7 @@ func refilled(body *ir.Block, v *ir.Value, j int) []*ir.Value {
 			}
 		}
 	}
-	for k, c := range chain { // no other use: of an earlier value, or inside a body of its own
+	for k, c := range chain { // no other use: of an earlier value, or in an inner body
 		used := 0
 		body.Walk(func(in *ir.Instr) {
 			for _, a := range in.Args {
@@ -89,18 +88,18 @@ func refilled(body *ir.Block, v *ir.Value, j int) []*ir.Value {
 	return chain
 }
 
-// emitLoop passes values from outside through the loop unchanged, so that its regions refer to nothing outside.
+// emitLoop passes outside values through the loop unchanged, so that its regions refer to nothing outside.
 func emitLoop(p *printer, in *ir.Instr, a []string) ([]string, error) {
 	body := in.Body
 	count := p.splat(float64(in.Attrs.Count), ir.T(ir.I32))
 	one := p.splat(1, ir.T(ir.I32))
 
-	// What passes through: each with the value that it is in the body, and the type in which it passes.
+	// A value that passes through: its value in the body, and the type in which it passes.
 	type passing struct {
 		value *ir.Value
 		init  string
 		typ   ir.Type
-		chain []*ir.Value // of an array in its own type: the values that it takes in the body
+		chain []*ir.Value // of an array in its own type: its values in the body
 	}
 	index := ir.T(ir.I32)
 	all := []passing{{value: body.Params[0], init: p.splat(0, index), typ: index}}
@@ -181,7 +180,7 @@ func emitLoop(p *printer, in *ir.Instr, a []string) ([]string, error) {
 	return out, nil
 }
 
-// own is the name of a value in its own type.
+// own returns the name of a value in its own type.
 func (p *printer) own(v *ir.Value) string {
 	if s := p.stored[v]; s != "" {
 		return s

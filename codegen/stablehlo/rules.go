@@ -7,7 +7,7 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// rule says how an op is written: emit for ops of one result, multi for others, refuse where it can not be.
+// rule says how an op is written: emit for one result, multi for others; refuse is the reason if it can not be written.
 type rule struct {
 	emit   func(p *printer, in *ir.Instr, a []string) string
 	multi  func(p *printer, in *ir.Instr, a []string) ([]string, error)
@@ -89,13 +89,13 @@ func init() { // loop's rule refers back to the table
 	}
 }
 
-// typ is the text of the type in which values of type t travel.
+// typ returns the text of the carrier type of t.
 func (p *printer) typ(t ir.Type) string { return TensorType(p.carrier(t)) }
 
-// result is the text of the type of the instruction's only result.
+// result returns the text of the carrier type of an instruction's only result.
 func (p *printer) result(in *ir.Instr) string { return p.typ(in.Result().Type) }
 
-// operands lists the types of the operands.
+// operands returns the carrier types of the operands.
 func (p *printer) operands(in *ir.Instr) string {
 	ts := make([]string, len(in.Args))
 	for i, a := range in.Args {
@@ -104,14 +104,14 @@ func (p *printer) operands(in *ir.Instr) string {
 	return strings.Join(ts, ", ")
 }
 
-// exact is the rule of an elementwise op whose result needs no rounding.
+// exact returns the rule of an elementwise op whose result needs no rounding.
 func exact(name string) rule {
 	return rule{emit: func(p *printer, in *ir.Instr, a []string) string {
 		return p.let("stablehlo.%s %s : %s", name, strings.Join(a, ", "), p.result(in))
 	}}
 }
 
-// rounded is the rule of an elementwise op which may need rounding to a type narrower than its carrier.
+// rounded returns the rule of an elementwise op whose result may need rounding to a type narrower than its carrier.
 func rounded(name string) rule {
 	return rule{emit: func(p *printer, in *ir.Instr, a []string) string {
 		t := in.Result().Type
@@ -126,15 +126,15 @@ func emitAbs(p *printer, in *ir.Instr, a []string) string {
 	return exact("abs").emit(p, in, a)
 }
 
-// extremum is the rule of max and min.
+// extremum returns the rule of max and min.
 func extremum(name, relation string) rule {
 	return rule{emit: func(p *printer, in *ir.Instr, a []string) string {
 		return p.extreme(name, relation, a[0], a[1], p.carrier(in.Result().Type))
 	}}
 }
 
-// extreme is the larger or smaller of plain values. That of floats is written out so that NaN wins: the runtime's own op
-// drops it on a CPU.
+// extreme returns the larger or smaller of plain values. For floats it is written out so that NaN wins: the runtime's own op drops NaN
+// on a CPU.
 func (p *printer) extreme(name, relation, x, y string, t ir.Type) string {
 	if !t.DType.IsFloat() {
 		return p.bits(name, x, y, t)
@@ -144,7 +144,7 @@ func (p *printer) extreme(name, relation, x, y string, t ir.Type) string {
 	return p.let("stablehlo.select %s, %s, %s : %s, %s", first, x, y, TensorType(c), TensorType(t))
 }
 
-// round rounds x, held in t's carrier, to t's own precision.
+// round rounds x, in t's carrier type, to t's precision.
 func (p *printer) round(x string, t ir.Type) string {
 	if p.carrier(t).Equal(t) {
 		return x
@@ -158,7 +158,7 @@ func (p *printer) reduce(x string, t ir.Type, d ir.DType) string {
 	return p.let("stablehlo.reduce_precision %s, format = e%dm%d : %s", x, e.exponent, e.mantissa, TensorType(t))
 }
 
-// convert changes plain tensors from one type to another of the same shape; nothing where they are equal.
+// convert converts a plain tensor to another type of the same shape, if the types differ.
 func (p *printer) convert(x string, from, to ir.Type) string {
 	if from.Equal(to) {
 		return x
@@ -166,7 +166,7 @@ func (p *printer) convert(x string, from, to ir.Type) string {
 	return p.let("stablehlo.convert %s : (%s) -> %s", x, TensorType(from), TensorType(to))
 }
 
-// splat makes a plain tensor of one value.
+// splat returns a plain tensor of one number.
 func (p *printer) splat(v float64, t ir.Type) string {
 	return p.let("stablehlo.constant dense<%s> : %s", literal(v, t.DType, t.DType), TensorType(t))
 }
@@ -181,7 +181,7 @@ func emitIota(p *printer, in *ir.Instr, _ []string) string {
 	return p.round(p.let("stablehlo.iota dim = %d : %s", in.Attrs.Axis, p.typ(t)), t)
 }
 
-// emitExp2 raises 2, so that large exponents lose nothing to a product with ln 2.
+// emitExp2 uses a power of 2: a product with ln 2 would lose precision for large exponents.
 func emitExp2(p *printer, in *ir.Instr, a []string) string {
 	t := in.Result().Type
 	two := p.splat(2, p.carrier(t))
@@ -234,7 +234,7 @@ func emitConvert(p *printer, in *ir.Instr, a []string) string {
 		return p.compare("NE", x, p.splat(0, have), have, kind)
 	case to.DType.IsFloat():
 		if narrow := to.DType == ir.BF16 || to.DType == ir.F16; narrow && have.DType.IsInt() {
-			wide := shaped(ir.F64, to) // exact, so that there is one rounding
+			wide := shaped(ir.F64, to) // exact, so there is only one rounding
 			x, have = p.convert(x, have, wide), wide
 		}
 		if have.DType.IsFloat() {
@@ -246,7 +246,7 @@ func emitConvert(p *printer, in *ir.Instr, a []string) string {
 	return p.convert(x, have, p.carrier(to))
 }
 
-// saturate converts floats to integers: truncated, clamped to the type's bounds, NaN to 0.
+// saturate converts floats to integers: truncated, clamped to the type's range, NaN to 0.
 func (p *printer) saturate(x string, have, to ir.Type) string {
 	r := p.convert(x, have, to)
 	lo, hi := intBounds[to.DType][0], intBounds[to.DType][1]

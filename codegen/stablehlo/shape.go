@@ -13,7 +13,7 @@ func (p *printer) broadcast(x string, from, to ir.Type, dims []int) string {
 	return p.let("stablehlo.broadcast_in_dim %s, dims = %s : (%s) -> %s", x, list(dims), TensorType(from), TensorType(to))
 }
 
-// reshape reshapes a plain tensor; nothing where the shape is the same.
+// reshape reshapes a plain tensor, if the shape differs.
 func (p *printer) reshape(x string, from, to ir.Type) string {
 	if from.Equal(to) {
 		return x
@@ -37,7 +37,7 @@ func emitTranspose(p *printer, in *ir.Instr, a []string) string {
 	return p.let("stablehlo.transpose %s, dims = %s : (%s) -> %s", a[0], list(in.Attrs.Dims), p.operands(in), p.result(in))
 }
 
-// slice takes starts to limits by strides of a plain tensor.
+// slice returns elements starts to limits by strides of a plain tensor.
 func (p *printer) slice(x string, from, to ir.Type, starts, limits, strides []int) string {
 	ranges := make([]string, len(starts))
 	for i := range starts {
@@ -67,7 +67,7 @@ func emitPad(p *printer, in *ir.Instr, a []string) string {
 		list(at.Starts), list(at.Limits), list(filled(len(at.Starts), 0)), p.operands(in), TensorType(c), p.result(in))
 }
 
-// summed is the type in which values of type t are summed.
+// summed returns the type in which values of type t are summed.
 func summed(t ir.Type) ir.Type {
 	if t.DType == ir.BF16 || t.DType == ir.F16 {
 		return ir.T(ir.F32, t.Shape...)
@@ -75,8 +75,8 @@ func summed(t ir.Type) ir.Type {
 	return t
 }
 
-// narrow rounds x of type from to t, and gives it t's carrier. The rounding to bf16 is explicit, for a compiler may drop
-// a conversion that is converted back.
+// narrow rounds x of type from to t, and converts it to t's carrier. The rounding to bf16 is explicit, since a compiler may drop a
+// conversion that is converted back.
 func (p *printer) narrow(x string, from, t ir.Type) string {
 	if t.DType == ir.BF16 && from.DType != ir.BF16 {
 		x = p.reduce(x, from, ir.BF16)
@@ -116,7 +116,7 @@ func emitReduceMax(p *printer, in *ir.Instr, a []string) string {
 	return v
 }
 
-// leastOf is the identity of a maximum.
+// leastOf returns the identity of a maximum.
 func leastOf(d ir.DType) string {
 	switch d {
 	case ir.F64:
@@ -162,7 +162,7 @@ func emitCumsum(p *printer, in *ir.Instr, a []string) string {
 	return p.narrow(r, wide, t)
 }
 
-// starts writes the start indices of a dynamic slice.
+// starts returns the start indices of a dynamic slice, as text.
 func starts(a []string) string {
 	if len(a) == 0 {
 		return ""
@@ -199,7 +199,7 @@ func emitDynUpdate(p *printer, in *ir.Instr, a []string) string {
 	return p.convert(r, x.Type, p.carrier(x.Type))
 }
 
-// indices lists the types of start indices, after those of other operands.
+// indices returns the types of start indices, as text after other operands.
 func (p *printer) indices(at []*ir.Value) string {
 	var s strings.Builder
 	for _, v := range at {

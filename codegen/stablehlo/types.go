@@ -10,7 +10,7 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// elements is what StableHLO calls the element types, and the exponent and mantissa bits of the floating ones.
+// elements are the StableHLO names of element types, and the exponent and mantissa bits of floats.
 var elements = map[ir.DType]struct {
 	name               string
 	exponent, mantissa int
@@ -19,7 +19,7 @@ var elements = map[ir.DType]struct {
 	ir.I64: {name: "i64"}, ir.I32: {name: "i32"}, ir.U32: {name: "ui32"}, ir.U16: {name: "ui16"}, ir.Bool: {name: "i1"},
 }
 
-// TensorType is the StableHLO text of a value type: tensor<8x128xf32>.
+// TensorType returns the StableHLO text of a value type: tensor<8x128xf32>.
 func TensorType(t ir.Type) string {
 	var b strings.Builder
 	b.WriteString("tensor<")
@@ -32,7 +32,7 @@ func TensorType(t ir.Type) string {
 	return b.String()
 }
 
-// carrier is the type in which values of type t travel.
+// carrier returns the type in which values of type t are held.
 func (p *printer) carrier(t ir.Type) ir.Type {
 	if t.DType == ir.BF16 && !p.native {
 		return ir.T(ir.F32, t.Shape...)
@@ -40,7 +40,7 @@ func (p *printer) carrier(t ir.Type) ir.Type {
 	return t
 }
 
-// literal is one element of a dense constant, rounded to the element type d and written for the type as.
+// literal returns one element of a dense constant, rounded to the element type d and written for the type as.
 func literal(v float64, d, as ir.DType) string {
 	switch {
 	case d == ir.Bool:
@@ -68,7 +68,7 @@ func literal(v float64, d, as ir.DType) string {
 	return s
 }
 
-// list writes [1, 2, 3].
+// list returns [1, 2, 3].
 func list(v []int) string { return "[" + commas(v) + "]" }
 
 func commas(v []int) string {
@@ -79,7 +79,7 @@ func commas(v []int) string {
 	return strings.Join(s, ", ")
 }
 
-// i64s writes array<i64: 1, 2, 3>.
+// i64s returns array<i64: 1, 2, 3>.
 func i64s(v []int) string {
 	if len(v) == 0 {
 		return "array<i64>"

@@ -7,8 +7,8 @@ import (
 	"gonum.org/v1/gonum/blas/blas32"
 )
 
-// product32 is product by gonum, which sums in the same order but leaves out terms whose left factor is zero: right where all factors are
-// finite.
+// product32 is product by gonum. It sums in the same order, but skips terms whose left factor is zero; that is correct if all factors
+// are finite.
 func product32(r, x, y []float32, m, n, k int) {
 	if m == 0 || n == 0 || k == 0 {
 		return

@@ -7,7 +7,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/mlir"
 )
 
-// Unary are functions of one float, by the name that both dialects use or that of StableHLO.
+// Unary are functions of one float, by the name that both dialects use, or StableHLO's.
 var Unary = map[string]func(float64) float64{
 	"exp": math.Exp, "exp2": math.Exp2, "log": math.Log, "log2": math.Log2, "log1p": math.Log1p, "sqrt": math.Sqrt, "tanh": math.Tanh,
 	"rsqrt":    func(x float64) float64 { return 1 / math.Sqrt(x) },
@@ -16,7 +16,7 @@ var Unary = map[string]func(float64) float64{
 	"neg":      func(x float64) float64 { return -x },
 }
 
-// Map computes a function of each float.
+// Map applies f to each float and rounds the results to the element type.
 func Map(x *Tensor, f func(float64) float64) *Tensor {
 	r := like(x.Elem, x)
 	for i, v := range x.F {
@@ -29,7 +29,7 @@ func Map(x *Tensor, f func(float64) float64) *Tensor {
 	return r
 }
 
-// MapInt computes a function of each integer and wraps the result.
+// MapInt applies f to each integer and wraps the results to the element type.
 func MapInt(x *Tensor, f func(int64) int64) *Tensor {
 	r := like(x.Elem, x)
 	for i, v := range x.N {
@@ -44,7 +44,7 @@ func MapInt(x *Tensor, f func(int64) int64) *Tensor {
 // FloatOp is an operation on two floats.
 type FloatOp uint8
 
-// The operations on two floats. Of Max and Min a NaN is the result where an operand is one.
+// The operations on two floats. Max and Min return NaN if an operand is NaN.
 const (
 	Add FloatOp = iota
 	Sub
@@ -55,7 +55,7 @@ const (
 	Pow
 )
 
-// Floats computes an operation of two tensors of one type.
+// Floats applies an operation to two tensors of equal type and shape.
 func Floats(op FloatOp, x, y *Tensor) *Tensor {
 	r := like(x.Elem, x)
 	floats(op, r.F, x.F, y.F)
@@ -101,7 +101,8 @@ func floats[T float32 | float64](op FloatOp, r, x, y []T) {
 // IntOp is an operation on two integers.
 type IntOp uint8
 
-// The operations on two integers. A division by zero gives all ones, a shift by the width or more 0, that with the sign the sign.
+// The operations on two integers. Division by zero returns all ones. A shift by the width or more returns 0; a signed one returns copies
+// of the sign.
 const (
 	AddI IntOp = iota
 	SubI
@@ -122,7 +123,7 @@ const (
 	ShrS
 )
 
-// Ints computes an operation of two tensors of one type.
+// Ints applies an operation to two tensors of equal type and shape, and wraps the results.
 func Ints(op IntOp, x, y *Tensor) *Tensor {
 	r := like(x.Elem, x)
 	if plain(op, r.N, x.N, y.N) {
@@ -152,7 +153,7 @@ func unsigned(op IntOp) bool {
 	return op == DivU || op == RemU || op == MaxU || op == MinU || op == ShrU
 }
 
-// plain computes the operations that are common in kernels.
+// plain computes the operations that are common in kernels, and reports whether it did.
 func plain(op IntOp, r, x, y []int32) bool {
 	x, y = x[:len(r)], y[:len(r)]
 	switch op {
@@ -186,7 +187,7 @@ func plain(op IntOp, r, x, y []int32) bool {
 	return true
 }
 
-// integer computes in 64 bits, operands without a sign given as such.
+// integer computes in 64 bits; unsigned operands must be given zero-extended.
 func integer(op IntOp, a, b int64, width uint) int64 {
 	switch op {
 	case AddI:
@@ -234,7 +235,7 @@ func integer(op IntOp, a, b int64, width uint) int64 {
 	return int64(uint64(a) >> n)
 }
 
-// Relation is a comparison; of a NaN only NE is true.
+// Relation is a comparison; with a NaN only NE is true.
 type Relation uint8
 
 // The relations.
@@ -247,7 +248,7 @@ const (
 	GE
 )
 
-// Compare compares two tensors of one type; integers as numbers without a sign where that is said.
+// Compare compares two tensors of equal type, elementwise, as I1; with noSign, integers are unsigned.
 func Compare(rel Relation, x, y *Tensor, noSign bool) *Tensor {
 	r := like(mlir.I1, x)
 	compare(rel, r.N, x.F, y.F)
@@ -288,7 +289,7 @@ func compare[T float32 | float64 | int32 | int64 | uint32](rel Relation, r []int
 	}
 }
 
-// Select takes elements of x where the condition, of x's shape or one for all, is true, else of y.
+// Select returns elements of x where the condition is true, else of y. The condition has x's shape, or is one scalar.
 func Select(c, x, y *Tensor) *Tensor {
 	if len(c.Shape) == 0 {
 		if c.N[0] != 0 {
@@ -314,8 +315,8 @@ func pick[T any](r []T, c []int32, x, y []T) {
 	}
 }
 
-// Convert makes numbers of another type: to floats rounded once; from floats truncated, held at the type's bounds, NaN to 0; between
-// integers wrapped. I1 is 0 or 1, and of a float or integer whether it is not 0.
+// Convert converts elements to another type. To floats it rounds once. From floats it truncates and clamps to the type's range, with NaN
+// as 0. Between integers it wraps. To I1 it returns whether a number is not 0.
 func Convert(x *Tensor, e mlir.Elem) *Tensor {
 	r := like(e, x)
 	switch {
@@ -332,7 +333,7 @@ func Convert(x *Tensor, e mlir.Elem) *Tensor {
 		for i := range r.Size() {
 			v := x.float(i)
 			switch {
-			case r.F != nil: // from f64: to odd in float32 first, so that there is one rounding
+			case r.F != nil: // f64: to f32 by round-to-odd first, so that there is one rounding
 				r.F[i] = float32(v)
 				if e != mlir.F32 {
 					r.F[i] = toOdd(v)
@@ -363,7 +364,7 @@ func Convert(x *Tensor, e mlir.Elem) *Tensor {
 	return r
 }
 
-// int is an integer element as a number: ui32 and ui16 without a sign.
+// int returns an integer element as a number; ui32 and ui16 are unsigned.
 func (t *Tensor) int(i int) int64 {
 	switch {
 	case t.L != nil:
@@ -381,7 +382,8 @@ func (t *Tensor) float(i int) float64 {
 	return float64(t.F[i])
 }
 
-// toOdd cuts a number to float32 and makes its last bit 1 where that is not exact, so that a rounding to fewer bits is that of the number.
+// toOdd truncates a number to float32 and sets its last bit if that is inexact. Rounding the result to fewer bits then equals rounding
+// the number.
 func toOdd(v float64) float32 {
 	f := float32(v)
 	if float64(f) == v || v != v || math.IsInf(float64(f), 0) {
@@ -393,7 +395,7 @@ func toOdd(v float64) float32 {
 	return math.Float32frombits(math.Float32bits(f) | 1)
 }
 
-// bounds are the least and the greatest integer of a type, as floats.
+// bounds are the smallest and the largest integer of a type, as floats.
 var bounds = map[mlir.Elem][2]float64{
 	mlir.I64: {math.MinInt64, math.MaxInt64}, mlir.Index: {math.MinInt64, math.MaxInt64}, mlir.I32: {math.MinInt32, math.MaxInt32},
 	mlir.I16: {math.MinInt16, math.MaxInt16}, mlir.U32: {0, math.MaxUint32}, mlir.U16: {0, math.MaxUint16},
@@ -414,7 +416,7 @@ func truncate(v float64, e mlir.Elem) int64 {
 	return int64(v)
 }
 
-// Bitcast reads the bits as those of another type of the same width.
+// Bitcast reinterprets the bits as another type of the same width; it panics for another width.
 func Bitcast(x *Tensor, e mlir.Elem) *Tensor {
 	if e.Bytes() != x.Elem.Bytes() {
 		panic(fmt.Sprintf("the bits of %s as %s", x, e))
@@ -437,8 +439,8 @@ func Bitcast(x *Tensor, e mlir.Elem) *Tensor {
 	return r
 }
 
-// Words joins rows 2i (the low half) and 2i+1 of 16 bit elements to row i of 32 bit ones; Halves is its inverse. So do the registers of
-// a TPU hold them.
+// Words joins rows 2i (the low half) and 2i+1 of 16-bit elements to row i of 32-bit elements, as registers of a TPU hold them. It panics
+// for an odd number of rows. Halves is its inverse.
 func Words(x *Tensor, e mlir.Elem) *Tensor {
 	shape, cols := rows(x, 2, 1)
 	r := New(e, shape...)
@@ -449,7 +451,7 @@ func Words(x *Tensor, e mlir.Elem) *Tensor {
 	return r
 }
 
-// Halves splits each row of 32 bit elements in two of 16 bits, the low half first.
+// Halves splits each row of 32-bit elements into two rows of 16 bits, the low half first.
 func Halves(x *Tensor, e mlir.Elem) *Tensor {
 	shape, cols := rows(x, 1, 2)
 	r := New(e, shape...)
@@ -461,7 +463,7 @@ func Halves(x *Tensor, e mlir.Elem) *Tensor {
 	return r
 }
 
-// rows is x's shape with its rows divided and multiplied, and the number of columns.
+// rows returns x's shape with the number of rows divided and multiplied, and the number of columns.
 func rows(x *Tensor, divide, multiply int) ([]int, int) {
 	n := len(x.Shape)
 	if n < 2 || x.Shape[n-2]%divide != 0 {

@@ -6,7 +6,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/mlir"
 )
 
-// Strides are the distances of a shape's elements in row-major order.
+// Strides returns the row-major strides of a shape, in elements.
 func Strides(shape []int) []int {
 	s, n := make([]int, len(shape)), 1
 	for i := len(shape) - 1; i >= 0; i-- {
@@ -16,7 +16,7 @@ func Strides(shape []int) []int {
 	return s
 }
 
-// Block is a copy of elements between two places: both step through one shape with strides of their own.
+// Block is a copy of elements between two arrays: both are stepped through in one shape, with their own strides.
 type Block struct {
 	Shape    []int
 	DstStr   []int
@@ -24,7 +24,7 @@ type Block struct {
 	Dst, Src int // offsets of the first elements
 }
 
-// Each calls f with the offsets of every row of the block, which has n elements along the last dimension.
+// Each calls f with the offsets of every row of the block; a row has n elements along the last dimension.
 func (b Block) Each(f func(dst, src, n int)) {
 	rank := len(b.Shape)
 	if slices.Contains(b.Shape, 0) {
@@ -56,7 +56,7 @@ func (b Block) Each(f func(dst, src, n int)) {
 	}
 }
 
-// steps are the strides along the last dimension.
+// steps returns the strides along the last dimension.
 func (b Block) steps() (dst, src int) {
 	if n := len(b.Shape) - 1; n >= 0 {
 		return b.DstStr[n], b.SrcStr[n]
@@ -87,7 +87,7 @@ func copyBlock[T any](b Block, dst, src []T) {
 	})
 }
 
-// copy moves a block of x into t, of the same element type.
+// copy copies a block of x into t, of the same element type.
 func (t *Tensor) copy(b Block, x *Tensor) {
 	copyBlock(b, t.F, x.F)
 	copyBlock(b, t.D, x.D)
@@ -95,14 +95,14 @@ func (t *Tensor) copy(b Block, x *Tensor) {
 	copyBlock(b, t.L, x.L)
 }
 
-// strided makes a tensor of the elements that are at strides from an offset.
+// strided returns a tensor of the elements at strides from an offset.
 func strided(x *Tensor, shape, str []int, offset int) *Tensor {
 	r := New(x.Elem, shape...)
 	r.copy(Block{Shape: shape, DstStr: Strides(shape), SrcStr: str, Src: offset}, x)
 	return r
 }
 
-// Broadcast repeats x: its dimension i becomes dimension dims[i] of the shape, where one element serves for all.
+// Broadcast repeats x: its dimension i becomes dimension dims[i] of the shape; a dimension of 1 is stretched.
 func Broadcast(x *Tensor, dims, shape []int) *Tensor {
 	own, str := Strides(x.Shape), make([]int, len(shape))
 	for i, d := range dims {
@@ -113,7 +113,7 @@ func Broadcast(x *Tensor, dims, shape []int) *Tensor {
 	return strided(x, shape, str, 0)
 }
 
-// Transpose orders dimensions anew: dimension i of the result is dimension perm[i] of x.
+// Transpose permutes dimensions: dimension i of the result is dimension perm[i] of x.
 func Transpose(x *Tensor, perm []int) *Tensor {
 	own := Strides(x.Shape)
 	shape, str := make([]int, len(perm)), make([]int, len(perm))
@@ -123,7 +123,7 @@ func Transpose(x *Tensor, perm []int) *Tensor {
 	return strided(x, shape, str, 0)
 }
 
-// Slice takes sizes elements from starts on by steps.
+// Slice returns sizes elements from starts on, by steps; it panics if one is outside x.
 func Slice(x *Tensor, starts, sizes, steps []int) *Tensor {
 	offset, str := 0, Strides(x.Shape)
 	for i, s := range starts {
@@ -136,7 +136,7 @@ func Slice(x *Tensor, starts, sizes, steps []int) *Tensor {
 	return strided(x, sizes, str, offset)
 }
 
-// Update is x with y in the place of the elements from starts on.
+// Update returns a copy of x with y at starts.
 func Update(x, y *Tensor, starts []int) *Tensor {
 	r := strided(x, x.Shape, Strides(x.Shape), 0)
 	r.put(y, starts)
@@ -151,7 +151,7 @@ func (t *Tensor) put(y *Tensor, starts []int) {
 	t.copy(Block{Shape: y.Shape, DstStr: str, SrcStr: Strides(y.Shape), Dst: offset}, y)
 }
 
-// Concat joins tensors along an axis.
+// Concat concatenates tensors along an axis.
 func Concat(xs []*Tensor, axis int) *Tensor {
 	shape, at := slices.Clone(xs[0].Shape), make([]int, len(xs[0].Shape))
 	shape[axis] = 0
@@ -166,7 +166,7 @@ func Concat(xs []*Tensor, axis int) *Tensor {
 	return r
 }
 
-// Pad puts low elements of the value before x and high ones after it.
+// Pad adds low elements of the value before x and high ones after it, per dimension.
 func Pad(x, value *Tensor, low, high []int) *Tensor {
 	shape := make([]int, len(x.Shape))
 	for i, n := range x.Shape {
@@ -177,7 +177,7 @@ func Pad(x, value *Tensor, low, high []int) *Tensor {
 	return r
 }
 
-// Iota counts along an axis.
+// Iota returns a tensor of the index along an axis.
 func Iota(e mlir.Elem, shape []int, axis int) *Tensor {
 	line := New(mlir.I64, shape[axis])
 	for i := range line.L {
@@ -188,7 +188,8 @@ func Iota(e mlir.Elem, shape []int, axis int) *Tensor {
 	return strided(Convert(line, e), shape, str, 0)
 }
 
-// Take picks elements along an axis: at each place of index, that of x in its row or column. It reports an index outside x.
+// Take returns elements of x along an axis by number: for each position of index, from its own row or column. ok is false for an index
+// outside x, which it returns.
 func Take(x, index *Tensor, axis int) (r *Tensor, outside int, ok bool) {
 	own, str := Strides(x.Shape), Strides(index.Shape)
 	r = New(x.Elem, index.Shape...)
@@ -224,7 +225,7 @@ func (t *Tensor) move(i int, x *Tensor, j int) {
 	}
 }
 
-// Rows gathers slices of x along an axis by a list of numbers, each within x.
+// Rows returns slices of x along an axis by number; each number must be in range.
 func Rows(x *Tensor, numbers []int, axis int) *Tensor {
 	shape := slices.Clone(x.Shape)
 	shape[axis] = len(numbers)

@@ -6,21 +6,21 @@ import (
 	"github.com/gdngen/gdngen/codegen/mlir"
 )
 
-// Sum adds up the elements along dimensions in the order of the index; of none it is 0.
+// Sum adds the elements along dimensions, in index order; 0 for no elements.
 func Sum(x *Tensor, dims []int) *Tensor { return reduce(x, dims, nil) }
 
-// Largest is the greatest element along dimensions, or init where that is greater; a NaN comes before all.
+// Largest returns the maximum along dimensions, or init if that is larger; NaN counts as largest.
 func Largest(x *Tensor, dims []int, init *Tensor) *Tensor {
 	if x.Elem != mlir.U32 {
 		return reduce(x, dims, init)
 	}
-	signed := func(t *Tensor) *Tensor { // the order of numbers without a sign is that of their bits with the highest one turned
+	signed := func(t *Tensor) *Tensor { // flipping the highest bit turns unsigned order into signed order
 		return MapInt(t, func(v int64) int64 { return v ^ 1<<31 })
 	}
 	return signed(reduce(signed(x), dims, signed(init)))
 }
 
-// reduce brings the reduced dimensions to the end and folds each group.
+// reduce moves the reduced dimensions to the end and folds each group.
 func reduce(x *Tensor, dims []int, init *Tensor) *Tensor {
 	var perm, shape []int
 	group := 1
@@ -79,7 +79,7 @@ func largest[T float32 | float64 | int32 | int64](r, x []T, group int, init []T)
 	}
 }
 
-// Prefix are the sums of the elements up to each one along an axis.
+// Prefix returns the inclusive prefix sums along an axis.
 func Prefix(x *Tensor, axis int) *Tensor {
 	r := like(x.Elem, x)
 	inner := Size(x.Shape[axis+1:])
@@ -99,10 +99,10 @@ func prefix[T float32 | float64 | int32 | int64](r, x []T, n, inner int) {
 	}
 }
 
-// Contraction says which dimensions of two operands belong together: B those that both have and that stay, C those that are summed over.
+// Contraction pairs dimensions of two operands: LB with RB are batch dimensions, LC with RC are summed over.
 type Contraction struct{ LB, RB, LC, RC []int }
 
-// Free are the dimensions of an operand of a rank that are in neither list.
+// Free returns the dimensions below rank that are in none of the lists.
 func Free(rank int, lists ...[]int) []int {
 	var free []int
 	for i := range rank {
@@ -113,7 +113,7 @@ func Free(rank int, lists ...[]int) []int {
 	return free
 }
 
-// Fits says whether the lists name dimensions of equal lengths, each once.
+// Fits reports whether the lists are valid for shapes x and y: paired dimensions exist once and have equal sizes.
 func (c Contraction) Fits(x, y []int) bool {
 	once := func(rank int, lists ...[]int) bool {
 		seen := slices.Concat(lists...)
@@ -136,7 +136,7 @@ func (c Contraction) Fits(x, y []int) bool {
 	return true
 }
 
-// Dot multiplies and sums in f32, or in f64 of f64 operands; the result has the dimensions that stay, then those of x alone, then those of y.
+// Dot multiplies and sums in f32, or in f64 for f64 operands. The result has the batch dimensions, then x's free dimensions, then y's.
 func Dot(x, y *Tensor, c Contraction) *Tensor {
 	xFree, yFree := Free(len(x.Shape), c.LB, c.LC), Free(len(y.Shape), c.RB, c.RC)
 	xs, ys := ordered(x, slices.Concat(c.LB, xFree, c.LC)), ordered(y, slices.Concat(c.RB, c.RC, yFree))
@@ -171,14 +171,14 @@ func ordered(x *Tensor, perm []int) *Tensor {
 	return Transpose(x, perm)
 }
 
-// product adds x times y to r, each element's terms in the order of the summed index.
+// product adds x times y to r, with each element's terms in index order.
 func product[T float32 | float64](r, x, y []T, m, n, k int) {
 	for i := range m {
 		row := r[i*n:][:n]
 		for l := range k {
 			a := x[i*k+l]
 			for j, b := range y[l*n:][:n] {
-				row[j] += T(a * b) // the conversion keeps multiply and add apart
+				row[j] += T(a * b) // the conversion prevents a fused multiply-add
 			}
 		}
 	}

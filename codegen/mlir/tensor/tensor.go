@@ -1,15 +1,15 @@
-// Package tensor holds the values of evaluated MLIR programs and what their operations do with them.
+// Package tensor holds the values of evaluated MLIR programs, and computes their operations.
 //
 // Rules:
 //
-//  1. Values are dense, row-major and never changed once made, so that a reshape shares its elements.
-//  2. Floats narrower than f32 are float32 numbers that the type can hold: computed in f32 and rounded once. Functions such as exp are
+//  1. Values are dense, row-major and never changed after they are made, so a reshape can share elements.
+//  2. Floats narrower than f32 are float32 numbers that the type can represent: computed in f32 and rounded once. Functions such as exp are
 //     computed in float64 and rounded once.
-//  3. Integers of 32 bits or less are an int32 each: of i32 and ui32 the bits, i16 with its sign, ui16 without, i1 as 0 or 1. Where a sign
-//     matters the operation says which.
-//  4. Sums run in the order of the index, in f32 or in the type where that is wider.
+//  3. Integers of 32 bits or less are int32 each: the bits of i32 and ui32, i16 sign-extended, ui16 zero-extended, i1 as 0 or 1. If the sign
+//     matters, the operation says which.
+//  4. Sums run in index order, in f32, or in the element type if that is wider.
 //
-// Shapes are those of checked programs: an operation that does not fit panics, and its caller makes an error of that.
+// Shapes must come from checked programs: an operation panics if they do not fit, and its caller turns the panic into an error.
 package tensor
 
 import (
@@ -23,8 +23,8 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// Tensor is a value. One of its lists holds the elements: F those of f32, bf16 and f16, D of f64, N of integers up to 32 bits, L of
-// wider ones.
+// Tensor is a value. One of its slices holds the elements: F for f32, bf16 and f16, D for f64, N for integers up to 32 bits, L for wider
+// ones.
 type Tensor struct {
 	Elem  mlir.Elem
 	Shape []int
@@ -34,7 +34,7 @@ type Tensor struct {
 	L     []int64
 }
 
-// Size is the number of elements of a shape.
+// Size returns the number of elements of a shape.
 func Size(shape []int) int {
 	n := 1
 	for _, d := range shape {
@@ -43,7 +43,7 @@ func Size(shape []int) int {
 	return n
 }
 
-// New makes a tensor of zeros.
+// New returns a tensor of zeros.
 func New(e mlir.Elem, shape ...int) *Tensor {
 	t, n := &Tensor{Elem: e, Shape: shape}, Size(shape)
 	switch e {
@@ -61,20 +61,20 @@ func New(e mlir.Elem, shape ...int) *Tensor {
 	return t
 }
 
-// like is a new tensor of x's shape.
+// like returns a new tensor of x's shape.
 func like(e mlir.Elem, x *Tensor) *Tensor { return New(e, x.Shape...) }
 
-// Size is the number of elements.
+// Size returns the number of elements.
 func (t *Tensor) Size() int { return Size(t.Shape) }
 
-// Is says whether the tensor is of a type, whatever kind of type that is.
+// Is reports whether the tensor has the element type and shape of u, ignoring u's kind.
 func (t *Tensor) Is(u mlir.Type) bool { return t.Elem == u.Elem && slices.Equal(t.Shape, u.Shape) }
 
 func (t *Tensor) String() string {
 	return mlir.Type{Kind: mlir.Tensor, Elem: t.Elem, Shape: t.Shape}.String()
 }
 
-// Int is the only element of an integer, as the operation that uses it reads it: with a sign, but for ui32 and ui16.
+// Int returns the only element of an integer tensor; ui32 and ui16 are unsigned, others signed.
 func (t *Tensor) Int() int {
 	switch {
 	case t.L != nil:
@@ -85,14 +85,14 @@ func (t *Tensor) Int() int {
 	return int(t.N[0])
 }
 
-// Scalar makes an integer without a shape.
+// Scalar returns an integer tensor without dimensions.
 func Scalar(e mlir.Elem, v int) *Tensor {
 	t := New(e)
 	t.setInt(0, int64(v))
 	return t
 }
 
-// Reshape shows the same elements in another shape.
+// Reshape returns the same elements in another shape, without a copy; it panics if the sizes differ.
 func (t *Tensor) Reshape(shape ...int) *Tensor {
 	if Size(shape) != t.Size() {
 		panic(fmt.Sprintf("%s as %v", t, shape))
@@ -102,7 +102,7 @@ func (t *Tensor) Reshape(shape ...int) *Tensor {
 	return &r
 }
 
-// As shows the elements as those of another type that is held alike: i32 as ui32.
+// As returns the same elements as another type with the same representation, such as i32 as ui32.
 func (t *Tensor) As(e mlir.Elem) *Tensor {
 	r := *t
 	r.Elem = e
@@ -149,13 +149,13 @@ func round(e mlir.Elem, x []float32) {
 	}
 }
 
-// dtypes are the host types of the element types.
+// dtypes are the host types of element types.
 var dtypes = map[mlir.Elem]ir.DType{
 	mlir.F64: ir.F64, mlir.F32: ir.F32, mlir.F16: ir.F16, mlir.BF16: ir.BF16, mlir.I64: ir.I64, mlir.I32: ir.I32, mlir.I1: ir.Bool,
 	mlir.U32: ir.U32, mlir.U16: ir.U16,
 }
 
-// Of makes a tensor of a host array, whose type must be the host form of t.
+// Of returns the tensor of a host array; it errs if the array's type or shape does not match t.
 func Of(a *array.Array, t mlir.Type) (*Tensor, error) {
 	if err := a.Check(); err != nil {
 		return nil, err
@@ -180,7 +180,7 @@ func Of(a *array.Array, t mlir.Type) (*Tensor, error) {
 	return r, nil
 }
 
-// Array is the host form of a tensor.
+// Array returns the host form of a tensor; it errs for element types without one.
 func (t *Tensor) Array() (*array.Array, error) {
 	d, ok := dtypes[t.Elem]
 	switch {
@@ -200,7 +200,7 @@ func (t *Tensor) Array() (*array.Array, error) {
 	return array.FromInt64s(d, t.Shape, v), nil
 }
 
-// Literal makes the tensor of a constant.
+// Literal returns the tensor of a constant; it errs if the numbers do not match the type.
 func Literal(d mlir.Dense, t mlir.Type) (*Tensor, error) {
 	r := New(t.Elem, t.Shape...)
 	n := r.Size()
@@ -237,7 +237,7 @@ func (t *Tensor) fill() {
 	}
 }
 
-// parse stores a number as the text has it: decimal, true or false, or the bits of a float.
+// parse stores a number from text: decimal, true or false, or the bits of a float.
 func (t *Tensor) parse(i int, s string) error {
 	bad := fmt.Errorf("%s is no %s", s, t.Elem)
 	switch {
@@ -274,7 +274,7 @@ func (t *Tensor) parse(i int, s string) error {
 	return nil
 }
 
-// Bits are the bits of an element as they are in memory.
+// Bits returns the bits of an element as in memory.
 func (t *Tensor) Bits(i int) uint64 {
 	switch t.Elem {
 	case mlir.F32:
@@ -294,7 +294,7 @@ func (t *Tensor) Bits(i int) uint64 {
 	return uint64(uint32(t.N[i]))
 }
 
-// SetBits is the inverse of Bits. It belongs to whoever makes the tensor.
+// SetBits is the inverse of Bits. Only the code that makes the tensor may call it.
 func (t *Tensor) SetBits(i int, b uint64) {
 	switch t.Elem {
 	case mlir.F32:

@@ -13,16 +13,17 @@ import (
 // Call computes the results of a custom call.
 type Call func(args []*tensor.Tensor) ([]*tensor.Tensor, error)
 
-// Kernels makes the function of a custom call, once for each in the text.
+// Kernels returns the function of a custom call; it is called once per call in the text.
 type Kernels func(o *mlir.Op) (Call, error)
 
-// Program is a module that is ready to run.
+// Program is a parsed module, ready to run.
 type Program struct {
 	main *mlir.Func
 	body *block
 }
 
-// Parse reads a module and prepares all operations of its function main. kernels may be nil where it has no custom calls.
+// Parse reads a module and prepares all operations of its function main. It errs for anything without a rule. kernels may be nil if
+// there are no custom calls.
 func Parse(text string, kernels Kernels) (*Program, error) {
 	m, err := mlir.Parse(text)
 	if err != nil {
@@ -40,7 +41,7 @@ func Parse(text string, kernels Kernels) (*Program, error) {
 	return &Program{f, b}, nil
 }
 
-// Run computes the results of main.
+// Run returns the results of main; it errs if inputs do not match main's parameters.
 func (p *Program) Run(inputs ...*array.Array) ([]*array.Array, error) {
 	if len(inputs) != len(p.body.params) {
 		return nil, fmt.Errorf("main takes %d arrays, %d are given", len(p.body.params), len(inputs))
@@ -78,7 +79,7 @@ func (f frame) of(ids []int) []*tensor.Tensor {
 	return ts
 }
 
-// step is an operation that is ready to run.
+// step is a prepared operation.
 type step struct {
 	op  *mlir.Op
 	run func(f frame) error
@@ -99,7 +100,7 @@ func (b *block) run(f frame) error {
 	return nil
 }
 
-// exec runs a step. A shape that does not fit, in a program that no emitter should write, panics in package tensor.
+// exec runs a step. Package tensor panics on shapes that do not fit; exec returns the panic as an error.
 func (s step) exec(f frame) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -111,7 +112,7 @@ func (s step) exec(f frame) (err error) {
 
 type compiler struct{ kernels Kernels }
 
-// block prepares operations up to the return, which gives values of the types outs.
+// block prepares operations up to the return, whose operands must have the types outs.
 func (c *compiler) block(b *mlir.Block, outs []mlir.Type) (*block, error) {
 	n := len(b.Ops) - 1
 	if n < 0 || b.Ops[n].Name != "return" && b.Ops[n].Name != "stablehlo.return" {
@@ -131,7 +132,7 @@ func (c *compiler) block(b *mlir.Block, outs []mlir.Type) (*block, error) {
 	return p, nil
 }
 
-// prepare makes an operation ready, or says why it can not run.
+// prepare returns the function of an operation, or an error that says why it can not run.
 func (c *compiler) prepare(o *mlir.Op) (func(frame) error, error) {
 	for _, t := range append(o.Ins[:len(o.Ins):len(o.Ins)], o.Outs...) {
 		if t.Kind != mlir.Tensor {
@@ -180,7 +181,7 @@ func (c *compiler) prepare(o *mlir.Op) (func(frame) error, error) {
 	}, nil
 }
 
-// while runs its second region as long as the first one gives true.
+// while runs its second region as long as the first returns true.
 func (c *compiler) while(o *mlir.Op) (func(frame) error, error) {
 	if len(o.Regions) != 2 {
 		return nil, fmt.Errorf("a condition and a body are expected")

@@ -8,7 +8,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/mlir/tensor"
 )
 
-// reduce folds dimensions by the operation that it applies, or by a region that takes the greater one, a NaN before all.
+// reduce reduces dimensions by the op after "applies", or by a region that takes the larger element, with NaN above all.
 func reduce(o *mlir.Op) (compute, error) {
 	dims, err := integers(o, "dimensions")
 	if err == nil {
@@ -36,7 +36,7 @@ func reduce(o *mlir.Op) (compute, error) {
 	return nil, fmt.Errorf("a reduction of %s by %v is not supported", o.Ins[0], o.Words)
 }
 
-// folding names the operation of a reduction.
+// folding returns the name of a reduction's op.
 func folding(o *mlir.Op) string {
 	if len(o.Regions) == 1 && o.Regions[0] != nil && greatest(o.Regions[0]) {
 		return "greatest"
@@ -47,7 +47,7 @@ func folding(o *mlir.Op) string {
 	return ""
 }
 
-// greatest recognizes select(x > y or x != x, x, y).
+// greatest matches select(x > y or x != x, x, y).
 func greatest(b *mlir.Block) bool {
 	if len(b.Params) != 2 || len(b.Ops) != 5 || !b.Types[0].Elem.Float() {
 		return false
@@ -72,7 +72,7 @@ func greatest(b *mlir.Block) bool {
 	return true
 }
 
-// result are the results of operations of a block.
+// result returns the results of the numbered operations of a block.
 func result(b *mlir.Block, ops ...int) []int {
 	var ids []int
 	for _, i := range ops {
@@ -81,7 +81,7 @@ func result(b *mlir.Block, ops ...int) []int {
 	return ids
 }
 
-// reduceWindow is a prefix sum: a window of the whole axis that ends at each element, from zero.
+// reduceWindow is a prefix sum: each window starts at the begin of the axis, ends at its element, and sums from zero.
 func reduceWindow(o *mlir.Op) (compute, error) {
 	t := o.Ins[0]
 	window, _ := o.Attrs["window_dimensions"].([]int)
@@ -107,14 +107,14 @@ func reduceWindow(o *mlir.Op) (compute, error) {
 		if a[1].Bits(0) != 0 {
 			return nil, fmt.Errorf("a prefix sum from another number than 0 is not supported")
 		}
-		if axis < 0 { // of one element
+		if axis < 0 { // one element
 			return a[0], nil
 		}
 		return tensor.Prefix(a[0], axis), nil
 	}, nil
 }
 
-// sums recognizes x + y.
+// sums matches x + y.
 func sums(b *mlir.Block) bool {
 	return b != nil && len(b.Params) == 2 && len(b.Ops) == 2 && b.Ops[0].Name == "stablehlo.add" && slices.Equal(b.Ops[0].Operands, b.Params) &&
 		b.Ops[1].Name == "stablehlo.return" && slices.Equal(b.Ops[1].Operands, result(b, 0))
@@ -133,7 +133,7 @@ func pair(o *mlir.Op, name string) (x, y []int, err error) {
 	return nil, nil, fmt.Errorf("attribute %s: two lists of dimensions are expected", name)
 }
 
-// dot takes f32 operands as they are: our text asks for the highest precision.
+// dot does not round f32 operands: emitted programs ask for the highest precision.
 func dot(o *mlir.Op) (compute, error) {
 	var c tensor.Contraction
 	var err error

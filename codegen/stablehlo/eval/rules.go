@@ -10,8 +10,8 @@ import (
 
 type compute func(a []*tensor.Tensor) (*tensor.Tensor, error)
 
-// rule is how an operation of one result runs: how many operands it has (-1: any number), the attributes that it may have, whether a region
-// is part of it, a check of its types, and its function.
+// rule says how an operation of one result runs: its number of operands (-1: any), allowed attributes, whether it has a region, a check
+// of its types, and its function.
 type rule struct {
 	ins    int
 	attrs  []string
@@ -57,7 +57,7 @@ var rules = map[string]rule{
 	"dot_general":   {ins: 2, attrs: []string{"batching_dims", "contracting_dims", "precision"}, make: dot},
 }
 
-// none and noFloat mark an operation that a kind of elements does not have.
+// none and noFloat mark an operation that an element kind does not have.
 const (
 	none    = tensor.IntOp(255)
 	noFloat = tensor.FloatOp(255)
@@ -91,7 +91,7 @@ func sameShape(o *mlir.Op) error {
 	return nil
 }
 
-// binary is the rule of an operation on two tensors of one type, by its form on floats, integers and bools.
+// binary returns the rule of an operation on two tensors of one type, from its forms for floats, integers and bools.
 func binary(f tensor.FloatOp, i, b tensor.IntOp) rule {
 	return rule{ins: 2, check: alike, make: func(o *mlir.Op) (compute, error) {
 		e := o.Outs[0].Elem
@@ -114,7 +114,7 @@ func binary(f tensor.FloatOp, i, b tensor.IntOp) rule {
 	}}
 }
 
-// noSign is an operation on integers without a sign.
+// noSign returns the unsigned form of an integer operation.
 func noSign(op tensor.IntOp) tensor.IntOp {
 	switch op {
 	case tensor.DivS:
@@ -127,7 +127,7 @@ func noSign(op tensor.IntOp) tensor.IntOp {
 	return op
 }
 
-// unary is the rule of a function of floats, and of integers where n is given.
+// unary returns the rule of a function of floats, and of integers if n is not nil.
 func unary(name string, n func(int64) int64) rule {
 	f := tensor.Unary[name]
 	return rule{ins: 1, check: alike, make: func(o *mlir.Op) (compute, error) {
@@ -167,7 +167,7 @@ func iota(o *mlir.Op) (compute, error) {
 
 var relations = map[string]tensor.Relation{"EQ": tensor.EQ, "NE": tensor.NE, "LT": tensor.LT, "LE": tensor.LE, "GT": tensor.GT, "GE": tensor.GE}
 
-// compare knows the kind of comparison from the words: SIGNED, UNSIGNED or FLOAT, which must be that of the operands.
+// compare checks that the kind in the text, SIGNED, UNSIGNED or FLOAT, matches the operands.
 func compare(o *mlir.Op) (compute, error) {
 	t, u := o.Ins[0], o.Outs[0]
 	if !t.Equal(o.Ins[1]) || u.Elem != mlir.I1 || !slices.Equal(u.Shape, t.Shape) || len(o.Words) != 2 {

@@ -8,7 +8,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/mlir/tensor"
 )
 
-// integers reads an attribute of integers.
+// integers returns an attribute of integers.
 func integers(o *mlir.Op, name string) ([]int, error) {
 	l, ok := mlir.Ints(o.Attrs[name])
 	if !ok {
@@ -25,7 +25,7 @@ func integer(o *mlir.Op, name string) (int, error) {
 	return l[0], nil
 }
 
-// within checks that dimensions are of a shape, each once.
+// within checks that dimensions are distinct and valid for a shape.
 func within(shape []int, dims ...int) error {
 	for i, d := range dims {
 		if d < 0 || d >= len(shape) || slices.Contains(dims[:i], d) {
@@ -132,7 +132,7 @@ func pad(o *mlir.Op) (compute, error) {
 	return func(a []*tensor.Tensor) (*tensor.Tensor, error) { return tensor.Pad(a[0], a[1], l[0], l[1]), nil }, nil
 }
 
-// clamped are the start indices of a slice, moved so that it lies inside the shape.
+// clamped returns the start indices of a slice, clamped so that the slice is inside the shape.
 func clamped(index []*tensor.Tensor, shape, sizes []int) []int {
 	at := make([]int, len(index))
 	for i, t := range index {
@@ -141,7 +141,7 @@ func clamped(index []*tensor.Tensor, shape, sizes []int) []int {
 	return at
 }
 
-// startsOf checks the start indices of a dynamic slice of sizes.
+// startsOf checks the start indices of a dynamic slice of these sizes.
 func startsOf(x mlir.Type, index []mlir.Type, sizes []int) error {
 	if len(index) != len(x.Shape) || len(sizes) != len(x.Shape) {
 		return fmt.Errorf("%d indices and sizes %v of %s", len(index), sizes, x)
@@ -195,7 +195,7 @@ func gather(o *mlir.Op) (compute, error) {
 	want := slices.Clone(x.Shape)
 	want[axis] = 1
 	switch {
-	case batched && (batch >= 0 || len(x.Shape) == 1): // of all other dimensions
+	case batched && (batch >= 0 || len(x.Shape) == 1): // all other dimensions are batch dimensions
 		same := slices.Clone(x.Shape)
 		if len(index.Shape) == len(same) {
 			same[axis] = index.Shape[axis]

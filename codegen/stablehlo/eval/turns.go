@@ -10,10 +10,11 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// Turns counts how often the body of each loop of main runs, by the line of its operation, over all times that the loop begins. It computes
-// nothing but what the conditions of loops need; inputs are the integers of the operands that they depend on, by number.
+// Turns counts how often the body of each loop of main runs, in total, by the line of the loop. It computes only values that loop
+// conditions depend on. inputs are the values of the integer operands among these, by operand number; it errs if one is missing.
 //
-// A loop over 8 groups of sequences, in it one over the 3 and 5 chunks of a group in turn, has 8 turns, and 8 x 4 = 32 of the inner one.
+// Example: a loop over 8 groups of sequences has 8 turns. Its inner loop over the chunks of a group, 3 and 5 in alternation, has 8 x 4 =
+// 32.
 func Turns(text string, inputs map[int][]int64) (map[int]int64, error) {
 	m, err := mlir.Parse(text)
 	if err != nil {
@@ -39,7 +40,7 @@ func Turns(text string, inputs map[int][]int64) (map[int]int64, error) {
 	return t.count, t.run(f.Body)
 }
 
-// integers64 is an operand of given values.
+// integers64 returns operand i with the given values.
 func integers64(i int, want mlir.Type, inputs map[int][]int64) (*tensor.Tensor, error) {
 	values, ok := inputs[i]
 	if !ok {
@@ -58,9 +59,9 @@ func integers64(i int, want mlir.Type, inputs map[int][]int64) (*tensor.Tensor, 
 
 type turns struct {
 	compiler
-	needed  []bool // by value: a condition depends on it
+	needed  []bool // per value: a condition depends on it
 	changed bool
-	count   map[int]int64 // by line
+	count   map[int]int64 // per line
 	frame   frame
 	ready   map[*mlir.Op]func(frame) error
 }
@@ -71,7 +72,7 @@ func (t *turns) need(v int) {
 	}
 }
 
-// mark needs the conditions of all loops of a block, and what those depend on, until nothing is added any more.
+// mark marks the conditions of all loops of a block as needed, with all that they depend on, until nothing is added.
 func (t *turns) mark(b *mlir.Block) {
 	for i := len(b.Ops) - 1; i >= 0; i-- {
 		o := b.Ops[i]
@@ -99,10 +100,10 @@ func (t *turns) mark(b *mlir.Block) {
 	}
 }
 
-// yield is what a block gives.
+// yield returns the values that a block returns.
 func yield(b *mlir.Block) []int { return b.Ops[len(b.Ops)-1].Operands }
 
-// run computes what is needed of a block, and counts the turns of its loops.
+// run computes the needed values of a block, and counts the turns of its loops.
 func (t *turns) run(b *mlir.Block) error {
 	for _, o := range b.Ops[:len(b.Ops)-1] {
 		var err error
@@ -135,7 +136,7 @@ func (t *turns) compute(o *mlir.Op) error {
 func (t *turns) loop(o *mlir.Op) error {
 	condition, body := o.Regions[0], o.Regions[1]
 	carried := t.frame.of(o.Operands)
-	t.count[o.Line] += 0 // a loop that ends at once has no turns, which is known too
+	t.count[o.Line] += 0 // a loop that ends at once has 0 turns
 	for {
 		for i, x := range carried {
 			t.frame[condition.Params[i]], t.frame[body.Params[i]] = x, x

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/gdngen/gdngen/autotune/check"
+	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/autotune/promoted"
 	"github.com/gdngen/gdngen/autotune/selftest"
@@ -243,7 +244,25 @@ func (d *Device) Selftest(ctx context.Context, quick bool) (rows []selftest.Case
 			rows = append(rows, c)
 		}
 	}
+	if err == nil {
+		rows = append(rows, d.probes(ctx)...)
+	}
 	return rows, errors.Join(append(faults, err)...)
+}
+
+// probes runs kernels of forms that some Triton compiled wrongly, each in a process of its own: after an illegal address nothing else runs there.
+func (d *Device) probes(ctx context.Context) (rows []selftest.Case) {
+	for _, p := range gpu.Probes {
+		off, err := d.Toolkit.Probe(ctx, p, d.GPU)
+		c := selftest.Case{Variant: "probe " + p.Name, Spec: p.Fault, Status: selftest.Passed, Kind: "rms", Error: journal.Figure(off), Limit: gpu.ProbeLimit}
+		if err != nil {
+			c.Status, c.Reason = selftest.Failed, err.Error()
+		} else if !(off <= gpu.ProbeLimit) {
+			c.Status, c.Reason = selftest.Failed, "this Triton compiles it wrongly: take another, or programs compiled by another"
+		}
+		rows = append(rows, c)
+	}
+	return rows
 }
 
 // File returns the path of a GPU's stored calibration; empty if there is no configuration folder.

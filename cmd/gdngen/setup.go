@@ -26,8 +26,8 @@ func (a CLI) setupCmd() *cobra.Command {
 commands fetch a plugin when they need it; setup is for a machine that will be offline. --libtpu, --cpu-plugin and the
 variables GDNGEN_LIBTPU and GDNGEN_CPU_PLUGIN name other builds, and GDNGEN_CACHE moves the cache.
 
-The tools for GPU targets are fetched only by --only gpu, or when such a target first needs them: Triton and NumPy (205
-MiB, 720 on disk), and the CUDA plugin with two files of a CUDA toolkit (222 MiB, 429 on disk). GDNGEN_TRITON names a
+The tools for GPU targets are fetched only by --only gpu, or when such a target first needs them: Triton and NumPy (289
+MiB, 1056 on disk), and the CUDA plugin with two files of a CUDA toolkit (222 MiB, 429 on disk). GDNGEN_TRITON names a
 Python that has Triton, GDNGEN_CUDA_PLUGIN another
 build of the plugin, and GDNGEN_CUDA_TOOLKIT a folder with bin/ptxas and nvvm/libdevice.`,
 		Example: "  gdngen setup\n  gdngen setup --only cpu",

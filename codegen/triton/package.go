@@ -20,7 +20,7 @@ type File struct{ Path, Text string }
 var packageFiles = [][2]string{
 	{"pyproject.toml", "pyproject.toml"}, {"README.md", "README.md"},
 	{"src/@NAME@/__init__.py", "__init__.py"}, {"src/@NAME@/kernels.py", "kernels.py"}, {"src/@NAME@/rule.py", "rule.py"},
-	{"src/@NAME@/serving.py", "serving.py"}, {"src/@NAME@/kda.py", "kda.py"}, {"src/@NAME@/channel_kernels.py", "channel_kernels.py"},
+	{"src/@NAME@/serving.py", "serving.py"}, {"src/@NAME@/flashinfer.py", "flashinfer.py"}, {"src/@NAME@/kda.py", "kda.py"}, {"src/@NAME@/channel_kernels.py", "channel_kernels.py"},
 	{"tests/test_rule.py", "test_rule.py"}, {"tests/test_kda.py", "test_kda.py"},
 }
 

@@ -22,7 +22,7 @@ func TestCapture(t *testing.T) {
 	kept := filepath.Join(t.TempDir(), "h100")
 	c, err := k.Capture(t.Context(), "testdata/script.py", h100(t), CaptureOptions{Configs: 3, Folder: kept})
 	require.NoError(t, err)
-	require.Equal(t, []any{"script.py", "3.6.0", 90}, []any{c.Script, c.Triton, c.Capability})
+	require.Equal(t, []any{"script.py", "3.9.0", 90}, []any{c.Script, c.Triton, c.Capability})
 	require.Len(t, c.Launches, 6)
 	for i, want := range []struct {
 		group, warps int

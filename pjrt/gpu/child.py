@@ -19,6 +19,7 @@ import resource
 import struct
 import subprocess
 import sys
+import types
 
 compute = len(sys.argv) > 1 and sys.argv[1] == "compute"
 if seconds := int(os.environ.pop("GDNGEN_CHILD_SECONDS", 0)):
@@ -33,6 +34,7 @@ import triton
 from interpreter import TYPES, Tensor, emulate_rounding
 
 BINARIES = os.path.join(os.path.dirname(triton.__file__), "backends", "nvidia", "bin")
+PTX = 90  # the newest version of PTX that is written: ptxas of CUDA 13.0, which the CUDA plugin has, reads it
 
 
 def read(path):
@@ -76,7 +78,7 @@ def disassemble(stem):
 
 def assemble(launches, capability, files):
     """PTX files to cubins beside them; launches is the file that names them."""
-    ptxas = os.path.join(BINARIES, "ptxas-blackwell" if capability >= 100 else "ptxas")
+    ptxas = triton.backends.nvidia.compiler.get_ptxas(capability).path
     rows = []
     for file in files:
         stem = file.removesuffix(".ptx")
@@ -131,7 +133,8 @@ class Launches:
             target = triton.backends.compiler.GPUTarget("cuda", capability, 32)
             row = dict(kernel=kernel.fn.__name__, grid=grid + [1] * (3 - len(grid)), warps=num_warps, stages=num_stages, capability=capability, arguments=arguments)
             try:
-                compiled = triton.compile(source, target=target, options=dict(num_warps=num_warps, num_stages=num_stages))
+                newest = triton.backends.nvidia.compiler.get_ptx_version_from_options(types.SimpleNamespace(ptx_version=None), capability)
+                compiled = triton.compile(source, target=target, options=dict(num_warps=num_warps, num_stages=num_stages, ptx_version=min(PTX, newest)))
             except Exception as e:  # what a compiler refuses is a verdict
                 row["refused"] = f"{type(e).__name__}: {str(e).strip()}"[:2000]
             else:

@@ -92,10 +92,10 @@ type reply struct {
 	Times []float64 `json:"us"` // of one run, by round
 }
 
-// newJob puts the launches of a spec's file into the folder of a job, with the inputs and what outputs hold before.
-func newJob(dir, name string, launches []Launch, s gdn.Spec, inputs map[string]*array.Array) (*job, error) {
+// newJob puts a file's launches into the folder of a job, with the inputs and what outputs hold before.
+func newJob(dir, name string, launches []Launch, tensors map[string]*array.Array) (*job, error) {
 	j := &job{Name: name, Tensors: map[string]jobTensor{}}
-	for name, x := range arguments(s, inputs) {
+	for name, x := range tensors {
 		file := fmt.Sprintf("%x-%s.in", &x.Data[0], name)
 		j.Tensors[name] = jobTensor{Bytes: len(x.Data), File: file}
 		if err := os.WriteFile(filepath.Join(dir, file), x.Data, 0o644); err != nil {
@@ -188,36 +188,45 @@ func (t *Toolkit) Device(ctx context.Context) (Info, error) {
 
 // Run computes a file's launches on the attached GPU: the outputs of a spec, from its inputs.
 func (t *Toolkit) Run(ctx context.Context, launches []Launch, s gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Array, error) {
+	var outputs []string
+	for _, p := range s.Outputs() {
+		outputs = append(outputs, p.Name)
+	}
+	return t.run(ctx, launches, s.String(), arguments(s, inputs), outputs)
+}
+
+// run gives what the tensors that are named hold after launches.
+func (t *Toolkit) run(ctx context.Context, launches []Launch, name string, tensors map[string]*array.Array, outputs []string) (map[string]*array.Array, error) {
 	dir, err := os.MkdirTemp("", "gdngen-device-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	j, err := newJob(dir, s.String(), launches, s, inputs)
+	j, err := newJob(dir, name, launches, tensors)
 	if err != nil {
 		return nil, err
 	}
 	j.Outputs = map[string]string{}
-	for _, p := range s.Outputs() {
-		j.Outputs[p.Name] = p.Name + ".out"
+	for _, name := range outputs {
+		j.Outputs[name] = name + ".out"
 	}
 	if _, _, err := t.device(ctx, dir, j); err != nil {
 		return nil, err
 	}
-	outputs := map[string]*array.Array{}
-	for _, p := range s.Outputs() {
-		x := array.New(p.Type.DType, p.Type.Shape...)
-		data, err := os.ReadFile(filepath.Join(dir, p.Name+".out"))
+	after := map[string]*array.Array{}
+	for _, name := range outputs {
+		x := array.New(tensors[name].Type, tensors[name].Shape...)
+		data, err := os.ReadFile(filepath.Join(dir, name+".out"))
 		if err != nil {
 			return nil, err
 		}
 		if len(data) != len(x.Data) {
-			return nil, fmt.Errorf("output %s: %d bytes from the device, want %d", p.Name, len(data), len(x.Data))
+			return nil, fmt.Errorf("output %s: %d bytes from the device, want %d", name, len(data), len(x.Data))
 		}
 		copy(x.Data, data)
-		outputs[p.Name] = x
+		after[name] = x
 	}
-	return outputs, nil
+	return after, nil
 }
 
 // Timed is a program to be timed: the launches of a spec's file, and inputs.
@@ -240,7 +249,7 @@ func (t *Toolkit) Time(ctx context.Context, programs []Timed) ([]float64, error)
 	defer os.RemoveAll(dir)
 	var jobs []*job
 	for _, p := range programs {
-		j, err := newJob(dir, p.Name, p.Launches, p.Spec, p.Inputs)
+		j, err := newJob(dir, p.Name, p.Launches, arguments(p.Spec, p.Inputs))
 		if err != nil {
 			return nil, err
 		}

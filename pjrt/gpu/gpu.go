@@ -90,36 +90,50 @@ func (l *Launch) Programs() int { return l.Grid[0] * l.Grid[1] * l.Grid[2] }
 
 // Compute runs a file's kernels by Triton's interpreter: the outputs of a spec, from its inputs.
 func (t *Toolkit) Compute(ctx context.Context, source string, s gdn.Spec, inputs map[string]*array.Array) (outputs map[string]*array.Array, err error) {
+	all, err := t.compute(ctx, source, arguments(s, inputs))
+	if err != nil {
+		return nil, err
+	}
+	outputs = map[string]*array.Array{}
+	for _, p := range s.Outputs() {
+		outputs[p.Name] = all[p.Name]
+	}
+	return outputs, nil
+}
+
+// compute gives what the tensors of a file's run hold afterwards.
+func (t *Toolkit) compute(ctx context.Context, source string, tensors map[string]*array.Array) (after map[string]*array.Array, err error) {
 	err = t.inFolder(source, func(dir string) error {
 		given, results := filepath.Join(dir, "inputs.safetensors"), filepath.Join(dir, "outputs.safetensors")
-		if err := array.WriteSafetensors(given, &array.File{Tensors: arguments(s, inputs)}); err != nil {
+		if err := array.WriteSafetensors(given, &array.File{Tensors: tensors}); err != nil {
 			return err
 		}
 		if err := t.child(ctx, "compute", filepath.Join(dir, "kernels.py"), given, results); err != nil {
 			return err
 		}
 		f, err := array.ReadSafetensors(results)
-		if err != nil {
-			return err
+		if err == nil {
+			after = f.Tensors
 		}
-		outputs = map[string]*array.Array{}
-		for _, p := range s.Outputs() {
-			outputs[p.Name] = f.Tensors[p.Name]
-		}
-		return nil
+		return err
 	})
-	return outputs, err
+	return after, err
 }
 
 // Compile compiles a file's launches for the compute capabilities of targets, in their order for each launch in turn. A launch that Triton or ptxas refuses says so.
 func (t *Toolkit) Compile(ctx context.Context, source string, s gdn.Spec, targets ...*target.GPU) (launches []Launch, err error) {
+	empty := map[string]*array.Array{}
+	for _, p := range s.Inputs() {
+		empty[p.Name] = array.New(p.Type.DType, p.Type.Shape...)
+	}
+	return t.compile(ctx, source, arguments(s, empty), targets...)
+}
+
+// compile compiles a file's launches for tensors of the types and shapes of those given.
+func (t *Toolkit) compile(ctx context.Context, source string, tensors map[string]*array.Array, targets ...*target.GPU) (launches []Launch, err error) {
 	err = t.inFolder(source, func(dir string) error {
-		empty := map[string]*array.Array{}
-		for _, p := range s.Inputs() {
-			empty[p.Name] = array.New(p.Type.DType, p.Type.Shape...)
-		}
 		given := filepath.Join(dir, "inputs.safetensors")
-		if err := array.WriteSafetensors(given, &array.File{Tensors: arguments(s, empty)}); err != nil {
+		if err := array.WriteSafetensors(given, &array.File{Tensors: tensors}); err != nil {
 			return err
 		}
 		args := []string{"compile", filepath.Join(dir, "kernels.py"), given, dir}

@@ -210,6 +210,7 @@ func TestCompile(t *testing.T) {
 			for _, l := range first {
 				require.NotEmpty(t, l.Cubin)
 				require.Contains(t, l.PTX, ".entry "+l.Kernel)
+				require.Empty(t, unfenced(l.PTX), l.Kernel)
 			}
 			work := triton.WorkOf(s, v)
 			for _, g := range target.GPUs() {

@@ -1,6 +1,6 @@
 """Triton's interpreter with no GPU and no torch: tensors over NumPy, and the rounding of matrix units.
 
-It is for Triton 3.6, and reads TRITON_INTERPRET when it is imported: 1 has kernels run on NumPy, 0 leaves them to the compiler.
+It is for Triton 3.9, and reads TRITON_INTERPRET when it is imported: 1 has kernels run on NumPy, 0 leaves them to the compiler.
 """
 
 import os
@@ -117,7 +117,8 @@ def bf16_bits(x):
 def emulate_rounding():
     """Has the interpreter round as a GPU does.
 
-    It truncates float32 to bf16, multiplies the bits of bf16 as integers in tl.dot, and takes tf32 for float32 there.
+    It truncates float32 to bf16, multiplies the bits of bf16 as integers in tl.dot, and takes tf32 for float32 there. Since 3.9 it refuses masks that
+    it made of an integer's comparison itself, as they hold integers.
     """
     from triton.runtime import interpreter
 
@@ -144,3 +145,13 @@ def emulate_rounding():
         return interpreter.TensorHandle(z.astype(np.float32) + d.data, d.dtype.scalar)
 
     interpreter.InterpreterBuilder.create_dot = create_dot
+
+    def boolean(access, place):
+        def masked(self, *args):
+            mask = interpreter.TensorHandle(args[place].data.astype(bool), args[place].dtype)
+            return access(self, *args[:place], mask, *args[place + 1:])
+
+        return masked
+
+    for name, place in ("create_masked_load", 1), ("create_masked_store", 2):
+        setattr(interpreter.InterpreterBuilder, name, boolean(getattr(interpreter.InterpreterBuilder, name), place))

@@ -22,7 +22,7 @@ const TritonEnv = "GDNGEN_TRITON"
 var tritonPins string
 
 // tritonRelease is Triton as its errors name it. Sizes are of its wheel and NumPy's, and of both unpacked.
-var tritonRelease = release{name: "triton", version: "3.6.0", env: TritonEnv, bytes: 205 << 20, size: 720 << 20}
+var tritonRelease = release{name: "triton", version: "3.9.0", env: TritonEnv, bytes: 289 << 20, size: 1056 << 20}
 
 // Python is an interpreter and the packages that it is to have.
 type Python struct {
@@ -44,7 +44,7 @@ func (p Python) Command(ctx context.Context, args ...string) *exec.Cmd {
 }
 
 // Triton obtains Triton, which compiles and interprets kernels for GPUs with none attached: from GDNGEN_TRITON, the cache, or by a download of
-// some 205 MiB into it, whose hashes are pinned. It is wanted for targets that are GPUs alone.
+// some 289 MiB into it, whose hashes are pinned. It is wanted for targets that are GPUs alone.
 func Triton(ctx context.Context, opts Options) (Python, error) {
 	r := tritonRelease
 	if path := os.Getenv(TritonEnv); path != "" {
@@ -87,9 +87,9 @@ func Triton(ctx context.Context, opts Options) (Python, error) {
 
 // findTag finds a Python that there are pinned packages for, and its tag, such as cp311.
 func (r release) findTag(ctx context.Context) (path, tag string, err error) {
-	mend := "install CPython 3.10 to 3.13, or set " + r.env + " to a Python with triton and numpy"
+	mend := "install CPython 3.11 to 3.13, or set " + r.env + " to a Python with triton and numpy"
 	var seen []string
-	for _, name := range []string{"python3", "python3.12", "python3.11", "python3.13", "python3.10", "python"} {
+	for _, name := range []string{"python3", "python3.12", "python3.11", "python3.13", "python"} {
 		path, err := exec.LookPath(name)
 		if err != nil {
 			continue
@@ -100,7 +100,7 @@ func (r release) findTag(ctx context.Context) (path, tag string, err error) {
 			continue
 		}
 		switch tag {
-		case "310", "311", "312", "313":
+		case "311", "312", "313":
 			return executable, "cp" + tag, nil
 		}
 		seen = append(seen, path+" is cp"+tag)

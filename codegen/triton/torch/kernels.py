@@ -531,7 +531,7 @@ def grads(q, k, do, cu, G_in, rate_in, S_in, U_in, dS_in, dR_in, X_in, sums_in, 
 
 
 @triton.jit(do_not_specialize=["T"])
-def recur(q, k, v, g, beta, A_log, dt_bias, bound, cu, h0, ht, o, read, write, accepted, scale, states, T, write_row, qb, qt, qh, kb, kt, kh, vb, vt, vh, h0_n, ht_n,
+def recur(q, k, v, g, beta, A_log, dt_bias, bound, cu, h0, ht, o, read, write, accepted, scale, states, first, T, write_row, qb, qt, qh, kb, kt, kh, vb, vt, vh, h0_n, ht_n,
           HK: tl.constexpr, HV: tl.constexpr, K: tl.constexpr, V: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr,
           L2: tl.constexpr, CHANNELS: tl.constexpr, RAW: tl.constexpr, BOUNDED: tl.constexpr, SIGMOID: tl.constexpr, NEGATIVE: tl.constexpr,
           VK: tl.constexpr, EVERY: tl.constexpr):
@@ -539,7 +539,7 @@ def recur(q, k, v, g, beta, A_log, dt_bias, bound, cu, h0, ht, o, read, write, a
 
     A log decay is one for all of a state, or with CHANNELS, RAW and BOUNDED as decays has them.
 
-    read [sequences] and write [sequences, or times tokens where EVERY] name states of h0 and ht in place of n; below 0 the sequence is skipped, or of
+    read [sequences] and write [sequences, or times tokens where EVERY] name states of h0 and ht in place of n; below first the sequence is skipped, or of
     a token the state is not kept. With accepted, the state to start from is write[n, accepted - 1].
     """
     TILES: tl.constexpr = (V + BV - 1) // BV
@@ -559,7 +559,7 @@ def recur(q, k, v, g, beta, A_log, dt_bias, bound, cu, h0, ht, o, read, write, a
     elif read is not None:
         source = tl.load(read + n).to(tl.int64)
     if read is not None or accepted is not None:
-        alive = alive & (source >= 0) & (source < states)
+        alive = alive & (source >= first) & (source < states)
     S = tl.zeros((BV, BK), tl.float32)
     if h0 is not None:
         S += tl.load(h0 + tl.maximum(source, 0) * h0_n + inner, held & alive, 0.0).to(tl.float32)
@@ -582,12 +582,12 @@ def recur(q, k, v, g, beta, A_log, dt_bias, bound, cu, h0, ht, o, read, write, a
         tl.store(o + row * V + rv, out.to(o.dtype.element_ty), rv < V)
         if EVERY:
             into = tl.load(write + n * write_row + i).to(tl.int64)
-            tl.store(ht + into * ht_n + inner, S.to(ht.dtype.element_ty), held & alive & (into >= 0) & (into < states))
+            tl.store(ht + into * ht_n + inner, S.to(ht.dtype.element_ty), held & alive & (into >= first) & (into < states))
     if ht is not None and not EVERY:
         into = n.to(tl.int64)
         if write is not None:
             into = tl.load(write + n * write_row).to(tl.int64)
-            alive = alive & (into >= 0) & (into < states)
+            alive = alive & (into >= first) & (into < states)
             tl.store(ht + into * ht_n + inner, S.to(ht.dtype.element_ty), held & alive)
         else:
             tl.store(ht + into * ht_n + inner, S.to(ht.dtype.element_ty), held)

@@ -264,7 +264,8 @@ def _(q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens, scale, l2norm
     return recurrent_results(q, v, initial_state, cu_seqlens, v_first, final)
 
 
-def step(q, k, v, g, beta, A_log, dt_bias, cu, h0, ht, o, read, write, accepted, scale, states, l2norm, sigmoid, negative, v_first, every, raw=False, bound=None):
+def step(q, k, v, g, beta, A_log, dt_bias, cu, h0, ht, o, read, write, accepted, scale, states, l2norm, sigmoid, negative, v_first, every, raw=False, bound=None,
+         first=0):
     """Launches the recurrence. Rows of a state lie side by side; states of a pool may lie further apart. g [B, T, HV, K] is a decay for each channel."""
     B, T, HK, HV, K, V, N, row = sizes(q, v, cu)
     q, k, v = rows(q), rows(k), rows(v)
@@ -273,7 +274,7 @@ def step(q, k, v, g, beta, A_log, dt_bias, cu, h0, ht, o, read, write, accepted,
     with on(q):
         if N:
             kernels.recur[(N * HV * (-(-V // BV)),)](
-                q, k, v, g, beta, A_log, dt_bias, bound or 0.0, cu, h0, ht, o, read, write, accepted, scale, states, row, 0 if write is None else write.stride(0),
+                q, k, v, g, beta, A_log, dt_bias, bound or 0.0, cu, h0, ht, o, read, write, accepted, scale, states, first, row, 0 if write is None else write.stride(0),
                 *strides(q, cu), *strides(k, cu), *strides(v, cu), 0 if h0 is None else h0.stride(0), 0 if ht is None else ht.stride(0),
                 HK=HK, HV=HV, K=K, V=V, BK=BK, BV=BV, L2=l2norm, CHANNELS=g is not None and g.dim() == 4, RAW=raw, BOUNDED=bound is not None, SIGMOID=sigmoid,
                 NEGATIVE=negative, VK=v_first, EVERY=every, num_warps=1)

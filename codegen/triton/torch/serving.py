@@ -1,12 +1,15 @@
 """Decode steps and short windows over a pool of states, under the names that serving programs call: vLLM's, SGLang's and FlashInfer's.
 
-Each is one launch. States are updated in place; a sequence whose index is below 0, or beyond the pool, is skipped and gets zeros.
+Each is one launch. States are updated in place; a sequence whose index is below FIRST_STATE, or beyond the pool, is skipped and gets zeros.
+FlashInfer's prefill is in the module flashinfer.
 """
 
 import torch
 
 from . import kda, rule
 from .rule import check, need, step
+
+FIRST_STATE = 0  # the first index that names a state; 1 in vLLM, whose block 0 belongs to padding
 
 
 def pooled(pool, v, K, v_first):
@@ -46,13 +49,13 @@ def decode_pool(q, k, v, g, beta, pool, indices, *, out_indices=None, accepted=N
     with torch.no_grad():
         step(q, k, v, g, beta, A_log, dt_bias, cu_seqlens, pool, pool, o, read, indices if every or out_indices is None else out_indices, accepted,
              q.shape[-1] ** -0.5 if scale is None else float(scale), pool.shape[0], use_qk_l2norm_in_kernel, use_beta_sigmoid_in_kernel,
-             allow_neg_eigval and use_beta_sigmoid_in_kernel, state_v_first, every, raw, lower_bound)
+             allow_neg_eigval and use_beta_sigmoid_in_kernel, state_v_first, every, raw, lower_bound, FIRST_STATE)
     return o
 
 
 def fused_recurrent_gated_delta_rule(q, k, v, g, beta=None, scale=None, initial_state=None, inplace_final_state=True, cu_seqlens=None, ssm_state_indices=None,
-                                     num_accepted_tokens=None, retrieve_parent_token=None, use_qk_l2norm_in_kernel=False, state_v_first=False):
-    """vLLM's: states [states, HV, K, V] in place by ssm_state_indices [N] or [N, tokens]. Returns o and the pool."""
+                                     num_accepted_tokens=None, retrieve_parent_token=None, use_qk_l2norm_in_kernel=False, state_v_first=True):
+    """vLLM's: states [states, HV, V, K], or [states, HV, K, V] without state_v_first, in place by ssm_state_indices [N] or [N, tokens]. Returns o and the pool."""
     need(inplace_final_state and initial_state is not None and ssm_state_indices is not None, "states are updated in place: give initial_state and ssm_state_indices")
     need(retrieve_parent_token is None, "retrieve_parent_token: trees of drafts are not computed")
     o = decode_pool(q, k, v, g, beta, initial_state, ssm_state_indices, accepted=num_accepted_tokens, scale=scale, cu_seqlens=cu_seqlens,

@@ -18,7 +18,7 @@ if device == "cpu":
 
     emulate_rounding()
 
-from @NAME@ import chunk_gated_delta_rule, fused_recurrent_gated_delta_rule, rule, serving  # noqa: E402
+from @NAME@ import chunk_gated_delta_rule, flashinfer, fused_recurrent_gated_delta_rule, rule, serving  # noqa: E402
 
 NAMES = ("q", "k", "v", "g", "beta", "h0")
 LIMITS = dict(o=0.005, ht=0.005, q=0.008, k=0.008, v=0.008, g=0.02, beta=0.02, h0=0.008)
@@ -236,7 +236,7 @@ def test_pool():
     at = torch.tensor([3, -1, 0], device=device, dtype=torch.int32)
     want, states = fused_recurrent_gated_delta_rule(q, k, v, g, beta, initial_state=h0[[3, 1, 0]], output_final_state=True)
     pool = h0.clone()
-    o, same = serving.fused_recurrent_gated_delta_rule(q, k, v, g, beta, initial_state=pool, ssm_state_indices=at)
+    o, same = serving.fused_recurrent_gated_delta_rule(q, k, v, g, beta, initial_state=pool, ssm_state_indices=at, state_v_first=False)
     assert same is pool and not o[1].any()
     torch.testing.assert_close(o[[0, 2]], want[[0, 2]])
     torch.testing.assert_close(pool[[3, 0]], states[[0, 2]])
@@ -278,13 +278,52 @@ def test_prefill():
     assert torch.equal(into[:20], o[0]) and not into[20:].any()
 
 
+@pytest.mark.parametrize(("HQ", "HK", "HV", "alpha", "beta", "dtype"), [
+    (1, 1, 2, True, True, torch.bfloat16), (4, 1, 1, True, False, torch.float16), (2, 2, 2, False, True, torch.bfloat16)])
+def test_flashinfer(HQ, HK, HV, alpha, beta, dtype):
+    """FlashInfer's prefill on its distributions and by its limits: decays, not their logarithms, a pool by index, and states of empty sequences left alone."""
+    torch.manual_seed(0)
+    heads, cu, into = max(HQ, HV), [0, 31, 31, 122], [4, 0, 2]
+    draw = lambda h: (torch.randn(122 * h, 1) * 0.05 + torch.rand(122 * h, 128) * 0.5 - 0.25).view(122, h, 128)
+    q, k, v = draw(HQ).to(dtype), F.normalize(draw(HK).to(dtype), p=2, dim=-1), draw(HV).to(dtype)
+    g, b = (torch.rand(122, heads) if given else None for given in (alpha, beta))
+    pool = torch.zeros(5, heads, 128, 128)
+    pool[into[0]], pool[into[2]], pool[into[1]] = 0, 0, 123.0
+    wide = lambda x: x.double().repeat_interleave(heads // x.shape[1], 1)[None]
+    ones = torch.ones(1, 122, heads, dtype=torch.float64)
+    want, states = reference(wide(q), wide(k), wide(v), ones * 0 if g is None else g.double().log()[None], ones if b is None else b.double()[None],
+                             torch.zeros(3, heads, 128, 128, dtype=torch.float64), 1.0, [(0, x, y) for x, y in zip(cu[:-1], cu[1:])])
+    on = lambda x: None if x is None else x.to(device)
+    pool, at, index = on(pool), on(torch.tensor(cu)), on(torch.tensor(into, dtype=torch.int32))
+    o, same = flashinfer.chunk_gated_delta_rule(on(q), on(k), on(v), on(g), on(b), 1.0, pool, True, at, output_state=pool, state_indices=index)
+    limits, of_states = (dict(atol=1e-2, rtol=1e-2), dict(atol=5e-3, rtol=1e-3)) if dtype == torch.bfloat16 else (dict(atol=2e-3, rtol=1e-3), dict(atol=1e-3, rtol=1e-4))
+    torch.testing.assert_close(o.cpu(), want[0].to(dtype), **limits)
+    torch.testing.assert_close(same[into][[0, 2]].cpu(), states.transpose(2, 3)[[0, 2]].float(), **of_states)
+    assert same is pool and (pool[into[1]] == 123.0).all() and not pool[[1, 3]].any()
+    with pytest.raises(ValueError, match="explicit output_state pool"):
+        flashinfer.chunk_gated_delta_rule(on(q), on(k), on(v), on(g), on(b), 1.0, pool, True, at, state_indices=index)
+
+
+def test_null_block(monkeypatch):
+    """vLLM's block 0 belongs to padding: its rows are skipped."""
+    (q, k, v, g, beta, h0), _, _ = draw(3, 1, 1, 2, 16, 16, torch.float32, sequences=4)
+    monkeypatch.setattr(serving, "FIRST_STATE", 1)
+    pool, at = h0.clone(), torch.tensor([2, 0, 1], device=device)
+    o, _ = serving.fused_recurrent_gated_delta_rule(q, k, v, g, beta, initial_state=pool, ssm_state_indices=at)
+    want, states = fused_recurrent_gated_delta_rule(q, k, v, g, beta, initial_state=h0[[2, 0, 1]], output_final_state=True, state_v_first=True)
+    assert not o[1].any() and torch.equal(pool[[0, 3]], h0[[0, 3]])
+    torch.testing.assert_close(o[[0, 2]], want[[0, 2]])
+    torch.testing.assert_close(pool[[2, 1]], states[[0, 2]])
+
+
 def test_windows():
     """Windows of drafts: the state after each token goes to its place, and the next window starts behind the tokens that were accepted."""
     (q, k, v, g, beta, h0), _, _ = draw(2, 3, 1, 2, 16, 16, torch.float32, sequences=8)
     at = torch.tensor([[3, 1, 6], [0, 5, -1]], device=device)
     accepted = torch.tensor([2, 1], device=device, dtype=torch.int32)
     pool = h0.clone()
-    o, _ = serving.fused_recurrent_gated_delta_rule(q, k, v, g, beta, initial_state=pool, ssm_state_indices=at, num_accepted_tokens=accepted)
+    o, _ = serving.fused_recurrent_gated_delta_rule(q, k, v, g, beta, initial_state=pool, ssm_state_indices=at, num_accepted_tokens=accepted,
+                                                  state_v_first=False)
     for t in (1, 2, 3):
         want, states = fused_recurrent_gated_delta_rule(q[:, :t], k[:, :t], v[:, :t], g[:, :t], beta[:, :t], initial_state=h0[[1, 0]], output_final_state=True)
         torch.testing.assert_close(o[:, :t], want)
@@ -295,7 +334,7 @@ def test_windows():
     flat = lambda x: x.flatten(0, 1)[None]
     other, cu = h0.clone(), torch.tensor([0, 3, 6], device=device)
     packed, _ = serving.fused_recurrent_gated_delta_rule(*map(flat, (q, k, v, g, beta)), initial_state=other, cu_seqlens=cu, ssm_state_indices=at,
-                                                         num_accepted_tokens=accepted)
+                                                         num_accepted_tokens=accepted, state_v_first=False)
     assert torch.equal(packed, flat(o)) and torch.equal(other, pool)
 
 

@@ -11,16 +11,15 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// Packed sequences by aligned blocks. Blocks of tokens are taken as they lie, whatever sequences share them, so that nothing
-// is gathered. A visit is a block with two of its sequences: the one that is open when it begins has the rows before the next
-// one's, and both meet their own state in the same products (chunkwise.Chunks.Visit has the algebra). The state of the first is
-// final where a next one starts, which stays open. A block in which more than one sequence starts takes a visit for each: later
-// ones have no rows of the first, and keep what earlier ones gave for the rows before theirs.
+// Packed sequences by aligned blocks: blocks of tokens are read in place, so nothing is gathered. A visit processes a block for two of its sequences. The
+// sequence open at its start has the rows before the next sequence's first, and both use their own state in the same products (chunkwise.Chunks.Visit has
+// the algebra). The open sequence's state is final where the next one starts, which then is open. If more than one sequence starts in a block, it gets a
+// visit for each: later visits have no rows of the first sequence, and keep the outputs of earlier visits for the rows before theirs.
 //
-// Programs take some of the value heads each, all by the same table: their windows, and what they carry, differ in the heads alone.
+// Programs take some of the value heads each and share one table: only the heads of their windows and carries differ.
 //
-// Which block, sequences and rows a visit has is not known when the program is made: internal/visits makes tables and marks of
-// cu_seqlens, by which windows are looked up and rows are masked. Three sequences in two blocks, of which b begins in the first
+// Block, sequences and rows of a visit are known only at run time. internal/segments makes tables and marks from
+// cu_seqlens, which select windows and mask rows. Example: three sequences in two blocks, of which b begins in the first
 // and c where the second begins, in steps of two visits:
 //
 //	visit   block   open  next   output written to   state written to
@@ -29,17 +28,17 @@ import (
 //	2       1       b     c      block 1             b
 //	3       idle    c     -      none                c, as the last of the step
 //
-// A step takes several visits (chunks of the variant): what needs no state in lockstep, then the visits through the state in
-// order. Each writes its block of outputs, when that is complete, and the state that is final, where a table says.
+// A step takes several visits (chunks of the variant): their work without the state interleaved, then the visits through the state in
+// order. Each writes its output block when it is complete, and the state that became final, where a table says.
 
-// aligning makes the module of packed sequences by aligned blocks.
+// aligning builds the module of packed sequences by aligned blocks.
 type aligning struct{ *plan }
 
-// aligned says whether packed sequences are taken by aligned blocks. It is a form for kernels: windows by tables, and a grid whose states come and go at any
-// step.
+// aligned reports whether packed sequences use aligned blocks. This is a form for kernels: windows by tables, and a grid that loads and stores states at
+// any step.
 func (p *plan) aligned() bool { return p.v.Mapping.Pack == gdn.PackAligned }
 
-// schedule is the schedule of the visits: from how many sequences and blocks, since lengths are known to nobody yet, it bounds the steps.
+// schedule returns the schedule of the visits. The numbers of sequences and blocks bound its steps, since the lengths are known only at run time.
 func (p aligning) schedule() segments.Schedule {
 	x := segments.Schedule{Sequences: p.s.Seqs, Blocks: p.nc, Chunk: p.c, Places: p.v.Mapping.Chunks, Drop: p.s.Empty == gdn.EmptyZero, Kernel: p.ready != nil}
 	if p.prompts {
@@ -48,11 +47,11 @@ func (p aligning) schedule() segments.Schedule {
 	return x
 }
 
-// module emits the glue and the grid over aligned blocks.
+// module emits the grid over aligned blocks and the XLA ops around it.
 //
-// Its operands are given once for each visit of a step where a table places them (windows), all by windows on one array: blocks of a step need not be
-// neighbours. Outputs are written where the table says, and nowhere where it says -1, so all visits of a step have windows on the one array of outputs,
-// and on that of states. Steps behind the last visit are idle, and a kernel leaves them out (Live).
+// An operand placed by a table has a window on one array for each visit of a step (windows), since blocks of a step need not be neighbours. Each visit also
+// has windows on the one array of outputs and the one of states; it writes where the table says, and nothing for -1. Steps after the last visit are
+// idle, and a kernel skips them (Live).
 func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 	s, v, b := p.s, p.v, p.b
 	m := v.Mapping.Chunks
@@ -61,7 +60,7 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 	marks := &operand{value: marked, axes: []axis{axisStep, axisNone, axisNone}, block: []int{m, segments.Rows, p.c}}
 	state := p.specStates()
 	dims := []ir.GridDim{{Name: "b", Size: 1}, {Name: "h", Size: s.HeadsK / p.kb}, {Name: "c", Size: plan.Steps(), Seq: true}}
-	// The table comes first among the arguments. Its first entry says how many steps are live, the rest is by columns and places (segments.Schedule.Entry).
+	// The table is the first argument. Its first entry is the number of live steps; the rest is ordered by columns and places (segments.Schedule.Entry).
 	grid := &ir.Grid{Name: "packed", Dims: dims, Tables: 1, Main: v.Forward.Main}
 	carrier := schedule.Carrier{Grid: grid.Name, Heads: v.Mapping.Heads * v.Mapping.Batch * v.Mapping.Chunks}
 	if p.ordered {
@@ -71,13 +70,13 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 	used = slices.DeleteFunc(slices.Clone(used), func(o *operand) bool { return o == in.g || o == in.beta })
 	gates := []*operand{in.g, in.beta}
 	if !fetchesGates(p.plan) {
-		// One window for both gates, [.., 2 N, C] with g in the first half of the rows: control of a step costs by the window.
+		// One window for both gates, [.., 2 N, C] with g in the first half of the rows: a step's control costs grow with windows.
 		both := &operand{value: b.Concat(3, in.g.value, in.beta.value).Called("gates"), axes: in.g.axes, block: slices.Clone(in.g.block)}
 		both.block[3] *= 2
 		gates = []*operand{both}
 	}
 	used = append(append(used, gates...), marks)
-	if o := in.scales; o != nil { // behind gates and marks
+	if o := in.scales; o != nil { // after gates and marks
 		used = append(slices.DeleteFunc(used, func(x *operand) bool { return x == o }), o)
 	}
 	if s.Init {
@@ -95,18 +94,18 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 	}
 	*p.carriers = append(*p.carriers, carrier)
 	if s.Pool > 0 || s.InPlace && fetches(p.plan) {
-		// A state is fetched before the step that closes its sequence, from one operand for all visits. States of a pool that no sequence names stay.
+		// A state is fetched before the step that closes its sequence, from one operand for all visits. Pool states without a sequence keep their values.
 		grid.Alias = [][2]int{{1, len(grid.In) - m}}
 	}
-	// What is carried: the state of the open sequence, and the output of the block.
+	// Carries: the state of the open sequence, and the output of the block.
 	open, opens := p.carry([]int{1, v.Mapping.Heads, s.V, s.K}, []axis{axisNone, axisHead, axisNone, axisNone})
-	// Not the output's own block, whose copy to main memory would have to end with the step.
+	// This is not the output's own block, whose write-back would have to end with the step.
 	held, holds := p.carry(in.v.block[1:], in.v.axes[1:])
 	grid.Carry = []ir.Window{open, held}
 	args = append(args, b.Const(ir.T(ir.F32, opens...), 0), b.Const(ir.T(s.Out, holds...), 0))
 	rs := b.Grid(grid, args, func(b *ir.Builder, blocks, carried []*ir.Value) (ys, next []*ir.Value) {
 		e := newChunks(newTiles(p.plan, b, in))
-		slots := map[*operand][]*ir.Value{} // the blocks of an operand, one a visit, or one alone
+		slots := map[*operand][]*ir.Value{} // the blocks of an operand: one per visit, or one for all
 		i := 0
 		for _, o := range used {
 			n := p.windows(o)
@@ -114,7 +113,7 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 			i += n
 		}
 		e.rule.State = b.Reshape(carried[0], open.Block[1:]...)
-		e.cutScales() // ahead of all else: where loadGates asks for them tpu7x takes .2 % longer
+		e.cutScales() // before all else: from within loadGates tpu7x takes .2 % longer
 		r := e.aligned(marks, gates, state, slots, carried[1])
 		final := &operand{axes: state.axes, block: state.block, dtype: s.StateDType, shape: state.value.Type.Shape}
 		out := func(array int, o blockOut, column, place int) {
@@ -123,7 +122,7 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 			grid.Outs = append(grid.Outs, ir.T(o.operand.dtype, o.operand.shape...))
 			grid.Into = append(grid.Into, array)
 		}
-		// In the order of the visits: where two write to one block, the last one counts. The state that stays open is written by the last step alone.
+		// In the order of the visits: if two write to one block, the last write counts. Only the last step writes the state that stays open.
 		for j, step := range r {
 			out(0, step.output, segments.Done, j)
 			out(1, blockOut{step.closed, final}, segments.Closed, j)
@@ -140,7 +139,7 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 	return results
 }
 
-// segments are the table and the marks of the visits.
+// segments returns the table and the marks of the visits.
 func (p aligning) segments() (table, marked *ir.Value) {
 	if p.ready != nil {
 		return p.ready.packed.table, p.ready.packed.marks
@@ -153,8 +152,8 @@ func (p aligning) segments() (table, marked *ir.Value) {
 	return p.schedule().Make(p.b, begin, end, slots)
 }
 
-// window is where a visit, which has a place in its step, finds an operand. It moves by heads and steps as others do, and by blocks or sequences as a column of
-// the table says.
+// window returns the window of an operand for the visit at a place of its step. It moves by heads and steps as usual, and by blocks or sequences as a
+// column of the table says.
 func (p aligning) window(o *operand, column, place int) ir.Window {
 	w := ir.Window{Block: o.block}
 	for _, a := range o.axes {
@@ -172,7 +171,7 @@ func (p aligning) window(o *operand, column, place int) ir.Window {
 	return w
 }
 
-// carry is what the programs of the heads carry, a block each, and the shape of all of it.
+// carry returns the window of a value that each program carries, one block per program of heads, and the array's shape.
 func (p aligning) carry(block []int, axes []axis) (w ir.Window, shape []int) {
 	w, shape = ir.Window{Block: block}, slices.Clone(block)
 	for d, a := range axes {
@@ -185,19 +184,19 @@ func (p aligning) carry(block []int, axes []axis) (w ir.Window, shape []int) {
 	return w, shape
 }
 
-// fetchesGates says whether the kernel copies raw gates from the caller's arrays. In bf16, of eight heads, a block of 128 tokens is one tile as it lies, a
-// copy of 2 KiB. Else the compiler puts both into one array in float32, in vector memory, which takes 900 cycles on v6e before the kernel, and from there
-// a copy is a loop of loads and stores.
+// fetchesGates reports whether the kernel copies raw gates from the caller's arrays. For eight heads in bf16, a block of 128 tokens is one tile in
+// memory, a copy of 2 KiB. Otherwise the compiler concatenates both in float32 in vector memory, which takes 900 cycles on v6e before the kernel, and a copy
+// from there is a loop of loads and stores.
 func fetchesGates(p *plan) bool {
 	f, s := p.v.Forward, p.s
 	return p.aligned() && fetches(p) && f.Main && s.Gates == gdn.GatesFused && p.v.Fuse == gdn.PlaceKernel &&
 		s.GateDType == ir.BF16 && s.HeadsV == target.Sublanes && p.v.Mapping.Heads == s.HeadsV && p.c == target.Lanes && s.Tokens%p.c == 0
 }
 
-// fetches says whether the kernel copies its blocks, where there is a kernel.
+// fetches reports whether the kernel copies its blocks itself.
 func fetches(p *plan) bool { return p.ordered && p.v.Forward.Fetch == gdn.FetchCopies }
 
-// windows is how many a step has of an operand: one for each visit of what a table places; of marks, which lie by steps, one.
+// windows returns the number of windows of an operand in a step: one per visit if a table places it; one for marks, which are stored by steps.
 func (p aligning) windows(o *operand) int {
 	if slices.Contains(o.axes, axisChunk) || slices.Contains(o.axes, axisSeq) {
 		return p.v.Mapping.Chunks
@@ -205,9 +204,9 @@ func (p aligning) windows(o *operand) int {
 	return 1
 }
 
-// specStates describes the states of the sequences to the grid over aligned blocks, as the spec has them: each is read when its sequence begins and
-// written when it ends, so to turn all of them before would be as much again. Without initial states there is a type and no value: only the layout of
-// what is written is asked for.
+// specStates describes the states of the sequences in the spec's layout. Each is read when its sequence begins and written when it ends, so transposing all
+// of them before the kernel would double their traffic. Without initial states it has a type but no value, since only the layout of the written states
+// is needed.
 func (p aligning) specStates() *operand {
 	s := p.s
 	t := s.StateType()
@@ -220,15 +219,15 @@ func (p aligning) specStates() *operand {
 	return o
 }
 
-// segment is what a visit gives: the output, and the states of the sequence that was open, as the spec has it, and of the one that
-// is open now. Whether a state that closes is final, or a block complete, the table knows: what it is not is written nowhere.
+// segment is the result of a visit: the output, and the states of the sequence that was open and of the one that
+// is open now. The table knows whether the closed state is final and the block complete; otherwise they are not written.
 type segment struct {
 	output blockOut
-	closed *ir.Value // a state as the spec has it
+	closed *ir.Value // a state in the spec's layout
 	open   *ir.Value // a state [heads, V, K]
 }
 
-// ofOne is e for one visit, as if a step had one: loads and outputs of tokens ask how many chunks a window has.
+// ofOne returns e as if a step had one visit, since loads and outputs of tokens depend on the chunks of a window.
 func (e *tiles) ofOne() *tiles {
 	p, t := *e.plan, *e
 	p.v.Mapping.Chunks = 1
@@ -236,7 +235,7 @@ func (e *tiles) ofOne() *tiles {
 	return &t
 }
 
-// each loads what the visits of a step have of an operand, side by side.
+// each loads an operand for all visits of a step and concatenates the results.
 func (e *gated) each(blocks []*ir.Value, o *operand, load func(*gated, *operand) *ir.Value) *ir.Value {
 	var l []*ir.Value
 	for _, x := range blocks {
@@ -247,10 +246,10 @@ func (e *gated) each(blocks []*ir.Value, o *operand, load func(*gated, *operand)
 	return e.b.Concat(0, l...)
 }
 
-// aligned does the visits of a step; slots are what each has of an operand, held the output of the first block by earlier steps.
+// aligned computes the visits of a step. slots are the blocks of each operand by visit; held is the output of the first visit's block from earlier steps.
 //
-// Rows before the first of a visit are those of visits before it of the same block, whose output they keep: of the visit before in the step, or where it is
-// the first of its step, of what the last step carried (held). A visit of a new block has all rows from 0 on, and keeps none.
+// Rows before a visit's first belong to earlier visits of the same block and keep their output, from the previous visit of the step or, for the first
+// one, from the carry (held). A visit of a new block has all rows from 0 on, and keeps none.
 func (e *chunks) aligned(marked *operand, gates []*operand, state *operand, slots map[*operand][]*ir.Value, held *ir.Value) []segment {
 	b, c, n := e.b.Stage("gates"), e.c, e.v.Mapping.Heads
 	e.Segments = &segments.Marks{Builder: e.b, Pool: e.s.Pool > 0}
@@ -275,7 +274,7 @@ func (e *chunks) aligned(marked *operand, gates []*operand, state *operand, slot
 		e.blocks[o] = b.Concat(0, l...).Called([...]string{"g", "beta"}[i])
 	}
 	w.Gates = e.loadGates()
-	m := e.rule.Meet(w, e.in.raw && !e.s.NegEigval) // of raw gates no log decay is above 0, and beta is a sigmoid
+	m := e.rule.Meet(w, e.in.raw && !e.s.NegEigval) // raw gates give log decays of at most 0, and beta by a sigmoid
 	if e.s.Init {
 		m.Next = func(j int) *ir.Value {
 			x := b.Convert(b.Reshape(slots[state][j], state.block[1:]...), ir.F32)
@@ -290,7 +289,7 @@ func (e *chunks) aligned(marked *operand, gates []*operand, state *operand, slot
 		}
 	}
 	var steps []segment
-	var prev *ir.Value // the output of the visit before
+	var prev *ir.Value // the output of the previous visit
 	for j := range e.v.Mapping.Chunks {
 		o, closed := e.rule.Segment(m, j)
 		fresh := e.Over(n, b.Compare(ir.GE, e.Iota(c, e.s.V, 0), e.Segments.At(j, segments.First, c, e.s.V)))
@@ -304,8 +303,8 @@ func (e *chunks) aligned(marked *operand, gates []*operand, state *operand, slot
 	return steps
 }
 
-// asSpec brings a state [N, V, K] into the order and type of the spec, in the block of an output. A kernel turns the few states that begin or end in a step;
-// in the glue it would be all of them, through main memory.
+// asSpec brings a state [N, V, K] into the order and type of the spec, in an output's block. A kernel transposes the few states that begin or end in a step;
+// XLA ops would transpose all of them, through HBM.
 func (e *chunks) asSpec(x *ir.Value, like *operand) *ir.Value {
 	if e.s.State != gdn.StateVK {
 		x = e.b.Transpose(x, 0, 2, 1)

@@ -8,19 +8,18 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Training makes a training step as two programs, for callers that compute the loss between them. The forward module
-// takes the inputs of the forward spec and gives its outputs, then what v keeps: kept_s, kept_t, kept_u as far as save says, each
-// with a kept_x_rest where it is kept as two parts.
-// The backward module takes the inputs of the spec with direction=train, then what is kept, and gives the gradients. The
-// direction of s does not matter.
+// Training returns a training step as two programs, for callers that compute the loss between them. The forward module
+// takes the inputs of the forward spec. It returns its outputs, then the saved values: kept_s, kept_t, kept_u as far as save says, each
+// with a kept_x_rest if it is saved as two parts. The backward module takes the inputs of the spec with direction=train, then the saved values, and returns
+// the gradients. The direction of s is ignored. It fails if v cannot be built for training s.
 //
-// With save=none nothing is kept, and the backward module makes the states once more. Numbers are those of direction=train as one module: the grids are the same.
+// With save=none nothing is saved, and the backward module recomputes the states. The numbers equal direction=train in one module, since the grids are equal.
 //
 //	train, T = 512, by tpu-train      forward    q k v g beta -> o final_state kept_s kept_t kept_u
 //	                                  backward   q k v g beta do dfinal_state kept_s kept_t kept_u -> dq dk dv dg dbeta
 //	by tpu-train-x3                   kept_u_rest beside kept_u; T in two parts is one matrix, and S is read in one pass
 //
-// Each kept is [1, 4, 8, 64, 128] u32 here: batch rows, chunks, value heads, and 128 x 128 numbers in bf16 as words of two rows.
+// Each saved value is [1, 4, 8, 64, 128] u32 here: batch rows, chunks, value heads, and 128 x 128 bf16 numbers as words of two rows.
 func Training(s gdn.Spec, v gdn.Variant) (forward, backward *ir.Module, err error) {
 	s.Direction = gdn.Train
 	if s.Rule != (gdn.Rule{}) && !s.Rule.Channels() {
@@ -30,7 +29,7 @@ func Training(s gdn.Spec, v gdn.Variant) (forward, backward *ir.Module, err erro
 		return nil, nil, err
 	}
 	v = v.Fit(s)
-	// The plan is that of a training step, whose variant both passes share; parameters are those of the forward pass alone.
+	// The plan is a training step's, since both passes share its variant; the parameters are the forward pass's.
 	plain := s
 	plain.Direction = gdn.Forward
 	forward, b := ir.NewModule("gdn_forward")
@@ -58,11 +57,11 @@ func Training(s gdn.Spec, v gdn.Variant) (forward, backward *ir.Module, err erro
 		inputs = append(inputs, gdn.Param{Name: keep.names()[i], Type: o.value.Type})
 	}
 	p = newPlan(s, v, b, inputs)
-	// Operands of the forward module, seen from the backward one: the same windows, on its parameters.
+	// The backward module sees the same operands: the same windows, on its own parameters.
 	for i, o := range keep.list() {
 		o.value = p.args[keep.names()[i]]
 	}
-	// Nothing was kept: the XLA ops are made once more, since the grid that makes the states has windows of its own, of all chunks in flight.
+	// Nothing was saved: the XLA ops are built again, since the grid that recomputes the states has its own windows, of all chunks in flight.
 	if keep.s == nil {
 		_, keep = p.forward(p.xlaIn(), true, false)
 	}
@@ -80,11 +79,11 @@ func Training(s gdn.Spec, v gdn.Variant) (forward, backward *ir.Module, err erro
 	return forward, backward, nil
 }
 
-// training emits a forward grid that keeps what the backward grid reads, and that grid. Results are those of the spec.
+// training emits a forward grid that saves values for the backward grid, and the backward grid. It returns the results of the spec.
 //
 //	direction=train      save=none    "forward", "recompute", "backward"     outputs, then states once more, then gradients
-//	                     save=state.. "forward", "backward"                  the forward grid keeps as it goes
-//	direction=backward   any          "recompute", "backward"                nobody wants outputs
+//	                     save=state.. "forward", "backward"                  the forward grid saves on its way
+//	direction=backward   any          "recompute", "backward"                no outputs are requested
 func (p *plan) training() []*ir.Value {
 	var results []*ir.Value
 	var keep kept
@@ -100,11 +99,10 @@ func (p *plan) training() []*ir.Value {
 	return append(results, p.backward(keep)...)
 }
 
-// forward emits the forward grid, with or without what is kept and the output.
+// forward emits the forward grid, optionally with saved values (keep) and the output.
 //
-// What is kept of all chunks in flight is an output of the step, of which step and head of the grid have their place: S before each chunk, as it was when the
-// chunk came to it; T; and U as the update took it, but for the length of keys, or with refine=yes and a decay a channel W. They are rounded for the products that will read them, each by the precision
-// of its own (hold).
+// Saved values of all chunks in flight are outputs of the step, indexed by step and head: S before each chunk; T; and U as the update uses it, without the
+// length of keys, or W with refine=yes and a decay per channel. Each is rounded for the products that will read it, at their precision (hold).
 func (p *plan) forward(in *operands, keep, output bool) (gridResult, kept) {
 	name, used := "recompute", append([]*operand{in.k}, in.values()...)
 	if output {
@@ -117,7 +115,7 @@ func (p *plan) forward(in *operands, keep, output bool) (gridResult, kept) {
 		if !keep {
 			return outs
 		}
-		// An output of the grid for each part of x. The operands are what the reverse grid reads.
+		// One output of the grid per part of x; the returned operands are read by the reverse grid.
 		hold := func(x *ir.Value, p ir.Precision) (l []*operand) {
 			for _, o := range e.hold(x, p) {
 				outs, l = append(outs, o), append(l, o.operand)
@@ -140,21 +138,22 @@ func (p *plan) forward(in *operands, keep, output bool) (gridResult, kept) {
 	return r, k
 }
 
-// backward emits the reverse grid, which takes one chunk after another, and the XLA ops around it: the gradients in the order of
+// backward emits the reverse grid, which takes one chunk after another, and the XLA ops around it. It returns the gradients in the order of
 // the spec.
 //
-// Its plan is that of the forward pass going down, one chunk at a time; how many make a step of its kernel, its schedule says (bwd.steps). What was kept is in blocks of as many chunks as the forward grid had in flight, so its windows are
-// cut to one. decay_bf16 is that of the backward kernel (bwd.decay_bf16), which the forward one shares no product with.
+// Its plan is the forward plan going down, one chunk at a time; the schedule combines chunks to steps (bwd.steps). Saved values are in blocks of all chunks
+// in flight of the forward grid, so their windows are reduced to one. decay_bf16 is the backward kernel's (bwd.decay_bf16), which shares no product with
+// the forward kernel.
 func (p *plan) backward(keep kept) []*ir.Value {
 	down := *p
 	down.v.Mapping.Chunks, down.v.Mapping.Chain, down.v.Numerics.DecayBF16, down.down = 1, false, p.v.Training.DecayBF16, true
 	in := down.xlaIn()
 	down.gradientsIn(in)
 	used := append([]*operand{in.q, in.k, in.do}, in.gates()...)
-	if keep.u == nil || p.s.Rule.SplitGates() { // U is made again of V; gradients of gates that write need values in any case
+	if keep.u == nil || p.s.Rule.SplitGates() { // U is recomputed from V; gradients of write gates need V in any case
 		used = append(used, in.values()...)
 	}
-	for _, o := range keep.list() { // one chunk at a time, of blocks that have as many as the forward grid had in flight
+	for _, o := range keep.list() { // one chunk at a time, from blocks of all chunks in flight of the forward grid
 		o.block = slices.Clone(o.block)
 		o.block[slices.Index(o.axes, axisChunk)] = 1
 	}

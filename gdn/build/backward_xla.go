@@ -6,9 +6,9 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// gradientsIn brings the gradients of the outputs into the order that the reverse grid reads. Tokens that fill up chunks have a dO of 0, so they add
-// nothing to dS; with keys of 0 and a log decay of 0 it passes through them as it is. An empty sequence whose final state is zero whatever the initial one
-// was gives that no gradient.
+// gradientsIn brings the gradients of the outputs into the order of the reverse grid. Padding tokens have dO = 0, so they add
+// nothing to dS; with zero keys and a log decay of 0, dS passes through them unchanged. An empty sequence whose final state is zero by definition
+// passes it no gradient.
 func (p *plan) gradientsIn(in *operands) {
 	s, b := p.s, p.b
 	b.Stage("glue")
@@ -23,8 +23,8 @@ func (p *plan) gradientsIn(in *operands) {
 // gradientsOut brings the gradients of the reverse grid to the order and layout of the spec, through gates and norms that
 // the kernel does not compute.
 //
-// It undoes xlaIn from its end: what the XLA ops made of a tensor on the way in, it takes the gradient through on the way out. Gates of heads are taken to
-// their raw form here in any case, in float32 of all tokens: the sums for A_log and dt_bias run over those.
+// It is the adjoint of xlaIn, in reverse order. Gradients of per-head gates are always converted to raw form here, in float32 over all tokens, since the
+// gradients of A_log and dt_bias are sums over all tokens.
 func (p *plan) gradientsOut(in *operands, r gridResult) []*ir.Value {
 	s, b := p.s, p.b
 	b.Stage("glue")
@@ -46,7 +46,7 @@ func (p *plan) gradientsOut(in *operands, r gridResult) []*ir.Value {
 	return p.withState(in, r, results)
 }
 
-// withState adds the gradient of the initial states, where the spec has them.
+// withState adds the gradient of the initial states, if the spec has them.
 func (p *plan) withState(in *operands, r gridResult, results []*ir.Value) []*ir.Value {
 	if p.s.Init {
 		results = append(results, p.stateOut(in, r.state))
@@ -54,8 +54,8 @@ func (p *plan) withState(in *operands, r gridResult, results []*ir.Value) []*ir.
 	return results
 }
 
-// gateTokens is the inverse of gate and tokens: [B, T, Hv], or [T, Hv] without a batch axis, out of [B/batch, chunks/step, Hv/heads, N, C] in which N is
-// chunks of a step, batch rows and heads.
+// gateTokens is the inverse of gate and tokens. It returns [B, T, Hv], or [T, Hv] without a batch axis, from [B/batch, chunks/step, Hv/heads, N, C], where N
+// is chunks of a step x batch rows x heads.
 func (p *plan) gateTokens(in *operands, o *operand) *ir.Value {
 	b, v, s := p.b, p.v, p.s
 	x := b.Reshape(o.value, s.Batch/v.Mapping.Batch, p.blocks()/v.Mapping.Chunks, s.HeadsV/v.Mapping.Heads, v.Mapping.Chunks, v.Mapping.Batch, v.Mapping.Heads, p.c)
@@ -63,11 +63,11 @@ func (p *plan) gateTokens(in *operands, o *operand) *ir.Value {
 	return p.trim(in, b.Reshape(x, s.Batch, p.padded(), s.HeadsV))
 }
 
-// channelGates brings gradients of gates, outputs of the reverse grid, to the order and layout of the spec: dg, or dA_log, da and ddt_bias; then dbeta, or
-// of a rule with separate erase and write gates those of its gates; an additive rule has neither.
+// channelGates brings gradients of gates from the reverse grid to the order and layout of the spec: dg, or dA_log, da and ddt_bias; then dbeta, or
+// the gradients of separate erase and write gates; an additive rule has neither.
 //
-// dA_log is a number a head: its gradient sums over channels as well. Raw gates of the XLA ops are taken to their raw form here, where those of a kernel came
-// as a [2, K] for each chunk (reverse.channelGradients), which are summed over batch rows and chunks.
+// dA_log has one number per head, so it is summed over channels too. Gradients of gates made by XLA ops are converted to raw form here. A kernel's come as
+// a [2, K] sum for each chunk (reverse.channelGradients), which are summed over batch rows and chunks here.
 func (p *plan) channelGates(in *operands, outputs []*operand) []*ir.Value {
 	s, b := p.s, p.b
 	dg, rest := p.tokensOut(in, outputs[0], s.HeadsV), outputs[1:]
@@ -75,16 +75,16 @@ func (p *plan) channelGates(in *operands, outputs []*operand) []*ir.Value {
 	switch {
 	case s.Gates == gdn.GatesGiven:
 		results = append(results, dg)
-	case in.aLog != nil: // a kernel's: dg is da here, and parts are [B chunks, Hv, 2, K]
+	case in.aLog != nil: // from a kernel: dg is da here, and parts are [B chunks, Hv, 2, K]
 		parts := b.Reshape(rest[0].value, s.Batch*p.nc, s.HeadsV, 2, s.K)
-		if p.visiting() { // visits that need not run leave theirs undefined
+		if p.visiting() { // visits that do not run leave their parts undefined
 			parts = b.Select(b.Broadcast(in.single.ran(b), parts.Type.Shape, 0), parts, b.Like(parts, 0))
 		}
 		parts = b.Sum(parts, 0)
 		of := func(i int) *ir.Value { return b.Reshape(b.SliceAxis(parts, 1, i, i+1), s.HeadsV, s.K) }
 		results, rest = append(results, b.Sum(of(0), 1), dg, of(1)), rest[1:]
 	default:
-		// Of the XLA ops. A_log is of heads and dt_bias of channels: over spreads either over all tokens, and what it sums runs over the dimensions that it lacks.
+		// From XLA ops. A_log is per head and dt_bias per channel: over broadcasts either over all tokens, and its adjoint sums over the missing dimensions.
 		last := dg.Type.Rank() - 1
 		over := func(x *ir.Value) *ir.Value {
 			dims := []int{last - 1, last}

@@ -12,9 +12,9 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Module makes the program of s by v: a module whose parameters are s.Inputs and whose results are s.Outputs. Glue
-// (reshapes, transposes, padding, gathering of packed sequences) surrounds grids with pure bodies. In a body, values are
-// [N, rows, lanes]: N is chunks in flight x batch rows x heads, in lockstep.
+// Module returns the program of s by v: a module whose parameters are s.Inputs and whose results are s.Outputs. XLA ops
+// (reshapes, transposes, padding, gathering of packed sequences) surround grids with pure bodies. In a body, values are
+// [N, rows, lanes], where N is chunks in flight x batch rows x heads, interleaved. It fails if v cannot be built for s.
 func Module(s gdn.Spec, v gdn.Variant) (*ir.Module, error) {
 	b, err := BaseOf(s, v)
 	if err != nil {
@@ -30,7 +30,7 @@ func Module(s gdn.Spec, v gdn.Variant) (*ir.Module, error) {
 	return m, nil
 }
 
-// Build makes the program of a base.
+// Build returns the program of a base.
 func (b Base) Build() (*Program, error) {
 	p, m, err := b.build()
 	if err != nil {
@@ -39,7 +39,7 @@ func (b Base) Build() (*Program, error) {
 	return &Program{Module: m, base: b, carriers: *p.carriers}, nil
 }
 
-// build makes the module, and gives the plan beside it, which knows the grids that schedules are for.
+// build returns the module and its plan, which knows the grids to schedule.
 func (base Base) build() (*plan, *ir.Module, error) {
 	s := base.spec
 	m, b := ir.NewModule("gdn")
@@ -60,7 +60,7 @@ func (base Base) build() (*plan, *ir.Module, error) {
 	return p, m, b.Finish(m, names, results)
 }
 
-// write writes the program of a base, and gives its results as the spec has them.
+// write emits the program of a base, and returns its results in the spec's form.
 func (base Base) write(b *ir.Builder) (*plan, []*ir.Value, error) {
 	if base.spec.Mixed > 0 {
 		return base.mixed(b)
@@ -73,16 +73,16 @@ func (base Base) write(b *ir.Builder) (*plan, []*ir.Value, error) {
 	return p, p.asTaken(base.spec.Outputs(), p.only(results, base.spec)), nil
 }
 
-// emit is module, or the builder's first fault.
+// emit returns the results of module, or the builder's first error.
 func (p *plan) emit() (results []*ir.Value, err error) {
 	err = p.guarded(func() { results = append(p.module(), p.caches...) })
 	return results, err
 }
 
-// guarded writes a program, and gives the builder's first fault: code that goes on after one reads what was not made.
+// guarded runs write and returns the builder's first error, also if write panics after it.
 //
-// Once it has a fault, the builder's ops give values of the type of their first operand, so that no call has to be asked for an error. Whoever counts on
-// another shape may panic, and that panic says less than the fault before it: it is taken back. A panic without a fault goes on.
+// After an error, the builder's ops return values of their first operand's type, so that callers need no checks. Code that expects
+// another shape may then panic; guarded recovers this panic and reports the error instead. A panic without an error propagates.
 func (p *plan) guarded(write func()) (err error) {
 	defer func() {
 		if fault := p.b.Err(); fault != nil {
@@ -94,42 +94,42 @@ func (p *plan) guarded(write func()) (err error) {
 	return nil
 }
 
-// plan is the fitted shape of the program: which heads, rows and chunks a program of a grid takes, and what a variant makes of a spec.
+// plan is the fitted shape of the program: the heads, rows and chunks of a grid program, and the arrays of a spec in a variant's layout.
 //
 //	bench: 4 key heads, 8 value heads, 4096 tokens, chunk=128, chunks=4       gb 2, kb 4, nc 32: one program of 8 heads, 8 steps of 4 chunks
 //	the same with heads=2                                                    gb 2, kb 1: 4 programs, each a key head with its 2 value heads
 //	16 value heads of 4 key heads, heads=2                                   gb 2, kb 1: two programs share a key head (groupSplit)
 type plan struct {
-	s      gdn.Spec    // as the grids see it: sequences as batch rows, and gates that the rule lacks, are in it; heads are an axis
+	s      gdn.Spec    // as the grids see it: sequences as batch rows, missing gates added as constants, an axis of heads
 	v      gdn.Variant // without a schedule
 	b      *ir.Builder
-	c      int                  // tokens of a chunk; of the token recurrence those of a grid step
-	nc     int                  // chunks, a multiple of v.Chunks x v.Steps, and of v.BackSteps in a training step
-	gb     int                  // value heads of a program that share a key head
+	c      int                  // tokens of a chunk; for the token recurrence, of a grid step
+	nc     int                  // number of chunks, a multiple of v.Chunks x v.Steps, and of v.BackSteps in a training step
+	gb     int                  // value heads of a program per key head
 	kb     int                  // key heads of a program
-	lead   int                  // columns of zeros that stand before those of v: see summary.go
-	down   bool                 // grids walk the chunks from the last to the first
-	args   map[string]*ir.Value // parameters of the module by their names, heads as an axis, and constants for gates that the rule lacks; q, k and v behind a convolution of the glue
-	caches []*ir.Value          // of the convolution, final_conv and convs, where the glue makes them
+	lead   int                  // zero columns in front of v: see summary.go
+	down   bool                 // grids traverse the chunks from last to first
+	args   map[string]*ir.Value // parameters by name, with an axis of heads, and constants for missing gates; q, k and v after a convolution by XLA ops
+	caches []*ir.Value          // of the convolution, final_conv and convs, if XLA ops make them
 
-	rowsOf  gdn.Rows  // how parameters and results lie
-	prompts bool      // of a mixed batch: there are as many sequences as a run may have
-	runs    *ir.Value // [1] of decodes of a mixed batch: how many of the steps run, one at least; nil: all
-	ready   *tables   // of a mixed batch, where a kernel has made them; nil: the glue makes them
-	clean   bool      // read_indices has -1 where state_indices names no state
-	turned  bool      // states have their last two axes the other way round in parameters and results
+	rowsOf  gdn.Rows  // layout of parameters and results
+	prompts bool      // for prompts of a mixed batch: the number of sequences is known only at run time
+	runs    *ir.Value // [1], for decodes of a mixed batch: number of steps that run, at least one; nil: all
+	ready   *tables   // for a mixed batch, if a kernel made them; nil: XLA ops make them
+	clean   bool      // read_indices is -1 wherever state_indices names no state
+	turned  bool      // parameters and results have the last two axes of states swapped
 
-	ordered  bool                // a schedule is to follow
-	reversed bool                // and one for the grid that walks down
-	carriers *[]schedule.Carrier // the grids that it is for, of this plan and of those that are made of it
+	ordered  bool                // a schedule will follow
+	reversed bool                // a schedule for the grid from last to first will follow
+	carriers *[]schedule.Carrier // the grids to schedule, of this plan and of plans derived from it
 }
 
-// newPlan is the plan of a fitted variant.
+// newPlan returns the plan of a fitted variant.
 func newPlan(s gdn.Spec, v gdn.Variant, b *ir.Builder, inputs []gdn.Param) *plan {
 	return baseOf(s, v).plan(b, inputs, nil)
 }
 
-// plan makes the parameters of a module but for those that are given, by name, and the plan over them.
+// plan adds the parameters of a module, except ones given by name, and returns the plan over them.
 func (base Base) plan(b *ir.Builder, inputs []gdn.Param, given map[string]*ir.Value) *plan {
 	v := base.variant
 	s := v.Packing(base.spec).ByHeads()
@@ -146,7 +146,7 @@ func (base Base) plan(b *ir.Builder, inputs []gdn.Param, given map[string]*ir.Va
 	return p
 }
 
-// blocks is the number of chunks that the tokens lie in. Those of a grid are more where a block is visited for each of its sequences.
+// blocks returns the number of chunks that hold the tokens. Grids have more if a block gets a visit for each of its sequences.
 func (p *plan) blocks() int {
 	if p.visiting() {
 		return blocksOf(p.s, p.v)
@@ -154,14 +154,14 @@ func (p *plan) blocks() int {
 	return p.nc
 }
 
-// padded is the number of tokens in whole chunks. Arrays of tokens are so long between the glue of a module and its grids.
+// padded returns the number of tokens in whole chunks, the length of token arrays between XLA ops and grids.
 func (p *plan) padded() int { return p.blocks() * p.c }
 
-// groupSplit says whether the value heads of one key head are spread over programs: then they have a grid axis of their own, and the window of K and Q
-// stays as it is along that axis.
+// groupSplit reports whether the value heads of one key head are spread over programs. They then have their own grid axis, along which the window of K and
+// Q does not move.
 func (p *plan) groupSplit() bool { return p.gb < p.s.Groups() }
 
-// valueHeads is the shape of the value heads in an operand: [Hv], or [Hk, Hv/Hk], whose second dimension the axis of groups walks.
+// valueHeads returns the shape of the value heads in an operand: [Hv], or [Hk, Hv/Hk], whose second dimension moves with the axis of groups.
 func (p *plan) valueHeads() []int {
 	if p.groupSplit() {
 		return []int{p.s.HeadsK, p.s.Groups()}
@@ -169,19 +169,20 @@ func (p *plan) valueHeads() []int {
 	return []int{p.s.HeadsV}
 }
 
-// module emits glue, grids and glue.
+// module emits XLA ops, grids and XLA ops.
 //
-//	flow=fused     one grid "fused": all of a chunk, and the state from step to step
-//	flow=solve     "inverse", parallel over chunks, gives T; "scan" reads it, and walks
-//	flow=split     "intra", parallel over chunks, gives T and P, or with form=uw U, W and P; "scan" reads them, and walks
+//	flow=fused     one grid "fused": the whole chunk, with the state carried from step to step
+//	flow=solve     "inverse", parallel over chunks, makes T; "scan" reads it and carries the state
+//	flow=split     "intra", parallel over chunks, makes T and P, or with form=uw U, W and P; "scan" reads them and carries the state
 //	algo=token     "recurrence": a step takes a few tokens, one by one
 //
-// A grid without a state has no order of its chunks; what it makes goes through an array to the next. U and W have beta of beta=left in them, so the scan is not given beta then; with beta in the columns P has it, but the update needs it again.
+// A grid without a state has unordered chunks; its results pass to the next grid through an array. With beta=left, U and W include beta, so the scan does
+// not read it. With beta in the columns, P includes it, but the update needs it again.
 func (p *plan) module() []*ir.Value {
 	if p.s.Direction != gdn.Forward {
 		return p.training()
 	}
-	if p.streamed() { // loops of plain ops, without a grid
+	if p.streamed() { // loops of plain ops without a grid
 		return streaming{p}.module()
 	}
 	in := p.xlaIn()
@@ -202,7 +203,7 @@ func (p *plan) module() []*ir.Value {
 		r := p.grid("intra", in, all, nil, takes(newChunks, (*chunks).intra))
 		in.u, in.w, in.p = r.outputs[0], r.outputs[1], r.outputs[2]
 		used := append([]*operand{in.q, in.k, in.u, in.w, in.p}, gates...)
-		if p.v.Beta == gdn.BetaLeft { // U and W hold beta
+		if p.v.Beta == gdn.BetaLeft { // U and W include beta
 			used = append([]*operand{in.q, in.k, in.u, in.w, in.p}, in.Decay()...)
 		}
 		return p.xlaOut(in, p.grid("scan", in, used, in.state, takes(newChunks, (*chunks).fused)))
@@ -213,29 +214,29 @@ func (p *plan) module() []*ir.Value {
 	}
 }
 
-// operand is an input or output of a grid: the whole array, and its window per axis of the plan.
+// operand is an input or output of a grid: the whole array and its window.
 //
-// Dimension d of a window is block[d] elements, and axes[d] says by what it moves. V of bench with heads before tokens, chunks=4, heads=2:
+// Dimension d of a window has block[d] elements and moves along axes[d]. Example: V of bench with heads before tokens, chunks=4, heads=2:
 //
 //	value  [B, 8, 4096, 128]     axes  [batch, head, chunk, none]     block  [1, 2, 512, 128]
 //
-// Batch row b, program h and step c of the grid have the block b, h, c, 0. An output has shape and dtype, and its value once the grid is made.
+// Batch row b, program h and step c of the grid read block b, h, c, 0. An output has shape and dtype, and gets its value with the grid.
 type operand struct {
 	value *ir.Value
 	axes  []axis
 	block []int
 	shape []int
 	dtype ir.DType
-	conv  *convolution // of q, k and v where the kernel convolves them
-	width int          // lanes of a head, where heads lie side by side; 0 elsewhere
-	zeros bool         // a state that is zeros
+	conv  *convolution // for q, k and v if the kernel convolves them
+	width int          // lanes of a head if heads share the lanes; otherwise 0
+	zeros bool         // a state of zeros
 
-	// Of steps that have several visits: the visit of a window, and whether it is an output, which is there when a table says so.
+	// For steps with several visits: the window's visit, and whether it is an output that is written when a table says so.
 	place       int
 	conditional bool
 }
 
-// axis is what a dimension of an operand is indexed by. Which dimension of a grid that is, window knows.
+// axis is the axis along which a dimension of an operand moves. window maps it to a dimension of a grid.
 type axis uint8
 
 const (
@@ -244,42 +245,42 @@ const (
 	axisHead
 	axisGroup
 	axisChunk
-	axisSeq   // the sequence of the chunk, by table
-	axisBlock // the block of tokens that the chunk visits, by table
+	axisSeq   // the sequence of the chunk, by a table
+	axisBlock // the token block of the chunk's visit, by a table
 	axisStep  // the step, where the chunk is looked up
 )
 
-// operands are what the grids read. Fields that a spec or variant does not use are nil, and what asks for their blocks finds none: a grid may also be given fewer
-// than there are, so that a body asks which blocks it has, not which operands exist.
+// operands are the inputs of the grids. Unused fields are nil. A grid may read fewer operands than exist, so a body asks which blocks it has, and
+// a missing block means work for another grid.
 type operands struct {
 	q, k, v      *operand
-	raw          bool     // gates are fused in the kernel: g and beta are the raw a and b
-	g, beta      *operand // nil where the rule has none
-	aLog, dt     *operand // where gates are fused in the kernel, and only there
-	scales       *operand // both as one array, of which a body cuts them (cutScales)
-	erase, write *operand // gates of channels of the key and of the value, in place of beta
-	held         *operand // of a pool: the states that sequences leave, below zero none
+	raw          bool     // the kernel transforms raw gates: g and beta are raw a and b
+	g, beta      *operand // nil if the rule has none
+	aLog, dt     *operand // only if the kernel transforms raw gates
+	scales       *operand // aLog and dt as one array, split in the body (cutScales)
+	erase, write *operand // gates of key and value channels, instead of beta
+	held         *operand // with a pool: the state index that each sequence writes, below zero for none
 
 	t, u, w, p *operand // from an earlier grid: T, U, W and P of internal/chunkwise
 
 	state    *operand
-	cache    *operand     // of a pool: caches of the convolution that the kernel reads and leaves
-	slotting *packs.Slots // of packed sequences that are gathered
-	single   *single      // of such by visits
+	cache    *operand     // with a pool: convolution caches that the kernel reads and writes
+	slotting *packs.Slots // for gathered packed sequences
+	single   *single      // for packed sequences by visits
 
-	do, dstate *operand // of the reverse grid: gradients of the output and of the final state
-	kept       kept     // of the reverse grid: what the forward grid kept
+	do, dstate *operand // for the reverse grid: gradients of the output and of the final state
+	kept       kept     // for the reverse grid: values saved by the forward grid
 }
 
-// Decay has what the log decay is made of.
+// Decay returns the inputs of the log decay.
 func (o *operands) Decay() []*operand { return append(given(o.g), o.head()...) }
 
-// gates has all gates but the write gate, which goes with the values, and of a pool which sequences have states.
+// gates returns all gates except the write gate, which goes with the values; with a pool also held.
 func (o *operands) gates() []*operand {
 	return slices.Concat(given(o.g), o.head(), given(o.beta, o.erase, o.held))
 }
 
-// head has what belongs to a head, whatever the token.
+// head returns the per-head inputs that do not depend on the token.
 func (o *operands) head() []*operand {
 	if o.scales != nil {
 		return []*operand{o.scales}
@@ -287,10 +288,10 @@ func (o *operands) head() []*operand {
 	return given(o.aLog, o.dt)
 }
 
-// values are v, and what weighs it.
+// values returns v and its write gate.
 func (o *operands) values() []*operand { return given(o.v, o.write) }
 
-// taps are those of q, k and v where the kernel convolves them.
+// taps returns the taps of q, k and v if the kernel convolves them.
 func (o *operands) taps() (list []*operand) {
 	for _, x := range given(o.q, o.k, o.v) {
 		if x.conv != nil {
@@ -300,26 +301,26 @@ func (o *operands) taps() (list []*operand) {
 	return list
 }
 
-// given are those of the operands that spec and variant have.
+// given returns the operands that are not nil.
 func given(l ...*operand) []*operand {
 	return slices.DeleteFunc(l, func(o *operand) bool { return o == nil })
 }
 
-// gridResult is what a grid gives: its outputs in the order of the body, with their values, and the states that it ends with.
+// gridResult is the result of a grid: its outputs in the order of the body, with values, and the final states.
 type gridResult struct {
 	outputs []*operand
 	state   *ir.Value
-	cache   *ir.Value // caches of the convolution, where the grid has them
+	cache   *ir.Value // convolution caches, if the grid writes them
 }
 
 // grid emits one grid over batch rows, heads and chunks that reads the used operands. With a state its chunks are
-// sequential and carry it, as e.state of the body.
+// sequential and carry it; the body sees it as e.state.
 //
 //	dims     b: batch rows / batch   h: key heads / kb   g: groups, where they are split   c: chunks / chunks of a step, in order if there is a state
 //	carry    the state [batch, heads, K, V], a window over b, h and g: loaded where one of them changes, stored before it does
 //
-// Batch rows and heads are thus independent programs, and a program is a walk over c. With packed sequences that are gathered, the carry's window is
-// looked up by the chunk's sequence in a table, and the same rule of loading and storing changes states where a sequence ends.
+// Batch rows and heads are thus independent programs, and a program traverses c. With gathered packed sequences, the carry's window is looked up by the
+// chunk's sequence in a table, and the same rule of loading and storing changes states where a sequence ends.
 func (p *plan) grid(name string, in *operands, used []*operand, state *operand, body func(*tiles) []blockOut) gridResult {
 	if p.visiting() {
 		used = append(slices.Clone(used), in.single.marks)
@@ -333,13 +334,13 @@ func (p *plan) grid(name string, in *operands, used []*operand, state *operand, 
 		return x.body(b, blocks, carried, body)
 	})
 	var r gridResult
-	if n := len(firsts(x.outs)); state != nil && len(rs) > n { // carried or an array of its own, states are the result after the outputs
+	if n := len(firsts(x.outs)); state != nil && len(rs) > n { // carried states, or states in their own array, are the result after the outputs
 		r.state = rs[n]
 		if in.cache != nil {
 			r.cache = rs[n+1]
 		}
 	}
-	// Pooled sequences were seen apart (spaced): their outputs are brought back to one dimension.
+	// Outputs of pooled sequences have split dimensions (spaced): merge them.
 	for i, o := range firsts(x.outs) {
 		o.operand.value = rs[i]
 		if o.operand.shape != nil {
@@ -350,34 +351,34 @@ func (p *plan) grid(name string, in *operands, used []*operand, state *operand, 
 	return r
 }
 
-// gridding is a grid that is being made: begin gives it dimensions, arguments its inputs, body what a step does and its outputs.
+// gridding is a grid under construction: begin sets dimensions, arguments the inputs, body the work of a step and its outputs.
 type gridding struct {
 	*plan
 	in    *operands
-	used  []*operand // those that its steps read
+	used  []*operand // the operands that its steps read
 	state *operand   // nil: none
-	once  bool       // each step has the whole of its sequences, so no state is carried
+	once  bool       // each step takes whole sequences, so no state is carried
 	grid  *ir.Grid
-	at    map[axis]int // the dimensions of the grid
+	at    map[axis]int // the grid's dimension of each axis
 	outs  []blockOut
 }
 
-// begin makes the grid with its dimensions, and notes it for a schedule if it carries something: steps that depend on nothing need none.
+// begin creates the grid with its dimensions, and registers it for a schedule if it carries a state; independent steps need none.
 //
 //	bench, chunk=128, heads=0, chunks=4        b:1 h:1 c:8 in order
 //	bench, chunk=128, heads=2, chunks=1        b:1 h:4 c:32 in order
-//	decode, 64 sequences, heads=0, batch=4     b:16 h:1 c:1, or where the kernel copies b:1 h:1 c:16 in order, so that one step can fetch for another
+//	decode, 64 sequences, heads=0, batch=4     b:16 h:1 c:1; if the kernel copies b:1 h:1 c:16 in order, so that a step can prefetch for another
 func (x *gridding) begin(name string) {
 	s, v := x.s, x.v
 	dims := []ir.GridDim{{Name: "b", Size: s.Batch / v.Mapping.Batch}, {Name: "h", Size: s.HeadsK / x.kb}}
 	steps := x.nc / v.Mapping.Chunks
-	if x.copying() { // groups of sequences follow one another, so that copies of states can
+	if x.copying() { // groups of sequences run in sequence, so that copies of their states overlap
 		dims[0].Size, steps = 1, dims[0].Size
 	}
 	if v.Mapping.Chain {
 		dims[0].Size, steps = 1, steps*dims[0].Size
 	}
-	// A dimension of one point is there all the same, so that windows need not ask.
+	// A dimension of size one is included, so that windows need no special case.
 	x.at = map[axis]int{axisBatch: 0, axisHead: 1}
 	if x.groupSplit() {
 		x.at[axisGroup] = len(dims)
@@ -390,7 +391,7 @@ func (x *gridding) begin(name string) {
 		x.grid.Copies = stepsAhead
 	}
 	switch {
-	case x.down: // one chunk a step, whatever the forward pass has in flight
+	case x.down: // one chunk a step, for any number in flight in the forward pass
 		*x.carriers = append(*x.carriers, schedule.Carrier{Grid: name, Heads: v.Mapping.Heads * v.Mapping.Batch, Reverse: true})
 	case x.state != nil:
 		c := schedule.Carrier{Grid: name, Heads: v.Mapping.Heads * v.Mapping.Batch * v.Mapping.Chunks}
@@ -401,8 +402,8 @@ func (x *gridding) begin(name string) {
 	}
 }
 
-// window is where the steps find an operand. Going down, step c has the chunks of step nc/chunks - 1 - c. Where the kernel copies (copying), the
-// axis of chunks counts groups of sequences, so what moves by batch rows moves along it, and what moves by chunks does not move: there is one.
+// window returns the window of an operand. Going down, step c has the chunks of step nc/chunks - 1 - c. If the kernel copies (copying), the
+// axis of chunks counts groups of sequences: batch rows move along it, and chunks do not move, since there is one.
 func (x *gridding) window(o *operand) ir.Window {
 	w := ir.Window{Block: o.block}
 	for _, a := range o.axes {
@@ -411,11 +412,11 @@ func (x *gridding) window(o *operand) ir.Window {
 		case axisNone:
 		case axisStep:
 			i = ir.IndexAxis(x.at[axisChunk])
-		case axisSeq, axisBlock: // of a chunk, by the first table
+		case axisSeq, axisBlock: // per chunk, by the first table
 			i = x.looked(a, o.place, o.conditional)
 		case axisBatch, axisChunk:
 			switch {
-			case x.v.Mapping.Chain && a == axisBatch: // for each step of a row
+			case x.v.Mapping.Chain && a == axisBatch: // by the step within a row
 				i = ir.IndexAxis(x.at[axisChunk]).Held(x.nc / x.v.Mapping.Chunks)
 			case !x.copying():
 				i = ir.IndexAxis(x.at[a])
@@ -426,7 +427,7 @@ func (x *gridding) window(o *operand) ir.Window {
 			i = ir.IndexAxis(x.at[a])
 		}
 		switch {
-		case x.visiting(): // tables have the order of the walk
+		case x.visiting(): // tables have the traversal order
 			if x.down && a == axisChunk {
 				i = x.looked(a, 0, false)
 			}
@@ -438,11 +439,11 @@ func (x *gridding) window(o *operand) ir.Window {
 	return w
 }
 
-// spaced has the sequences of a step of a pool lie a number of steps apart, as the tables of their states name them: those of the first
-// places of all steps come first, then those of the second. So no table is put into another order.
+// spaced distributes the sequences of a pool over steps with a stride, in the order of the table of their states: the first
+// sequence of every step, then the second of every step. So tables need no reordering.
 //
 // Eight sequences, batch=2: step 0 has sequences 0 and 4, step 1 has 1 and 5. Entry j B / n + step of the table names the state of place j (ofSequence), and
-// an array [8, ...] is seen as [2, 4, ...] with blocks [2, 1, ...].
+// an array [8, ...] is reshaped to [2, 4, ...] with blocks [2, 1, ...].
 func (x *gridding) spaced(o *operand) *operand {
 	n := x.v.Mapping.Batch
 	if x.v.Mapping.Chain {
@@ -454,14 +455,14 @@ func (x *gridding) spaced(o *operand) *operand {
 	return x.strided(o, n)
 }
 
-// strided sees rows [B, ...] as [n, B / n, ...], with blocks of n rows that lie B / n apart.
+// strided reshapes rows [B, ...] to [n, B / n, ...], with blocks of n rows at a stride of B / n.
 func (x *gridding) strided(o *operand, n int) *operand {
 	y := x.seenAs(o, func(shape []int) []int { return join([]int{n, shape[0] / n}, shape[1:]) })
 	y.axes, y.block = join([]axis{axisNone}, o.axes), join([]int{n, 1}, o.block[1:])
 	return y
 }
 
-// seenAs is an operand of another shape, whose elements lie as they did.
+// seenAs returns a reshaped operand with the same elements in memory.
 func (x *gridding) seenAs(o *operand, as func(shape []int) []int) *operand {
 	y := *o
 	if o.value != nil {
@@ -472,13 +473,13 @@ func (x *gridding) seenAs(o *operand, as func(shape []int) []int) *operand {
 	return &y
 }
 
-// chained has the rows of an operand lie one behind another, where they follow one another. Rows in lockstep are a number of rows apart, so that each has its own
-// behind it in memory: nothing moves.
+// chained reshapes an operand for back-to-back rows. Interleaved rows are a stride apart, so that each has its successor behind it in memory: nothing
+// moves.
 //
 // Eight rows, batch=2, of four steps each: steps 0 to 3 have rows 0 and 4, steps 4 to 7 rows 1 and 5
 //
-//	tokens and what is made of chunks   [8, T, ...] is [2, 4 T, ...]      blocks [2, tokens of a step, ...], one for each step
-//	states                              [8, Hv, K, V] is [2, 4, Hv, K, V]   blocks [2, 1, ...], one for the steps of a row
+//	tokens and chunk values             [8, T, ...] is [2, 4 T, ...]      blocks [2, tokens of a step, ...], one per step
+//	states                              [8, Hv, K, V] is [2, 4, Hv, K, V]   blocks [2, 1, ...], one for all steps of a row
 func (x *gridding) chained(o *operand) *operand {
 	if o.axes[0] != axisBatch {
 		return o
@@ -492,7 +493,7 @@ func (x *gridding) chained(o *operand) *operand {
 	return y
 }
 
-// ofSequence is the window of the state of a step's j-th sequence, by a table of the pool.
+// ofSequence returns the window of the state of a step's j-th sequence, by a table of the pool.
 func (x *gridding) ofSequence(o *operand, table, j int) ir.Window {
 	w := x.window(o)
 	w.Index[0] = ir.IndexTable(x.at[axisChunk], table)
@@ -500,7 +501,7 @@ func (x *gridding) ofSequence(o *operand, table, j int) ir.Window {
 	return w
 }
 
-// sequencesOf is how many sequences of a step have a window of their own on what a pool has; none where it has nothing.
+// sequencesOf returns how many sequences of a step have their own window on a pool; 0 without a pool.
 func (x *gridding) sequencesOf(o *operand) int {
 	if o == nil {
 		return 0
@@ -508,10 +509,10 @@ func (x *gridding) sequencesOf(o *operand) int {
 	return x.v.Mapping.Batch
 }
 
-// arguments are tables, operands and the state, whose windows it gives to the grid.
+// arguments returns tables, operands and the state, and adds their windows to the grid.
 //
-// A state has one of three forms. Of a pool it is an input window for each sequence of a step, by table. Where a step has the whole of its sequences (once)
-// it is an input window, and an output of the same step. By visits it is that too, and a carry beside (segments.go). Else it is carried.
+// A state has one of four forms. With a pool it is an input window for each sequence of a step, by table. If a step takes whole sequences (once),
+// it is an input window, and an output of the same step. With visits it is both of these and a carry (segments.go). Otherwise it is carried.
 func (x *gridding) arguments() (args []*ir.Value) {
 	g, from := x.grid, 0
 	switch {
@@ -561,11 +562,11 @@ func (x *gridding) arguments() (args []*ir.Value) {
 	return args
 }
 
-// body writes the body of a step, and gives its windows of outputs to the grid: those of the algorithm, of the states after each chunk where the spec
-// wants such, and of the states that the step leaves where none are carried.
+// body emits the body of a step, and adds its output windows to the grid: outputs of the algorithm, states after each chunk if they are outputs
+// of the spec, and final states if none are carried.
 //
-// In place, or of a pool, the array of final states is an alias of that of initial ones: states that no step names stay as they are, and no other
-// memory is taken. Where the kernel copies, all windows of a pool's states write to that one array.
+// In place, or with a pool, the array of final states is an alias of the initial ones: states that no step names keep their values, and no further
+// memory is needed. If the kernel copies, all windows of a pool's states write to this one array.
 func (x *gridding) body(b *ir.Builder, blocks, carried []*ir.Value, body func(*tiles) []blockOut) (ys, next []*ir.Value) {
 	g, s, state := x.grid, x.s, x.state
 	e := newTiles(x.plan, b, x.in)
@@ -579,7 +580,7 @@ func (x *gridding) body(b *ir.Builder, blocks, carried []*ir.Value, body func(*t
 		}
 		i += n
 	}
-	// The state in a body is [batch x heads, K, V] float32, or [.., V, K] where the spec has it so and it stays.
+	// The state in a body is [batch x heads, K, V] float32, or [.., V, K] if the spec has this order and the kernel keeps it.
 	asTile := func(y *ir.Value) *ir.Value {
 		r := len(state.block)
 		return b.Convert(b.Reshape(y, x.v.Mapping.Batch*x.v.Mapping.Heads, state.block[r-2], state.block[r-1]), ir.F32)
@@ -633,7 +634,7 @@ func (x *gridding) body(b *ir.Builder, blocks, carried []*ir.Value, body func(*t
 	case !x.once:
 		return ys, append(finals, x.carries(e, e.held)...)
 	}
-	// States come after all other outputs, and after all other inputs: an alias of one array and the other.
+	// States come after all other outputs, and after all other inputs: each array is an alias of the other.
 	array := len(x.outs)
 	if s.Init && (s.InPlace || x.pooled()) {
 		g.Alias = [][2]int{{array, len(x.used)}}
@@ -662,10 +663,10 @@ func (x *gridding) body(b *ir.Builder, blocks, carried []*ir.Value, body func(*t
 	return ys, nil
 }
 
-// stateBlocks are the blocks of the states that a step leaves, with their window: of a pool a block for each sequence, of the states after each
-// token where they are checkpoints (window): those of the T tokens of a sequence lie side by side, in the group of T that it names.
+// stateBlocks returns the blocks of the states that a step writes, with their window. With a pool there is a block per sequence. The checkpoints of a
+// window are stored together: the T states of a sequence are its group of T.
 func (x *gridding) stateBlocks(b *ir.Builder, e *tiles) ([]*ir.Value, *operand) {
-	if n := placesOf(x.plan); n > 1 { // those after each visit
+	if n := placesOf(x.plan); n > 1 { // the states after each visit
 		var finals []*ir.Value
 		for _, y := range e.after[:n] {
 			finals = append(finals, b.Reshape(b.Convert(y, x.state.dtype), x.state.block...))
@@ -697,7 +698,7 @@ func (x *gridding) stateBlocks(b *ir.Builder, e *tiles) ([]*ir.Value, *operand) 
 	return finals, &group
 }
 
-// blockOut is an output block of a step, with the array that it belongs to: window, shape and type of an operand without a value yet.
+// blockOut is an output block of a step with its array: window, shape and type of an operand without a value yet.
 type blockOut struct {
 	block   *ir.Value
 	operand *operand

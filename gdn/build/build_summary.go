@@ -9,17 +9,17 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Summary makes the program of the summary of a range of tokens: parameters are s.SummaryInputs, results s.SummaryOutputs. The direction of
-// s does not matter. Products with M are of the precision that v has for products with the state; M itself stays in float32.
+// Summary returns the program of the summary of a range of tokens: parameters are s.SummaryInputs, results s.SummaryOutputs. The direction of s is
+// ignored. Products with M use v's precision of products with the state; M itself stays in float32. It fails if v cannot compute summaries.
 //
-// The map of a range, S to M S + O (gdn/summary.go), is found by the rule's own kernel on states of K + V columns, [I | 0] before the range, and values whose
-// first K columns are zeros (tiles.led). Columns of a state do not meet: the first K pass as a state would whose values are zero, and become M I; the last V
-// begin with zeros, and become O.
+// The rule's own kernel computes the map S to M S + O (gdn/summary.go), from states of K + V columns, [I | 0] before the range, and values whose
+// first K columns are zero (tiles.led). Columns of a state do not interact: the first K pass like a state with zero values, and become M I; the last V
+// begin at zero, and become O.
 //
 //	K = 2, V = 1:   1 0 | 0       m00 m01 | o0
 //	                0 1 | 0  ->   m10 m11 | o1
 //
-// There is no q, so a chunk makes no P and gives no output.
+// There is no q, so a chunk makes no P and no output.
 func Summary(s gdn.Spec, v gdn.Variant) (*ir.Module, error) {
 	v, err := v.SummaryVariant(s)
 	if err != nil {
@@ -50,11 +50,11 @@ func Summary(s gdn.Spec, v gdn.Variant) (*ir.Module, error) {
 	return m, nil
 }
 
-// StateGradient makes the program of D, the gradient of the state before a range of tokens when only the outputs of the range count. Parameters
-// are q, k, the gates and do of s, and cu_seqlens where sequences are packed; the result is dinitial_state [N, Hv, K, V] in float32. Neither v nor a
-// state is read, since both add to the outputs what no gradient of the state needs. The direction of s does not matter.
+// StateGradient returns the program of D, the gradient of the state before a range of tokens if only the range's outputs count. Parameters
+// are q, k, the gates and do of s, and cu_seqlens for packed sequences; the result is dinitial_state [N, Hv, K, V] in float32. It reads neither v nor a
+// state, since neither affects this gradient. The direction of s is ignored.
 //
-// It is the reverse grid with dS = 0 behind the range, without outputs: what it carries out of the first chunk is D. Nothing was kept, so T is made again.
+// It is the reverse grid with dS = 0 after the range, without outputs: its carry after the first chunk is D. Nothing was saved, so T is recomputed.
 func StateGradient(s gdn.Spec, v gdn.Variant) (*ir.Module, error) {
 	s = s.OfStateGradient()
 	if err := v.Check(s); err != nil {
@@ -63,7 +63,7 @@ func StateGradient(s gdn.Spec, v gdn.Variant) (*ir.Module, error) {
 	m, b := ir.NewModule("state_gradient")
 	v = v.Fit(s)
 	p := newPlan(s, v, b, s.StateGradientInputs())
-	// The plan of a reverse grid, as plan.backward has it; there is no forward one.
+	// The plan of a reverse grid, as in plan.backward, without a forward grid.
 	p.v.Mapping.Chunks, p.v.Numerics.DecayBF16, p.down = 1, p.v.Training.DecayBF16, true
 	var result *ir.Value
 	err := p.guarded(func() {

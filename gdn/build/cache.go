@@ -5,34 +5,34 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// The convolution of the XLA ops, for all tokens at once, and its caches (Spec.ConvState). A cache has the last inputs of a sequence, W-1 or more, as they came, the
-// oldest first: a sequence goes on from them as from its state, by the same names of a pool.
+// The convolution by XLA ops, for all tokens at once, and its caches (Spec.ConvState). A cache has the last inputs of a sequence, W-1 or more, unchanged,
+// the oldest first. A sequence continues from it like from its state, with the same pool indices.
 //
-// Batch rows are preceded by their caches along the tokens, and each tap is a slice of the whole. W 4, three tokens:
+// Batch rows follow their caches along the tokens, and each tap is a slice of the result. Example with W 4 and three tokens:
 //
 //	rows            c0 c1 c2 x0 x1 x2
-//	taps of x1      c2 x0 x1 and before them c1
+//	taps of x1      c2 x0 x1, preceded by c1
 //	cache after x1  c2 x0 x1
 //
-// Packed sequences lie side by side, so an earlier token is a shift where it is of the same sequence, and else a row of the cache that is looked up.
-// All choices are selects: what is not finite in one sequence, or in a cache that nobody starts from, meets no other.
+// For packed sequences, an earlier token is a shift if it is in the same sequence, and otherwise a row looked up in the cache.
+// All choices are selects, so NaN or infinities in one sequence, or in an unused cache, do not reach another.
 
-// inputConvolution is what q, k or v goes through.
+// inputConvolution is the convolution of q, k or v.
 type inputConvolution struct {
 	*plan
 	name   string
-	rows   *ir.Value // [B, T, H, D], or of packed sequences [T, H, D]
+	rows   *ir.Value // [B, T, H, D]; packed sequences: [T, H, D]
 	before *ir.Value // [N, R, H, D]; nil: zeros
 	packed *packedTokens
 }
 
-// packedTokens says where the tokens of packed sequences are.
+// packedTokens has the positions of packed tokens.
 type packedTokens struct {
 	begin, end *ir.Value // [N] of each sequence
-	seq, pos   *ir.Value // [T] the sequence of each token, and its place there
+	seq, pos   *ir.Value // [T] the sequence of each token, and its position in it
 }
 
-// convolve puts convolved q, k and v in place of the inputs, and makes the caches that the spec wants: final_conv and convs.
+// convolve replaces the inputs q, k and v by convolved ones, and makes the caches that are outputs: final_conv and convs.
 func (p *plan) convolve() {
 	s, b := p.s, p.b
 	if s.Conv == 0 || convolving(p) || stepping(p) || convolvesFirst(p) {
@@ -75,7 +75,7 @@ func (p *plan) convolve() {
 	}
 }
 
-// packedTokens finds the sequence of each token, and its place in it.
+// packedTokens returns the sequence of each token, and its position in it.
 func (p *plan) packedTokens() *packedTokens {
 	b := p.b
 	begin, end := p.sequences()
@@ -83,7 +83,7 @@ func (p *plan) packedTokens() *packedTokens {
 	return &packedTokens{begin: begin, end: end, seq: seq, pos: b.Sub(b.Iota(seq.Type, 0), b.GatherRows(begin, seq, 0))}
 }
 
-// convolved are the rows behind convolution and SiLU, in their type.
+// convolved returns the rows after convolution and SiLU, in their type.
 func (x *inputConvolution) convolved() *ir.Value {
 	b, t := x.b, x.rows.Type
 	w := x.args["conv_"+x.name]
@@ -104,7 +104,7 @@ func (x *inputConvolution) convolved() *ir.Value {
 	}), t.DType)
 }
 
-// shifts gives the rows so many tokens before each, in float32.
+// shifts returns a function for the rows so many tokens before each, in float32.
 func (x *inputConvolution) shifts() func(back int) *ir.Value {
 	b, t := x.b, x.rows.Type
 	if x.packed == nil {
@@ -126,7 +126,7 @@ func (x *inputConvolution) shifts() func(back int) *ir.Value {
 	}
 }
 
-// cached are rows of the caches, those at places before the first token of a sequence, -1 the last; zeros where there is no need of them.
+// cached returns rows of the caches at places before the first token of a sequence, -1 the last; zeros where without holds.
 func (x *inputConvolution) cached(seq, place, without *ir.Value) *ir.Value {
 	b, s := x.b, x.before.Type.Shape
 	at := b.Add(b.Scale(seq, float64(s[1])), b.Add(place, b.Like(place, float64(s[1]))))
@@ -134,7 +134,7 @@ func (x *inputConvolution) cached(seq, place, without *ir.Value) *ir.Value {
 	return b.GatherRows(b.Reshape(x.before, s[0]*s[1], s[2], s[3]), at, 0)
 }
 
-// lying are the rows of batch rows, [B, R + T, H, D], behind those of their caches.
+// lying returns batch rows [B, R + T, H, D] preceded by their caches.
 func (x *inputConvolution) lying() *ir.Value {
 	b, t := x.b, x.rows.Type
 	if x.before != nil {
@@ -143,14 +143,14 @@ func (x *inputConvolution) lying() *ir.Value {
 	return b.Pad(x.rows, 0, []int{0, x.s.CacheRows(), 0, 0}, make([]int, t.Rank()))
 }
 
-// after are the caches of batch rows after so many tokens, [B, 1, R, H D].
+// after returns the caches of batch rows after so many tokens, [B, 1, R, H D].
 func (x *inputConvolution) after(tokens int) *ir.Value {
 	y := x.b.SliceAxis(x.lying(), 1, tokens, tokens+x.s.CacheRows())
 	s := y.Type.Shape
 	return x.b.Reshape(y, s[0], 1, s[1], s[2]*s[3])
 }
 
-// ends are the caches of packed sequences, [N, 1, R, H D].
+// ends returns the final caches of packed sequences, [N, 1, R, H D].
 func (x *inputConvolution) ends() *ir.Value {
 	b, t, w := x.b, x.rows.Type, x.s.CacheRows()
 	n := x.packed.end.Type.Shape[0]
@@ -158,7 +158,7 @@ func (x *inputConvolution) ends() *ir.Value {
 	flat := func(y *ir.Value) *ir.Value { return b.Reshape(y, n*w) }
 	of := func(y *ir.Value) *ir.Value { return flat(b.Broadcast(y, table, 0)) }
 	row := flat(b.Iota(ir.T(ir.I32, table...), 1))
-	at := b.Add(b.Sub(of(x.packed.end), b.Like(row, float64(w))), row) // its place along the tokens, if it is one of the sequence
+	at := b.Add(b.Sub(of(x.packed.end), b.Like(row, float64(w))), row) // position along the tokens, if the row is a token of the sequence
 	inside := b.Compare(ir.GE, at, of(x.packed.begin))
 	own := b.GatherRows(x.rows, b.Select(inside, at, b.Like(at, -1)), 0)
 	earlier := b.Like(own, 0)
@@ -168,7 +168,7 @@ func (x *inputConvolution) ends() *ir.Value {
 	return b.Reshape(b.Select(b.Broadcast(inside, own.Type.Shape, 0), own, earlier), n, 1, w, t.Shape[1]*t.Shape[2])
 }
 
-// eachCache has n caches of each sequence side by side, [N, n, R, channels].
+// eachCache concatenates n caches of each sequence, [N, n, R, channels].
 func eachCache(parts []*inputConvolution, n int, of func(x *inputConvolution, i int) *ir.Value) *ir.Value {
 	b := parts[0].b
 	var all []*ir.Value
@@ -182,7 +182,7 @@ func eachCache(parts []*inputConvolution, n int, of func(x *inputConvolution, i 
 	return b.Concat(1, all...)
 }
 
-// finalCaches are the caches that sequences leave, after each token of a window; of a pool they are put among those that no sequence names.
+// finalCaches returns the final caches of sequences, with a window one after each token; with a pool, written into the pool's other caches.
 func (p *plan) finalCaches(parts []*inputConvolution) *ir.Value {
 	s, b := p.s, p.b
 	var x *ir.Value
@@ -208,8 +208,8 @@ func (p *plan) finalCaches(parts []*inputConvolution) *ir.Value {
 	return b.Reshape(p.pool().Into(b, b.Reshape(p.args["initial_conv"], groups...), x), t...)
 }
 
-// putCaches has a kernel put caches [N, R, channels] into the pool, in place: what no sequence names is neither read nor written, so that a call costs the
-// same whatever the pool's size. Its windows on the pool before are there for the alias alone.
+// putCaches writes caches [N, R, channels] into the pool by a kernel, in place. It neither reads nor writes other slots, so that the cost of a call does not
+// depend on the pool's size. Its input windows on the pool only serve the alias.
 func (p *plan) putCaches(x *ir.Value) *ir.Value {
 	before := p.args["initial_conv"]
 	t := before.Type

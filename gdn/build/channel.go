@@ -8,15 +8,15 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// channelwise says whether each channel of the key has a decay: then the log decay is [N, C, K] in place of [N, C], lies as v does, and has its sums and
-// exponentials in channel.Decay.
+// channelwise reports whether each key channel has a decay. The log decay is then [N, C, K] instead of [N, C], has v's layout, and its sums and
+// exponentials are in channel.Decay.
 func (e *gated) channelwise() bool { return e.s.Rule.Channels() }
 
-// loadChannels loads the log decays of channels [N, C, K] f32, in the base of sums, computing them from their raw form where that is the kernel's
+// loadChannels loads the log decays of channels [N, C, K] f32, in the base of their sums. It computes them from raw gates if that is the kernel's
 // task.
 //
-// The base is e, or 2 where units have 2^x (decay=base2): log decays are then times log2(e), and their sums need no further factor. A bounded decay, bound
-// sigmoid(r x), takes the base into its bound, which is a product less; another is scaled.
+// The base is e, or 2 if the hardware has 2^x (decay=base2): log decays are then multiplied by log2(e), and their sums need no further factor. A bounded
+// decay, bound sigmoid(r x), absorbs the factor into its bound, which saves a product; others are scaled.
 func (e *gated) loadChannels() *channel.Decay {
 	b, base := e.b.Stage("gates"), channel.Nat(e.v)
 	d := &channel.Decay{Tools: channel.Tools{Builder: e.b, Variant: e.v, Bound: e.s.Bound, Chunk: e.c, Dot: e.Dot, Store: e.Store, Split: e.Split, Iota: e.Iota, Concat: e.Concat, Masked: e.Masked,
@@ -26,7 +26,7 @@ func (e *gated) loadChannels() *channel.Decay {
 		rows = e.together(rows)
 	}
 	d.Log = b.Convert(rows, ir.F32)
-	// A raw gate with a bound comes out times the base already.
+	// A raw gate with a bound already includes the factor of the base.
 	bounded := false
 	if e.in.aLog != nil {
 		aLog, dt := gate.Held(b, e.ofHead(e.in.aLog), e.ofHead(e.in.dt), e.s.Bound)
@@ -40,12 +40,12 @@ func (e *gated) loadChannels() *channel.Decay {
 	return d
 }
 
-// together brings rows [N, C, K] of a few tokens to [C, N, K], a tile for all entries of a token: those of one would leave registers empty, and be
-// turned to columns one by one.
+// together brings rows [N, C, K] of a few tokens to [C, N, K], one tile for all entries of a token. Tiles of a single entry would leave registers empty and
+// be transposed to columns one by one.
 func (e *gated) together(rows *ir.Value) *ir.Value { return e.b.Keep(e.b.Transpose(rows, 1, 0, 2)) }
 
-// ofHead spreads what belongs to channels of heads over tokens, as the log decay lies: A_log and dt_bias, [N, K], over C rows, or for tokens [C, N, K].
-// Where the kernel copies, they come as the spec has them, [Hv, K], or [1, Hv] for all channels, which is turned to [Hv, K] first.
+// ofHead broadcasts A_log or dt_bias [N, K] over tokens, in the layout of the log decay: over C rows, or for tokens to [C, N, K].
+// If the kernel copies, they have the spec's shapes, [Hv, K], or [1, Hv] for all channels, which is transposed first.
 func (e *gated) ofHead(o *operand) *ir.Value {
 	x := e.blocks[o]
 	if e.copying() {
@@ -62,7 +62,7 @@ func (e *gated) ofHead(o *operand) *ir.Value {
 }
 
 // headChannels describes [Hv, K], or [Hv] for all channels, to the grids as [Hv/heads, N, K], the same for all chunks in flight and batch rows of a step.
-// headScales is that of a decay a head.
+// headScales is the equivalent for per-head decays.
 func (p *plan) headChannels(x *ir.Value) *operand {
 	b, v, s := p.b, p.v, p.s
 	if p.copying() {

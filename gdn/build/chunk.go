@@ -6,12 +6,12 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// chunks takes the chunks in flight forward: it loads what internal/chunkwise takes, and describes outputs. Gates that are ready are those of a stream, made
-// before its loop.
+// chunks takes the chunks in flight forward: it loads the inputs of internal/chunkwise, and describes outputs. Streams make the gates before their loop, and
+// pass them as ready.
 type chunks struct {
 	gated
 	rule  *chunkwise.Chunks
-	ready *chunkwise.Gates // where not nil, the gates and sums of the chunks in flight
+	ready *chunkwise.Gates // gates and sums of the chunks in flight; nil: not made yet
 }
 
 func newChunks(t *tiles) *chunks {
@@ -22,8 +22,8 @@ func newChunks(t *tiles) *chunks {
 	return e
 }
 
-// enter is the state before a chunk in flight, where such are visits of sequences: what the one before left, or what its sequence begins with. That before the
-// first is there when the step begins.
+// enter returns the state before a visit in flight: the previous visit's final state, or its sequence's initial state. The state before the first visit
+// is available when the step begins.
 func (e *chunks) enter(chunk int) *ir.Value {
 	if chunk == 0 {
 		return e.rule.State
@@ -33,11 +33,11 @@ func (e *chunks) enter(chunk int) *ir.Value {
 	return state
 }
 
-// stateFree does the work that needs no state; what an earlier grid made is loaded.
+// stateFree does the work that needs no state; results of an earlier grid are loaded.
 //
-// Which grid it is shows in its blocks: one that reads T, or U, makes no T; one that reads P makes none; one without V, which makes T alone, or T and P,
-// loads none. So the body of a grid is the same function for all flows. Loads are in this order, which is that of the kernel: keys first, for products
-// begin with them, then what an earlier grid made, behind all that this one makes.
+// Its blocks decide the work: a grid that reads T, or U, makes no T; one that reads P makes none; one without V, which makes T alone, or T and P,
+// loads none. So one function is the body of a grid for all flows. The order of loads is the order in the kernel: keys first, since the first products
+// need them, then results of an earlier grid, after everything that this grid makes.
 func (e *chunks) stateFree() *chunkwise.Work {
 	w := &chunkwise.Work{}
 	if e.blocks[e.in.q] != nil {
@@ -68,10 +68,10 @@ func (e *chunks) stateFree() *chunkwise.Work {
 	return w
 }
 
-// fused does everything in one grid, or everything but what an earlier grid made: the body of every grid that carries the state forward.
+// fused does all work, except for results of an earlier grid: the body of every grid that carries the state forward.
 func (e *chunks) fused() []blockOut { return e.steps(e.stateFree()) }
 
-// intra makes T and P, or U, W and P, for a scan of another grid.
+// intra makes T and P, or U, W and P, for the scan in another grid.
 func (e *chunks) intra() []blockOut {
 	w := e.stateFree()
 	e.b.Stage("keep")
@@ -81,14 +81,14 @@ func (e *chunks) intra() []blockOut {
 	return []blockOut{e.made(w.T), e.made(w.P)}
 }
 
-// inverse makes T alone: of a grid that reads K and the gates, and leaves P to the scan, which makes it of the chunk that it has in hand.
+// inverse makes T only, in a grid that reads K and the gates; the scan makes P of its current chunk.
 func (e *chunks) inverse() []blockOut {
 	w := e.stateFree()
 	e.b.Stage("keep")
 	return []blockOut{e.made(w.T)}
 }
 
-// steps takes the chunks in flight through the state, in order, and leaves the state after the last, and those after each, with the grid.
+// steps takes the chunks in flight through the state, in order, and stores the state after the last one, and after each, in the grid.
 func (e *chunks) steps(w *chunkwise.Work) []blockOut {
 	outs := e.rule.Through(w, e.writes)
 	e.state, e.after = e.rule.State, e.rule.After

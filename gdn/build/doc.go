@@ -18,36 +18,36 @@
 //	O = scale e^G Q S + P V'                         outputOf
 //	S <- e^(G_C) S + (e^(G_C - G) K)^T V'            update, with restK = e^(G_C - G) K
 //
-// grown is e^G and left e^(G_C - G), both [N, C]. Row i of the system is v'_i = beta_i (v_i - e^(G_i)
-// S^T k_i - sum over j < i of D_ij (k_i . k_j) v'_j): what the tokens before i wrote, decayed since,
-// is read back by k_i, and taken away. Decay is always the exponential of a difference, never a quotient
-// of exponentials: e^G alone underflows where a decay is strong.
+// In the code grown is e^G and left is e^(G_C - G), both [N, C]. Row i of the system is v'_i = beta_i (v_i - e^(G_i)
+// S^T k_i - sum over j < i of D_ij (k_i . k_j) v'_j): k_i reads back the values that earlier tokens wrote, with their
+// decay since, and they are subtracted. A decay is always the exponential of a difference, never a quotient
+// of exponentials, since e^G alone underflows for strong decays.
 //
-// Variants are the same equations in another order. beta=right gives the columns of A and P their
-// beta, so that V' = beta U with U = T (V - e^G K S); fold puts e^G into the rows of K and Q; form=uw
-// makes U = T beta V and W = T beta e^G K before the state is there, V' = U - W S; tail_decay=v puts
-// e^(G_C - G) into V'. A rule without decay has D = 1 where i >= j, and an additive rule T = I and V' = V.
+// Variants are the same equations in another order. beta=right multiplies the columns of A and P by
+// beta, so that V' = beta U with U = T (V - e^G K S); fold multiplies the rows of K and Q by e^G; form=uw
+// computes U = T beta V and W = T beta e^G K before the state is known, V' = U - W S; tail_decay=v multiplies
+// V' by e^(G_C - G). A rule without decay has D = 1 where i >= j, and an additive rule T = I and V' = V.
 //
-// Only the three products with S, and V' between them, wait for the chunk before. Chunks.Pairs and Operands of
-// internal/chunkwise make the rest; Through does what waits. That cut is what codegen/tpu lays over one another (phases).
+// Only the three products with S, and V' between them, depend on the previous chunk. Chunks.Pairs and Operands of
+// internal/chunkwise compute everything else, Through these products. codegen/tpu overlaps the two kinds of work (phases).
 //
 // internal/chunkwise has the derivation, shapes, and two tokens as an example; internal/gradient the way back.
 //
-// # What is made
+// # Functions
 //
 //	Module          the program of a spec: forward, gradients (direction=backward), or both in one module (direction=train)
 //	Training        the two passes of a training step as modules of their own, for a caller that computes the loss between them
-//	KeptBytes       what is in main memory between those
-//	Summary         the affine map that a range of tokens is to a state: one sequence on several devices
-//	StateGradient   the gradient of the state before a range whose outputs alone count, for the same
-//	BaseOf, Build   a program without schedules, which all variants share that differ in those alone
+//	KeptBytes       the bytes of HBM for values saved between these two passes
+//	Summary         the affine map of the state by a range of tokens, for one sequence on several devices
+//	StateGradient   the gradient of the state before a range if only its outputs count, for the same
+//	BaseOf, Build   a program without schedules, shared by all variants that differ only in their schedules
 //
-// All check that the variant suits the spec (gdn.Variant.Check), and fit it: fewer heads in a program than it names, say, where the spec
-// has fewer. What they give is a function of spec and variant: the same two give the same module, to the hash.
+// All of them check the variant for the spec (gdn.Variant.Check) and fit it, for example to fewer heads if the spec
+// has fewer. Equal spec and variant give equal modules, with equal hashes.
 //
 // # A program
 //
-// build.Module gives XLA ops, a grid, and XLA ops. Of 20 tokens, a key head with 2 value heads, K = V = 8, in chunks of 8 and with one
+// build.Module returns XLA ops, a grid, and XLA ops. For 20 tokens, a key head with 2 value heads, K = V = 8, in chunks of 8 and with one
 // value head a program, it is
 //
 //	q, k    [1, 20, 1, 8]   pad, transpose            [1, 1, 24, 8]            (b, h, c)       [1, 1, 8, 8]
@@ -58,26 +58,26 @@
 //	grid "fused", b:1 h:1 g:2 c:3, the steps of c in order
 //	o       [1, 20, 2, 8]   transpose, slice          [1, 1, 2, 24, 8]         (b, h, g, c)    [1, 1, 1, 8, 8]
 //
-// by columns an operand as the spec has it, what the XLA ops do to it, the array, what moves its window, and the window. The body is
-// a function of the windows: it makes tiles of them (stages.go), asks the rule, and describes what comes out as windows of other
+// The columns are: an operand in the spec's shape, the XLA ops on it, the array, the axes that move its window, and the window. The body is
+// a function of the windows: it makes tiles of them (stages.go), calls the rule, and describes the results as windows of other
 // arrays. Values in it are [N, rows, lanes]; here N is 1, and with chunks=2 and heads=2 it would be 4.
 //
-// With packed sequences that are gathered, the window of the state is looked up: (t0[c], h, g), t0 being a table of the sequence of
-// each chunk. Where that changes, a state is stored and another one loaded; no instruction of a body knows of it.
+// With gathered packed sequences the window of the state is (t0[c], h, g), where table t0 has the sequence of
+// each chunk. Where this index changes, a state is stored and another one loaded; the body does not depend on it.
 //
 // # What orders instructions
 //
-// A body is built in the order of the algorithm. Each instruction has a task (ir.Task), a stage, and by it and by where it stands
-// schedules place it: what is asked of a rule late is loaded late, and what is made twice is kept where it stood first. So the
-// order in which functions of this package call one another is a part of what they make, and a change of it is a change of
-// programs, which tests/programs sees.
+// A body is built in the order of the algorithm. Schedules place each instruction by its task (ir.Task, its stage) and by its position
+// in the body: values requested late are loaded late, and of equal instructions the first one stays. So the
+// order of calls in this package is part of the program. Changing it changes programs, which tests/programs
+// detects.
 //
-// # Where what is
+// # Files
 //
-// One subject a file: chunk.go, token.go and reverse.go have what a step of a grid loads and gives, backward.go the two
-// passes of a training step and kept.go what one keeps for the other, aligned.go and stream.go packed sequences, channel.go
-// and split_gates.go gates of channels. Loads and outputs of any step are in stages.go. Below internal/ is what needs tiles alone,
-// and no operand or window: the rule, forward (chunkwise), backward (gradient) and by tokens (recurrence), on what a body is
-// written with (tile), the inverse of a chunk (inverse), raw gates and norms (gate), decays of channels (channel), and the
+// One subject a file: chunk.go, token.go and reverse.go have the loads and results of a grid step, backward.go the two
+// passes of a training step, kept.go the values saved between them, aligned.go and stream.go packed sequences, channel.go
+// and split_gates.go per-channel gates. Loads and outputs common to all steps are in stages.go. Packages below internal/ use tiles only,
+// no operands or windows: the rule, forward (chunkwise), backward (gradient) and by tokens (recurrence), on helpers for
+// bodies (tile), the inverse of a chunk (inverse), raw gates and norms (gate), per-channel decays (channel), and the
 // schedules of packed sequences (segments for aligned blocks, packs for chunks). XLA ops around the grids are in xla.go.
 package build

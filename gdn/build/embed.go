@@ -5,11 +5,11 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// embed gives the plan the gates of the gated rule, as constants: DeltaNet is the gated delta rule with log decays of zero. It is done where a builder takes the
-// decay apart from what it weighs, in gradients, aligned blocks and streams, so that those need no form of their own without one (gdn.Variant.Embeds).
-// Elsewhere a rule without decay is built without products by it.
+// embed adds the gates of the gated rule to the plan as constants: DeltaNet is the gated delta rule with log decays of zero. Gradients, aligned blocks and
+// streams need this, since they compute the decay separately from its operands (gdn.Variant.Embeds). Elsewhere a rule without decay
+// is built without decay products.
 //
-// Raw gates have no zero: of a, log(1 + e^(a + dt_bias)) must be zero, so a is ClosedGate, beside an A_log and a dt_bias of 0.
+// For raw gates log(1 + e^(a + dt_bias)) must be zero, so a is ClosedGate, and A_log and dt_bias are 0.
 func (p *plan) embed() {
 	own := p.args
 	p.s.Rule = gdn.Rule{}
@@ -25,8 +25,8 @@ func (p *plan) embed() {
 	}
 }
 
-// only takes the results of a spec out of those of the plan, which may compute a rule with more gates: dg of DeltaNet is made, and is
-// none of its results.
+// only selects the results of a spec from the results of the plan, which may compute a rule with more gates: for DeltaNet, dg is computed but
+// is no result.
 func (p *plan) only(results []*ir.Value, s gdn.Spec) []*ir.Value {
 	made := s
 	made.Rule = p.s.Rule

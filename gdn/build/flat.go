@@ -5,21 +5,22 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Parameters and results lie as callers have them, which the plan does not see. Flat rows (gdn.Rows) are parameters and results alone: the plan has heads as an axis, by reshapes that move nothing where plain ops are. On a TPU they
-// move everything, so with layout=bt_hd, whose windows have heads side by side, a kernel reads parameters and writes results as they are (lanes, tokensOut).
+// Parameters and results have the callers' layouts; the plan always has an axis of heads. Plain ops convert flat rows (gdn.Rows) by reshapes without copies.
+// On a TPU such reshapes copy everything. So with layout=bt_hd, whose windows span the lanes of several heads, a kernel reads parameters and
+// writes results directly (lanes, tokensOut).
 
-// States of a decode step on a TPU are taken as XLA holds them (gdn.Spec.Transposed): with the last two axes swapped, which moves nothing there.
+// Decode steps on a TPU take states in XLA's own layout (gdn.Spec.Transposed), with the last two axes swapped, which needs no copy there.
 
-// turns says whether the states of a spec are taken so: by the kernels that read states as they are, and that are for TPUs. States after
-// every so many tokens are not.
+// turns reports whether the states of a spec are taken like this: by TPU kernels that read states directly, without outputs of states
+// every so many tokens.
 func turns(s gdn.Spec, v gdn.Variant) bool {
 	return v.Native() && v.Unit == gdn.UnitLanes && s.Transposed() && s.Every == 0
 }
 
-// flat says whether kernels take flat rows as they are.
+// flat reports whether kernels read flat rows directly.
 func (p *plan) flat() bool { return p.rowsOf != gdn.RowsHeads && p.v.Layout == gdn.LayoutBTLanes }
 
-// params declares parameters that are not given, and gives row parameters with heads as an axis, as args.
+// params adds parameters that are not given, and stores all parameters in args, rows with an axis of heads.
 func (p *plan) params(s gdn.Spec, inputs []gdn.Param, given map[string]*ir.Value) {
 	byHeads := map[string]ir.Type{}
 	for _, in := range s.ByHeads().Inputs() {
@@ -48,7 +49,7 @@ func (p *plan) params(s gdn.Spec, inputs []gdn.Param, given map[string]*ir.Value
 	}
 }
 
-// given has a value in place of a parameter.
+// given uses a value in place of a parameter.
 func (p *plan) given(name string, x *ir.Value) {
 	if name == "initial_state" && p.turned {
 		x = p.turn(x)
@@ -56,7 +57,7 @@ func (p *plan) given(name string, x *ir.Value) {
 	p.args[name] = x
 }
 
-// lanes has the heads of each token side by side, [B, T, heads x D], where kernels take flat rows as they are.
+// lanes merges heads and width, [B, T, heads x D], if kernels read flat rows directly.
 func (p *plan) lanes(x *ir.Value) *ir.Value {
 	if !p.flat() {
 		return x
@@ -66,7 +67,7 @@ func (p *plan) lanes(x *ir.Value) *ir.Value {
 	return p.reshape(x, join(s[:n], []int{s[n] * s[n+1]})...)
 }
 
-// reshape is a reshape of what x is a reshape of.
+// reshape reshapes x, or the value that x is itself a reshape of.
 func (p *plan) reshape(x *ir.Value, shape ...int) *ir.Value {
 	if x.Def != nil && x.Def.Op == ir.OpReshape {
 		x = x.Def.Args[0]
@@ -77,7 +78,7 @@ func (p *plan) reshape(x *ir.Value, shape ...int) *ir.Value {
 // turn swaps the last two axes of states.
 func (p *plan) turn(x *ir.Value) *ir.Value { return p.b.Transpose(x, 0, 1, 3, 2) }
 
-// asTaken brings results to the rows of outputs, and states to their order.
+// asTaken converts results to the row layout of the outputs, and states to their order.
 func (p *plan) asTaken(outputs []gdn.Param, results []*ir.Value) []*ir.Value {
 	for i, o := range outputs {
 		if o.Name == "final_state" && p.turned {

@@ -11,16 +11,16 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// loadGates loads the gates, computing them from their raw form where that is the kernel's task.
+// loadGates loads the gates. It computes them from their raw form if that is the kernel's task.
 //
-//	G         [N, C]      g, or -exp(A_log) softplus(a + dt_bias)       nil with a decay a channel, which Channels has, or none
-//	Beta      [N, C]      beta, or sigmoid(b), twice that with negeig   nil of additive rules, and of those with gates apart
+//	G         [N, C]      g, or -exp(A_log) softplus(a + dt_bias)       nil without decay, and for per-channel decays (in Channels)
+//	Beta      [N, C]      beta, or sigmoid(b), twice that with negeig   nil for additive rules, and with split gates
 //	Erase     [N, C, K]   erase, or sigmoid(b), twice that with negeig
 //
-// Tokens of a kernel that copies have [C, N, lanes] for [N, C] (tiles.ofStep). The write gate weighs values as they are loaded (loadValues).
+// In a kernel that copies, tokens are [C, N, lanes] instead of [N, C] (tiles.ofStep). The write gate is applied when values are loaded (loadValues).
 //
-// A gradient divides by beta, and beta=exponent takes its logarithm, so in training it is held above zero by a floor. In the forward pass the exponential
-// of the logarithm of 0 is 0, as it should be.
+// Gradients divide by beta, and beta=exponent takes its logarithm, so in training beta has a positive floor. In the forward pass exp(log(0)) is 0, as
+// it should be.
 func (e *gated) loadGates() chunkwise.Gates {
 	b := e.b.Stage("gates")
 	var w chunkwise.Gates
@@ -53,7 +53,7 @@ func (e *gated) loadGates() chunkwise.Gates {
 	return w
 }
 
-// cutScales gives A_log and dt_bias their blocks, the same for all that a step has interleaved, where they came as one (headScales). A second call does
+// cutScales splits the joint array of A_log and dt_bias (headScales) into blocks, the same for all interleaved entries of a step. Further calls do
 // nothing.
 func (e *gated) cutScales() {
 	o, n := e.in.scales, e.v.Mapping.Heads

@@ -7,19 +7,19 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// What a training step keeps, by axis save: S before each chunk always, which the backward pass can not make without walking all of the sequence (with
-// save=none it does: a forward grid runs again); T of save=inverse, for which a chunk alone is enough, but which is a chain of products one behind the
-// other; U of save=all, two products with S and T. At chunk 128 and K = V = 128 each is 128 x 128 numbers a chunk and head.
+// Values saved by a training step, by axis save. S before each chunk is always saved, since the backward pass could only recompute it by a forward grid over
+// the whole sequence, as save=none does. save=inverse adds T, which one chunk determines, but by a long chain of products. save=all adds U,
+// two products with S and T. At chunk 128 and K = V = 128 each is 128 x 128 numbers per chunk and head.
 
-// kept are the operands that the forward pass keeps for the backward pass; those that are nil are made again.
+// kept are the saved operands for the backward pass; nil ones are recomputed.
 type kept struct {
-	s, t, u []*operand // one, or a part each
+	s, t, u []*operand // one operand, or one per part
 }
 
-// list has them in the order of names.
+// list returns them in the order of names.
 func (k kept) list() []*operand { return slices.Concat(k.s, k.t, k.u) }
 
-// names of what is kept, as outputs of the forward and inputs of the backward module of Training: kept_s, then kept_s_rest where it is two parts, and so on.
+// names returns the names of saved values in Training's modules: kept_s, then kept_s_rest if there are two parts, and so on.
 func (k kept) names() []string {
 	var l []string
 	for _, n := range []struct {
@@ -33,8 +33,8 @@ func (k kept) names() []string {
 	return l
 }
 
-// KeptBytes is what v keeps in main memory from the forward to the backward pass of a training step, in bytes of the whole spec. With save=none it is 0: the
-// states that are made again live inside the backward program. It is of the sizes that hold gives what is kept, padding of chunks included.
+// KeptBytes returns the bytes in HBM that a training step saves from the forward to the backward pass, for the whole spec, with padding of chunks. It is 0
+// with save=none, whose recomputed states exist inside the backward program only.
 func KeptBytes(s gdn.Spec, v gdn.Variant) int64 {
 	s.Direction = gdn.Train
 	f := v.Fit(s)
@@ -50,7 +50,7 @@ func KeptBytes(s gdn.Spec, v gdn.Variant) int64 {
 		}
 		return n * int64(rows) * int64(width)
 	}
-	// S, T and U as plan.forward holds them: each with the precision of the products that read it.
+	// S, T and U in the form that plan.forward saves, with the precision of the products that read each.
 	total := bytes(s.K, s.V, f.Numerics.PrecState)
 	switch {
 	case f.Training.Save < gdn.SaveInverse:
@@ -65,11 +65,11 @@ func KeptBytes(s gdn.Spec, v gdn.Variant) int64 {
 	return chunks * total
 }
 
-// hold gives a value [N, R, L] the form in which it is kept: f32, or bf16 parts as far as the products at p use them. Words hold two rows
-// of bf16, where rows pair: [N, R/2, L] u32.
+// hold converts a value [N, R, L] to its saved form: f32, or as many bf16 parts as products at p use. Words hold two bf16 rows
+// if R is even: [N, R/2, L] u32.
 //
-// A product in one bf16 pass rounds its operands to bf16, so to keep them so loses nothing that it would see. One in three passes takes two parts, the
-// number rounded and the rest rounded: both are kept where parts are made at all (split_at=def, refine=yes), and joined when they are loaded.
+// A product in one bf16 pass rounds its operands to bf16, so saving bf16 loses nothing. A product in three passes uses two parts: the rounded number and
+// the rounded remainder. Both are saved if parts are computed at all (split_at=def, refine=yes), and joined when loaded.
 func (e *chunks) hold(x *ir.Value, p ir.Precision) []blockOut {
 	e.b.Stage("keep")
 	if e.v.Training.Saved == ir.F32 {
@@ -89,28 +89,28 @@ func (e *chunks) hold(x *ir.Value, p ir.Precision) []blockOut {
 	return outs
 }
 
-// pairedInverse says whether T, kept as two parts, is one matrix: the rest, turned, fills the half above the diagonal, where T is
-// zero. The diagonal is ones, without a rest.
+// pairedInverse reports whether the two parts of T are saved as one matrix. The remainder, transposed, fills the half above the diagonal, where T is
+// zero. The diagonal is ones, with remainder zero.
 //
 //	T rounded  [1 . .]    rest  [. . .]    kept  [1 x y]
 //	           [a 1 .]          [x . .]          [a 1 z]
 //	           [b c 1]          [y z .]          [b c 1]
 //
-// 256 in place of 512 bytes a token and value head at chunk 128. And the gradients take T^T: the upper half is turned already.
+// This takes 256 instead of 512 bytes per token and value head at chunk 128. The gradients use T^T, for which the upper half is already transposed.
 func pairedInverse(v gdn.Variant) bool { return keepsParts(v, v.ApplyPrecision()) }
 
-// keepsParts says whether what products at p take is kept as two parts.
+// keepsParts reports whether operands of products at p are saved as two parts.
 func keepsParts(v gdn.Variant, p ir.Precision) bool {
 	return v.Training.Saved == ir.BF16 && p == ir.PrecBF16x3 && (v.Numerics.Split == gdn.SplitDef || v.Inverse.Refine)
 }
 
-// paired is T as one matrix: an OR of words, since one of the two is zero everywhere.
+// paired returns T as one matrix, by an OR of words, since one of the two is zero everywhere.
 func (e *chunks) paired(t *ir.Value) *ir.Value {
 	b, parts := e.b.Stage("keep"), e.Cut(t)
 	return b.Halves(b.Or(b.Words(parts[0]), b.Words(b.Transpose(parts[1], 0, 2, 1))))
 }
 
-// loadTurnedInverse is T^T of what is kept of T: the lower half turned, and of a pair the upper half as it is, joined as parts of one value.
+// loadTurnedInverse returns T^T from saved T: the lower half transposed, joined with the upper half of a pair as the second part.
 func (e *reverse) loadTurnedInverse() *ir.Value {
 	t := e.loadKept(e.in.kept.t)
 	if !pairedInverse(e.v) {
@@ -119,7 +119,7 @@ func (e *reverse) loadTurnedInverse() *ir.Value {
 	return e.Joined([]*ir.Value{e.b.Transpose(e.Lower(t), 0, 2, 1), e.Upper(t, 1)})
 }
 
-// loadKept is what hold kept of a value, its parts joined.
+// loadKept returns a value saved by hold, its parts joined.
 func (e *reverse) loadKept(l []*operand) *ir.Value {
 	var parts []*ir.Value
 	for _, o := range l {

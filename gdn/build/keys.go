@@ -6,13 +6,13 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Keys and queries are loaded in one of three forms, by where their length is seen to:
+// Keys and queries are loaded in one of three forms, depending on where they are normalized:
 //
-//	the glue, or nobody                      as they lie: rows have length 1, or are taken as they are
-//	the kernel, chunks forward               as they lie, with their lengths beside the products (productKey; norms in chunkwise)
-//	the kernel, by tokens or backwards       scaled to length 1 as they are loaded, in float32 (loadKey); dS meets keys as they lie (Given in gradient)
+//	by XLA ops, or not at all                unchanged
+//	in the kernel, chunks forward            unchanged; their lengths are applied to the products (productKey; norms in chunkwise)
+//	in the kernel, by tokens or backwards    scaled to length 1 when loaded, in float32 (loadKey); dS uses the unscaled keys (Given in gradient)
 
-// productKey brings keys or queries of the chunks in flight, [N of key heads, C, K], as products take them.
+// productKey returns keys or queries of the chunks in flight, [N of key heads, C, K], as operands of products.
 func (e *gated) productKey(o *operand) *ir.Value {
 	name := "k"
 	if o == e.in.q {
@@ -24,7 +24,7 @@ func (e *gated) productKey(o *operand) *ir.Value {
 	return e.loadKey(o).Called(name)
 }
 
-// loadKey brings keys or queries of the chunks in flight, [N of key heads, C, K], at length 1 where the spec wants that and the glue did not see to it.
+// loadKey returns keys or queries of the chunks in flight, [N of key heads, C, K], normalized if the spec wants it and XLA ops did not.
 func (e *gated) loadKey(o *operand) *ir.Value {
 	if e.s.L2Norm && e.v.Fuse == gdn.PlaceKernel {
 		b := e.b.Stage("load")
@@ -33,8 +33,8 @@ func (e *gated) loadKey(o *operand) *ir.Value {
 	return e.plainKey(o)
 }
 
-// plainKey is loadKey without normalization. bf16 stays bf16 where any product takes fewer than all passes: a bf16 operand is exact in one, and as float32 it
-// would be twice the registers and be rounded to what it was. Where all products are in float32, so are keys.
+// plainKey is loadKey without normalization. bf16 stays bf16 if any product has fewer than all passes: a bf16 operand is exact in one pass, and as
+// float32 it would take twice the registers. If all products are in float32, so are keys.
 func (e *gated) plainKey(o *operand) *ir.Value {
 	b := e.b.Stage("load")
 	x := e.loadTokens(o)

@@ -5,22 +5,21 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Packed sequences as batch rows. Each row takes all tokens, and those of other sequences are inert
-// in it: they are zeros, their beta is zero and their decay 1, so they neither change the state nor
-// wait for it, whatever they were. The output of a token is that of its sequence's row. The work
-// grows with sequences x tokens, interleaved and without a table of chunks: it pays where both are
-// few.
+// Packed sequences as batch rows. Each row takes all tokens. Tokens of other sequences are inert in it: they are zeros with
+// beta zero and decay 1, so they do not change the state, whatever their values. A token's output
+// comes from its sequence's row. The work grows with sequences x tokens, but is interleaved and
+// needs no table of chunks, so it pays if both are few.
 //
 //	sequences of 3 and 2 tokens    row 0    k0 k1 k2  0  0       o of tokens 0 1 2 from row 0,
 //	                               row 1     0  0  0 k3 k4       of 3 4 from row 1
 //
-// A select puts the zeros there, and a select takes the outputs: what is NaN or infinite in one
-// sequence is no operand of another.
+// Selects insert the zeros and pick the outputs, so NaN or infinities in one sequence are no
+// operand of another.
 
-// asRows says whether packed sequences are batch rows.
+// asRows reports whether packed sequences are batch rows.
 func (p *plan) asRows() bool { return p.v.Mapping.Pack == gdn.PackMasked }
 
-// own says which tokens, of so many with padding, each sequence has: bool [sequences, tokens].
+// own returns which of tokens tokens, with padding, belong to each sequence: bool [sequences, tokens].
 func (p *plan) own(tokens int) *ir.Value {
 	b := p.b
 	sq := ir.T(ir.I32, p.s.Batch, tokens)
@@ -39,7 +38,7 @@ func (p *plan) perSequence(x *ir.Value) *ir.Value {
 	return p.b.Broadcast(p.b.Reshape(x, x.Type.Shape[1:]...), shape, dims...)
 }
 
-// ofSequences takes the output of each token from the row of its sequence: [sequences, T, ...] to
+// ofSequences picks the output of each token from the row of its sequence: [sequences, T, ...] to
 // [1, T, ...].
 func (p *plan) ofSequences(x *ir.Value) *ir.Value {
 	b, own := p.b, p.own(p.s.Tokens)

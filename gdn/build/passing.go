@@ -11,13 +11,13 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// Packed tokens that go on from caches of a pool are convolved by a kernel before that of the rule: it reads q, k and v, or qkv, as they lie, and
-// gives them flat, as the rule's kernel reads them. Nothing is carried from block to block: of a token that is near the first of its sequence
-// the earlier ones are rows of the cache (segments.Pass), of others rows of the block, or of the tile before it.
+// Packed tokens with convolution caches in a pool are convolved by a separate kernel before the rule's. It reads q, k and v, or qkv, in place, and
+// writes flat rows for the rule's kernel. Nothing is carried between blocks. For a token near the start of its sequence, earlier inputs are rows of the
+// cache (segments.Pass); for others, rows of the block or of the tile before it.
 //
-// A second kernel takes each sequence's last inputs to the slot that it leaves. Neither touches a slot that no sequence names.
+// A second kernel writes each sequence's last inputs to its slot. Neither kernel touches slots without a sequence.
 
-// lanesOfMarks is the width of a register. A row is taken by its number as a maximum over rows, of which all others are negative infinity: that keeps each of its bits.
+// lanesOfMarks is the width of a register. A row is selected by number as a maximum over rows, with all others at negative infinity, which preserves its bits.
 const lanesOfMarks = target.Lanes
 
 var negative = math.Inf(-1)
@@ -33,12 +33,12 @@ type passing struct {
 // passed is q, k or v.
 type passed struct {
 	name        string
-	array, lane int // where it lies: an array, and its first lane there
-	channel     int // the first of its channels in a cache
+	array, lane int // its array, and its first lane there
+	channel     int // its first channel in a cache
 	heads, d    int
 }
 
-// convolvesFirst says whether a kernel convolves packed tokens before that of the rule.
+// convolvesFirst reports whether a separate kernel convolves packed tokens before the rule's.
 func convolvesFirst(p *plan) bool {
 	s := p.s
 	kernel := p.aligned() && p.v.Fuse == gdn.PlaceKernel && p.v.Layout == gdn.LayoutBTLanes
@@ -46,7 +46,7 @@ func convolvesFirst(p *plan) bool {
 	return s.ConvState && s.Init && s.Final && s.Pool > 0 && s.Empty == gdn.EmptyKeep && kernel && reach
 }
 
-// pass makes the kernels, and what the kernel of the rule reads of them. Caches are results.
+// pass emits the kernels and sets the operands of the rule's kernel. Caches are results.
 func (p *plan) pass(in *operands) {
 	x := &passing{plan: p}
 	lies := func(y *ir.Value) int { // the array of a parameter
@@ -78,7 +78,7 @@ func (p *plan) pass(in *operands) {
 	p.caches = append(p.caches, x.nextCache())
 }
 
-// convolved makes the kernel of the convolution.
+// convolved emits the kernel of the convolution.
 func (x *passing) convolved() []*ir.Value {
 	b, s, c := x.b, x.s, x.c
 	plan := x.passes()
@@ -123,13 +123,13 @@ func (x *passing) convolved() []*ir.Value {
 	return b.Grid(grid, args, x.segment)[:len(x.parts)]
 }
 
-// head are the lanes of a head of rows [1, rows, channels], [1, rows, D] in float32, where the first head begins with a lane.
+// head returns the lanes of a head, [1, rows, D] in float32, from rows [1, rows, channels] whose first head begins at lane first.
 func (y *passed) head(b *ir.Builder, rows *ir.Value, first, head int) *ir.Value {
 	from := first + head*y.d
 	return b.Convert(b.SliceAxis(rows, 2, from, from+y.d), ir.F32)
 }
 
-// segment is a step of the convolution: the rows of a block from the first of the visit on, and before them what visits before it gave.
+// segment is a step of the convolution: the rows of a block from the visit's first on; rows before it keep the results of earlier visits.
 func (x *passing) segment(b *ir.Builder, blocks, carried []*ir.Value) (ys, next []*ir.Value) {
 	b = b.Stage("convolution")
 	n := 2 * len(x.arrays)
@@ -160,13 +160,13 @@ func (x *passing) segment(b *ir.Builder, blocks, carried []*ir.Value) (ys, next 
 type passSegment struct {
 	*passing
 	*tile.Body
-	blocks     []*ir.Value // of each array the block, and the tile before it
+	blocks     []*ir.Value // for each array the block, and the tile before it
 	cache      *ir.Value   // [1, rows, channels]
 	taps, bias *ir.Value
 }
 
-// head convolves the rows of a head, strip by strip, so that what a strip needs stays in registers: [1, C, D] in float32, with rows that are held
-// in front.
+// head convolves the rows of a head in strips that fit registers. It returns [1, C, D] in float32, with rows before the visit's first taken
+// from held.
 func (v *passSegment) head(y *passed, head int, held *ir.Value) *ir.Value {
 	b, s, r := v.B, v.s, v.s.CacheRows()
 	mark := func(which, rows int) *ir.Value { return v.Segments.At(0, which, rows, y.d) }
@@ -187,14 +187,14 @@ func (v *passSegment) head(y *passed, head int, held *ir.Value) *ir.Value {
 	for from := 0; from < v.c; from += strip {
 		to := min(from+strip, v.c)
 		n := to - from
-		pos := b.Sub(v.Plus(v.Iota(n, y.d, 0), from+segments.PassReach), mark(segments.PassBegin, n)) // of each row, from the first of its sequence on
+		pos := b.Sub(v.Plus(v.Iota(n, y.d, 0), from+segments.PassReach), mark(segments.PassBegin, n)) // position of each row in its sequence
 		z := siluOfTaps(b, terms, func(j int) *ir.Value {
 			if j == s.Conv {
 				return row(b.SliceAxis(v.bias, 0, head, head+1), n)
 			}
 			back := s.Conv - 1 - j
 			z := b.SliceAxis(rows, 1, segments.PassReach-back+from, segments.PassReach-back+to)
-			for i := range back { // rows of the cache before the i-th token
+			for i := range back { // cache rows before the i-th token
 				own := b.Reshape(b.SliceAxis(cache, 1, r-back+i, r-back+i+1), 1, y.d)
 				z = b.Select(v.Over(1, b.Compare(ir.EQ, pos, b.Like(pos, float64(i)))), row(own, n), z)
 			}
@@ -206,10 +206,10 @@ func (v *passSegment) head(y *passed, head int, held *ir.Value) *ir.Value {
 	return b.Concat(1, strips...)
 }
 
-// nextCache makes the kernel that puts the caches that sequences leave into the pool, a step for each.
+// nextCache emits the kernel that writes the final caches of sequences to the pool, one step per sequence.
 //
-// The last inputs of a sequence are among the last two tiles that it is in, and where it is shorter than a cache, rows of the one that it starts from
-// come before them. Marks say which rows of the three, one behind another, the cache has:
+// The last inputs of a sequence are in its last two tiles. If the sequence is shorter than a cache, they are preceded by rows of its initial
+// cache. Marks select the rows of the new cache from these three, concatenated:
 //
 //	tiles of 16, a sequence from token 30 to 34, rows 4     tile 0..15   tile 16..31   cache      rows 14, 15 of the first and 16, 17
 //	                                  tokens 16 to 47       0..15        16..31        32..35

@@ -8,19 +8,19 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// reverse takes chunks backwards: it loads what internal/gradient takes of a chunk, and describes the gradients as outputs. Those of q, k and v lie as the
-// tensors do, so that an output window of a step is the input window of the same chunk; those of gates of heads lie as beta does, in float32.
+// reverse takes chunks backwards: it loads the inputs of internal/gradient, and describes the gradients as outputs. Gradients of q, k and v have the
+// tensors' layout, so that a step's output window is the input window of the same chunk. Gradients of per-head gates have beta's layout, in float32.
 type reverse struct {
 	gated
 	step *gradient.Step
 }
 
-// newReverse gives the step what was kept as functions, which load it where it is first needed. What was not kept has none.
+// newReverse sets functions that load saved values when they are first needed; nil for values that are not saved.
 func newReverse(t *tiles) *reverse {
 	e := &reverse{gated: *newGated(t), step: &gradient.Step{Rule: *t.rule(), State: t.state}}
 	l := &e.step.Loads
 	l.State = func() *ir.Value { return e.loadKept(e.in.kept.s) }
-	// Functions that are nil say that something is made again: the operand is there or not once a grid is made.
+	// A nil function means that the value is recomputed; the grid's operands decide this when it is built.
 	if e.in.kept.t != nil {
 		l.Inverse = e.loadTurnedInverse
 	}
@@ -32,10 +32,10 @@ func newReverse(t *tiles) *reverse {
 	return e
 }
 
-// heads takes a chunk backwards where each head has one decay.
+// heads takes a chunk backwards with one decay per head.
 //
-// Where the kernel normalizes q and k, the gradients so far are those of rows of length 1, which are taken to the rows as they lie: q and k are loaded once
-// more for that, which is no other load, since equal instructions become one.
+// If the kernel normalizes q and k, these gradients are by the normalized rows, and are converted to gradients by the original rows. q and k are loaded
+// again for that, but CSE merges equal loads.
 func (e *reverse) heads() []blockOut {
 	g := e.step.Heads(e.loadHeads())
 	e.state = e.step.State
@@ -49,7 +49,7 @@ func (e *reverse) heads() []blockOut {
 	}
 }
 
-// loadHeads loads a chunk: q and k of key heads, dO as it lies, and the gates.
+// loadHeads loads a chunk: q and k of key heads, unscaled dO, and the gates.
 func (e *reverse) loadHeads() gradient.HeadChunk {
 	e.b.Stage("load")
 	q, k := e.loadKey(e.in.q), e.loadKey(e.in.k)
@@ -61,8 +61,8 @@ func (e *reverse) loadHeads() gradient.HeadChunk {
 	return c
 }
 
-// channels takes a chunk backwards where each channel has a decay. Nothing is shared between the value heads of a key head before its end, as each has decays
-// of its own in its keys: q and k are repeated for them, and their gradients summed.
+// channels takes a chunk backwards with per-channel decays. The value heads of a key head share nothing until the end, as each applies its own decays
+// to the keys: q and k are repeated for them, and their gradients summed.
 func (e *reverse) channels() []blockOut {
 	c, q, k := e.loadChannelChunk()
 	g := e.step.Channels(c)
@@ -75,10 +75,10 @@ func (e *reverse) channels() []blockOut {
 	return append(e.channelGradients(c, q, k, g), apart...)
 }
 
-// loadChannelChunk loads a chunk, and gives scale Q and K of key heads beside it.
+// loadChannelChunk loads a chunk, and also returns scale Q and K of key heads.
 //
-// Q has the scale, and in float32: it meets decays as elements, not as an operand of a product. K is as the spec has it, at length 1 where the kernel
-// normalizes, unless its length is to stand beside products (Step.Exact).
+// Q includes the scale, in float32, since decays multiply its elements outside of products. K has the spec's type, with length 1 if the kernel
+// normalizes, unless the length is applied to products (Step.Exact).
 func (e *reverse) loadChannelChunk() (c *gradient.ChannelChunk, q, k *ir.Value) {
 	b := e.b.Stage("load")
 	q = b.Scale(b.Convert(e.plainKey(e.in.q), ir.F32), e.s.EffectiveScale())
@@ -97,7 +97,7 @@ func (e *reverse) loadChannelChunk() (c *gradient.ChannelChunk, q, k *ir.Value) 
 	return c, q, k
 }
 
-// states takes a chunk backwards, as far as the gradient of the state goes: the body of StateGradient, which has no output but that.
+// states takes a chunk backwards for the gradient of the state only: the body of StateGradient, without other outputs.
 func (e *reverse) states() []blockOut {
 	if e.channelwise() {
 		c, _, _ := e.loadChannelChunk()
@@ -109,16 +109,16 @@ func (e *reverse) states() []blockOut {
 	return nil
 }
 
-// channelGradients are the outputs of the reverse grid. Of raw gates that are the kernel's task it gives the gradient of a, and of A_log and
-// dt_bias a chunk's part.
+// channelGradients returns the outputs of the reverse grid. For raw gates transformed in the kernel it returns the gradient of a, and per chunk the sums
+// for A_log and dt_bias.
 //
-//	dq, dk, dv    as q, k and v lie
-//	dg            given, or raw in the glue: as v lies, K wide, in float32
-//	da, and       raw in the kernel: the same, and [2, K] for each chunk, whose rows are sums over its tokens: of what A_log is to sum, and of da for
-//	  sums        dt_bias. channelGates adds up those of all chunks
-//	dbeta         as beta lies, where the rule has one
+//	dq, dk, dv    layout of q, k and v
+//	dg            given, or raw by XLA ops: layout of v, K wide, in float32
+//	da, and       raw in the kernel: the same, and [2, K] per chunk: sums over its tokens of A_log's terms, and of da for
+//	  sums        dt_bias. channelGates adds up the chunks
+//	dbeta         layout of beta, if the rule has one
 //
-// The gradient of A_log and dt_bias is a sum over all tokens of all batch rows. A grid's programs give no such sum, so each gives its chunk's.
+// The gradients of A_log and dt_bias are sums over all tokens of all batch rows. Programs of a grid cannot form such a sum, so each returns its chunk's.
 func (e *reverse) channelGradients(c *gradient.ChannelChunk, keyQ, keyK *ir.Value, g gradient.Gradients) []blockOut {
 	b, keys := e.b.Stage("output"), e.s.DType
 	dq, dk, dg := g.Q, g.K, e.own(g.Decay)
@@ -131,7 +131,7 @@ func (e *reverse) channelGradients(c *gradient.ChannelChunk, keyQ, keyK *ir.Valu
 		}
 	} else {
 		dq = b.Scale(dq, e.s.EffectiveScale())
-		if e.s.L2Norm { // what the norm takes away from them would leave the rounding
+		if e.s.L2Norm { // otherwise rounding would leave the components that the norm's gradient removes
 			keys = ir.F32
 		}
 	}

@@ -10,24 +10,25 @@ import (
 	"github.com/gdngen/gdngen/ir/passes"
 )
 
-// Base is what variants of a spec have in common that differ in the schedules of their kernels alone: they share what Build makes of it,
-// and its tiles. It is comparable.
+// Base identifies variants of a spec that differ in kernel schedules only: they share the program that Build makes, and
+// its tiling. It is comparable.
 //
-// Of a schedule it knows what a grid must be made for: whole steps take padded chunks, and copies in place of windows take an alias.
+// It includes the properties of schedules that affect the program: whole steps need padded chunks, and copies instead of windows need an alias.
 //
-//	tpu, tpu,head_group=4, tpu,state_delay=10     one base: order alone
-//	tpu, tpu,steps=4                              one base where both pad the tokens to as many chunks
-//	tpu, tpu,chunks=2                             two bases: what is in flight is another body
+//	tpu, tpu,head_group=4, tpu,state_delay=10     one base: only the order differs
+//	tpu, tpu,steps=4                              one base if both pad the tokens to the same number of chunks
+//	tpu, tpu,chunks=2                             two bases: other chunks in flight are another body
 type Base struct {
 	spec    gdn.Spec
 	variant gdn.Variant // fitted, and without a schedule
 	chunks  int
-	ordered bool // some schedule is to follow
-	// One is to follow for the grid that walks down. Only visits ask.
+	ordered bool // a schedule will follow
+	// A schedule for the grid from last to first will follow; only visits need to know.
 	reversed bool
 }
 
-// BaseOf gives the base of a variant, or says why the variant does not suit the spec. A caller that tries schedules builds each base once: lower.Cells does.
+// BaseOf returns the base of a variant, or an error if the variant cannot be built for s. Callers that try schedules build each base once, as
+// route.Cells does.
 func BaseOf(s gdn.Spec, v gdn.Variant) (Base, error) {
 	if err := v.Check(s); err != nil {
 		return Base{}, err
@@ -35,8 +36,8 @@ func BaseOf(s gdn.Spec, v gdn.Variant) (Base, error) {
 	return baseOf(s, v.Fit(s)), nil
 }
 
-// baseOf is BaseOf of a fitted variant: axes of schedules go back to their defaults, so that equal bases are equal values. main and fetch stay, as they are of
-// what a grid is made for: arrays that stay in main memory, and one operand for blocks that are copied.
+// baseOf is BaseOf of a fitted variant. It resets schedule axes to their defaults, so that equal bases are equal values. main and fetch stay, since they
+// affect the grid: arrays that stay in HBM, and one operand for copied blocks.
 func baseOf(s gdn.Spec, v gdn.Variant) Base {
 	b := Base{spec: s, variant: v, chunks: chunksOf(v.Packing(s.Prompts()), v), ordered: schedule.Ordered(v)}
 	if s.Seqs > 0 && v.Mapping.Pack == gdn.PackSegments {
@@ -50,7 +51,7 @@ func baseOf(s gdn.Spec, v gdn.Variant) Base {
 	return b
 }
 
-// chunksOf is how many chunks the tokens of a spec are padded to: a multiple of those of a grid step, and of a kernel's step forward and
+// chunksOf returns the number of chunks after padding: a multiple of the chunks of a grid step, and of a kernel's step forward and
 // backward.
 func chunksOf(s gdn.Spec, v gdn.Variant) int {
 	switch {
@@ -63,22 +64,22 @@ func chunksOf(s gdn.Spec, v gdn.Variant) int {
 	}
 	step := v.Mapping.Chunks * v.Forward.Steps
 	if s.Direction != gdn.Forward {
-		step = max(step, v.Backward.Steps) // powers of two
+		step = max(step, v.Backward.Steps) // both are powers of two
 	}
 	return (s.Tokens + step*v.Chunk - 1) / (step * v.Chunk) * step
 }
 
-// blocksOf is how many chunks hold the tokens of a spec as they lie.
+// blocksOf returns the number of chunks that hold the tokens of a spec, without padding to steps.
 func blocksOf(s gdn.Spec, v gdn.Variant) int { return (s.Tokens + v.Chunk - 1) / v.Chunk }
 
-// Program is a module whose grids have no schedules yet. Callers share it, and change nothing of it: Scheduled copies, and lower.Cells keeps what it tiles.
+// Program is a module whose grids have no schedules yet. Callers share it and must not change it: Scheduled copies it, and route.Cells keeps its tiling.
 type Program struct {
 	Module   *ir.Module
 	base     Base
 	carriers []schedule.Carrier
 }
 
-// Schedules gives the schedules of grids by their names, as a variant of the same base wants them.
+// Schedules returns the schedules of a variant of the same base, by grid name. A variant of another base is an error.
 func (p *Program) Schedules(v gdn.Variant) (map[string]*ir.Sched, error) {
 	v = v.Fit(p.base.spec)
 	if b := baseOf(p.base.spec, v); b != p.base {
@@ -87,13 +88,13 @@ func (p *Program) Schedules(v gdn.Variant) (map[string]*ir.Sched, error) {
 	return schedule.Of(p.carriers, v), nil
 }
 
-// schedule gives the grids of a module that nobody shares the schedules that the variant wants. A module that is shared is copied first (Scheduled).
+// schedule sets a variant's schedules in the grids of a module that is not shared; for shared modules see Scheduled.
 func (p *plan) schedule(m *ir.Module, v gdn.Variant) error {
 	return schedule.Attach(m, schedule.Of(*p.carriers, v))
 }
 
-// Scheduled is a copy of the module with the schedules of a variant of the same base; an error says that the variant is of another one. It is the module that
-// Module makes of the variant.
+// Scheduled returns a copy of the module with the schedules of a variant of the same base: the module that Module returns for the variant. A variant of
+// another base is an error.
 func (p *Program) Scheduled(v gdn.Variant) (*ir.Module, error) {
 	scheds, err := p.Schedules(v)
 	if err != nil {

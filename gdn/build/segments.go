@@ -9,41 +9,41 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Packed sequences by visits. A chunk is a visit of a block of tokens as they lie by one of the sequences that share it, so nothing is
-// gathered, for any rule and in both directions. Rows of other sequences are inert in it: they are zeros, whatever they were, with beta 0
-// and decay 1. So the chunk is what it would be if its sequence were alone and padded, and no algorithm knows of visits:
+// Packed sequences by visits. A chunk is a visit: a block of tokens in place, for one of its sequences. Nothing is gathered, for any rule and in both
+// directions. Rows of other sequences are made inert: zeros, with beta 0 and decay 1. So the chunk equals its sequence alone with padding, and no
+// algorithm depends on visits:
 //
-//	inert are    K = 0       no product with K sees the row, and nothing is written along it
+//	inert are    K = 0       products with K do not see the row, and nothing is written along it
 //	             Q = 0       its output is 0
 //	             V, dO = 0   even NaN times 0 would be NaN
-//	             g = 0       the decay of the rows behind it starts as if it were not there
-//	             beta = 0    its row and its column of the inverse are those of the unit matrix
+//	             g = 0       the decay of later rows ignores the row
+//	             beta = 0    its row and column of the inverse are those of the identity
 //
-// What a visit makes for its rows joins what the visits before it made for others of the block, which the steps carry. With blocks of 8, and
-// sequences of 5 and 6 tokens, outputs pass so:
+// Results for a visit's rows are joined with the results of earlier visits for other rows of the block, which the steps carry. Outputs for blocks of 8 and
+// sequences of 5 and 6 tokens:
 //
 //	visit  block  rows   makes        carries     writes to the block
 //	0      0      0..5   o0..o4 0 0 0  its own     o0..o4 0 0 0
 //	1      0      5..8   0.. 0 o5..o7  both        o0..o7
 //	2      1      0..3   o8..o10 0..   its own     o8..o10 0 ..
 //
-// Block 0 leaves vector memory once, when visit 2 goes on to another. Backwards, the visits come in reverse, and rows of later sequences are
-// there first.
+// Block 0 is written back once, when visit 2 goes on to the next block. Backwards the visits come in reverse, and rows of later sequences come
+// first.
 //
-// The state of a sequence is found by a table. What the forward pass keeps lies by visits, and the backward pass walks them from the last to
-// the first. Tokens that are of no sequence, behind the last, get zeros, or what zeros make of a state that is not finite.
+// A table gives the state of a sequence. Values saved by the forward pass are stored by visit, and the backward pass reads them from last to first.
+// Outputs of padding after the last sequence are zero, or NaN if the state is not finite.
 
-// visiting says whether packed sequences are taken by visits.
+// visiting reports whether packed sequences are processed by visits.
 func (p *plan) visiting() bool { return p.s.Seqs > 0 && p.v.Mapping.Pack == gdn.PackSegments }
 
-// single is the schedule of the visits: a table of the steps, which is read before them, and marks of each visit, which its step has as a window.
+// single is the schedule of the visits: a table for the windows of steps, and marks that each step reads for its visits.
 type single struct {
 	segments.Single
 	table *ir.Value
 	marks *operand
 }
 
-// newSingle makes the schedule of the visits, in the order of the walk.
+// newSingle makes the schedule of the visits, in traversal order.
 func newSingle(p *plan) *single {
 	x := &single{Single: segments.Single{Sequences: p.s.Seqs, Blocks: p.blocks(), Chunk: p.c, Segments: p.nc, Places: placesOf(p), Down: p.down}}
 	table, marks := x.Make(p.b, p.args["cu_seqlens"])
@@ -51,13 +51,13 @@ func newSingle(p *plan) *single {
 	return x
 }
 
-// ran says which visits must run: bool [visits]. What others leave in arrays that are kept by visits is undefined.
+// ran returns which visits must run, bool [visits]. Arrays stored by visit are undefined for the others.
 func (x *single) ran(b *ir.Builder) *ir.Value {
 	number := b.Iota(ir.T(ir.I32, x.Segments), 0)
 	return b.Compare(ir.LT, number, b.Broadcast(b.SliceAxis(x.table, 0, 0, 1), number.Type.Shape, 0))
 }
 
-// tokenAxis is the axis along which blocks of tokens follow one another.
+// tokenAxis returns the axis along which blocks of tokens move.
 func (p *plan) tokenAxis() axis {
 	if p.visiting() {
 		return axisBlock
@@ -65,9 +65,9 @@ func (p *plan) tokenAxis() axis {
 	return axisChunk
 }
 
-// placesOf is how many visits a step has. What needs no state is done for all of them interleaved, as for chunks in flight; then they go through the
-// state one after another. Where there are several, each has windows of its own on what a table places (perSegment), and outputs and states are
-// written when the table says that they are complete: what shares a block, or a sequence, may be in one step.
+// placesOf returns the number of visits per step. Their work without the state is interleaved, as for chunks in flight; then they pass through the
+// state in order. With several visits, each has its own windows on operands placed by a table (perSegment). Outputs and states are
+// written when the table says that they are complete, so visits of one block or sequence may be in one step.
 func placesOf(p *plan) int {
 	if p.visiting() {
 		return p.v.Mapping.Chunks
@@ -75,7 +75,7 @@ func placesOf(p *plan) int {
 	return 1
 }
 
-// perSegment is an operand as each visit of a step sees it; one where it is the same for all, or lies by visits, as what is kept does.
+// perSegment returns an operand for each visit of a step; one operand if all share it, or if it is stored by visit, like saved values.
 func (x *gridding) perSegment(o *operand, leaves bool) []*operand {
 	n := placesOf(x.plan)
 	if n == 1 || !slices.ContainsFunc(o.axes, func(a axis) bool { return a == axisSeq || a == axisBlock }) {
@@ -90,7 +90,7 @@ func (x *gridding) perSegment(o *operand, leaves bool) []*operand {
 	return l
 }
 
-// firsts are the outputs of a step with one of each array: outputs of later visits write to the arrays of the first, as arraysOf says.
+// firsts returns one output of a step per array. Outputs of later visits write to the same arrays, as arraysOf says.
 func firsts(outs []blockOut) []blockOut {
 	return slices.DeleteFunc(slices.Clone(outs), func(o blockOut) bool { return o.operand.place > 0 })
 }
@@ -106,8 +106,8 @@ func arraysOf(outs []blockOut) (arrays []int) {
 	return arrays
 }
 
-// looked is the index of what a table says of a chunk: its sequence, its block, or its number. Of chunks that are gathered a table has the sequence
-// alone, since they are in their order.
+// looked returns an index by a table for a chunk: its sequence, block, or number. For gathered chunks the table has only the sequence,
+// since they are in order.
 func (x *gridding) looked(a axis, place int, leaves bool) ir.Index {
 	if !x.visiting() {
 		return ir.IndexTable(x.at[axisChunk], 0)
@@ -119,7 +119,7 @@ func (x *gridding) looked(a axis, place int, leaves bool) ir.Index {
 	return x.in.single.Entry(x.at[axisChunk], columns[a], place)
 }
 
-// mark is the marks of the visits of a step.
+// mark returns the marks of the visits of a step.
 func (e *tiles) mark() *segments.Marks {
 	o := e.in.single.marks
 	m := &segments.Marks{Builder: e.b}
@@ -135,7 +135,7 @@ func (e *tiles) mark() *segments.Marks {
 	return m
 }
 
-// tokensOf is the token of each element of a shape [N, C, D] or [N, C]: [C, D], or [N, C].
+// tokensOf returns the token index of each element of a shape [N, C, D] or [N, C], as [C, D] or [N, C].
 func (e *tiles) tokensOf(s []int) *ir.Value {
 	if len(s) == 2 {
 		return e.Iota(s[0], s[1], 1)
@@ -143,8 +143,8 @@ func (e *tiles) tokensOf(s []int) *ir.Value {
 	return e.Iota(s[1], s[2], 0)
 }
 
-// own clears the rows of x [N, C, D], or the lanes of x [N, C], that are of other sequences. The mask is of words, where a condition would do, since
-// conditions can not pass between phases: K and V are wanted in several.
+// own zeroes the rows of x [N, C, D], or the lanes of x [N, C], of other sequences. The mask is made of integer words, since bool values cannot
+// pass between phases, and K and V are needed in several.
 func (e *tiles) own(x *ir.Value) *ir.Value {
 	if !e.visiting() || x == nil {
 		return x
@@ -152,10 +152,10 @@ func (e *tiles) own(x *ir.Value) *ir.Value {
 	b, s := e.b, slices.Clone(x.Type.Shape)
 	n := placesOf(e.plan)
 	s[0] /= n
-	var masks []*ir.Value // of each visit, over its entries
+	var masks []*ir.Value // per visit, over its entries
 	for j := range n {
 		within := func(token *ir.Value) *ir.Value { return e.mark().Within(j, segments.OneFirst, segments.OneEnd, token) }
-		if x.Type.DType == ir.BF16 { // two rows a word
+		if x.Type.DType == ir.BF16 { // two rows per word
 			masks = append(masks, e.Over(s[0], e.WordsWhere(s[1], s[2], func(row, _ *ir.Value) *ir.Value { return within(row) })))
 			continue
 		}
@@ -177,7 +177,7 @@ func (e *tiles) own(x *ir.Value) *ir.Value {
 	return b.Bitcast(b.And(b.Bitcast(x, ir.U32), mask), ir.F32)
 }
 
-// ofSegments describes outputs [heads, C, V] of the visits of a step, each with a window of its own.
+// ofSegments describes outputs [heads, C, V] of the visits of a step, each with its own window.
 func (e *tiles) ofSegments(chunks []*ir.Value) (outs []blockOut) {
 	var before *ir.Value
 	for j, x := range chunks {
@@ -191,8 +191,8 @@ func (e *tiles) ofSegments(chunks []*ir.Value) (outs []blockOut) {
 	return outs
 }
 
-// joined is x, what a visit makes for rows [N, C, D] or lanes [N, C] of tokens, with what visits before it made for others of the block. Rows before
-// its own are kept going up, those behind it going down: what else the visit has no rows of comes later, or is of nobody.
+// joined combines x, a visit's result for rows [N, C, D] or lanes [N, C] of tokens, with earlier visits' results for the block. Going up, rows before
+// the visit's own are kept; going down, rows after them. The remaining rows come later or belong to no sequence.
 func (e *tiles) joined(x *ir.Value) *ir.Value {
 	if !e.visiting() {
 		return x
@@ -216,16 +216,16 @@ func (e *tiles) joined(x *ir.Value) *ir.Value {
 	return x
 }
 
-// carried is what the visit before left of a type, of each program: a carry more.
+// carried adds a carry of a type for each program, and returns the value that the previous visit left.
 func (e *tiles) carried(t ir.Type) *ir.Value {
 	return e.b.Reshape(e.b.Param("", ir.T(t.DType, join(ones(e.step), t.Shape)...)), t.Shape...)
 }
 
-// enter is the state before a visit: what the visit before left, nil of a step before, or, where it is the first of its sequence, what the
-// sequence begins with, nil for zeros.
+// enter returns the state before a visit: left, the previous visit's final state (nil: from the previous step), or for a sequence's first visit
+// its initial state (begins; nil: zeros).
 //
-// It is no carry by the table of sequences, as where chunks are gathered: then a sequence begins with a branch in the body of each step, and the array of
-// states, whose unvisited blocks must stay, is copied before the kernel. Here each sequence has a visit, so each state is written.
+// It is not a carry by the table of sequences, as for gathered chunks. That would need a branch in the body of each step, and a copy of the array of
+// states before the kernel to keep unused blocks. Here each sequence has a visit, so each state is written.
 func (x *gridding) enter(e *tiles, visit int, begins, left *ir.Value) *ir.Value {
 	b := e.b.Stage("enter")
 	if visit > 0 {
@@ -242,10 +242,10 @@ func (x *gridding) enter(e *tiles, visit int, begins, left *ir.Value) *ir.Value 
 	return b.Select(e.Over(n, b.Compare(ir.GT, enters, b.Like(enters, 0))), cmp.Or(begins, b.Like(state, 0)), state)
 }
 
-// storesStates says whether somebody wants the states that sequences leave: final states, or the gradients of initial ones.
+// storesStates reports whether final states, or the gradients of initial ones, are outputs.
 func (x *gridding) storesStates() bool { return x.s.Final && !x.down || x.s.Init && x.down }
 
-// carries has the grid carry values by programs.
+// carries adds values to the grid's carries, per program.
 func (x *gridding) carries(e *tiles, values []*ir.Value) (next []*ir.Value) {
 	for _, y := range values {
 		y = e.b.Reshape(y, join(ones(e.step), y.Type.Shape)...)

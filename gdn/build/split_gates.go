@@ -7,15 +7,15 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// A rule with separate erase and write gates has gates b [K] and w [V] of each token in place of beta:
+// With separate erase and write gates, each token has gates b [K] and w [V] instead of beta:
 //
 //	S <- S + k (w v - S^T (b k))^T
 //
-// It is gated delta rule 2 of the family (rule=gdn2): what a token erases and what it writes are chosen separately, by channels of the key and of the value.
-// So three keys meet in a chunk: b K reads the state, and is the rows of A; K is the columns of A and P, and what is written along; Q is as ever. With
-// values w V the rest is the delta rule with beta 1, and so are its gradients: those of b K and of w V go to gates, keys and values at the end.
+// This is gated delta rule 2 (rule=gdn2): a token chooses separately what to erase, by key channels, and what to write, by value channels.
+// A chunk has three kinds of keys: b K reads the state and gives the rows of A; K gives the columns of A and P, and is written; Q is unchanged. With
+// values w V the rest is the delta rule with beta 1, also for gradients. Gradients of b K and of w V are converted to gates, keys and values at the end.
 
-// loadSplitGate brings a window of such gates, which lie as v does, to [N, C, D] f32, computing them from their raw form where that is the kernel's task.
+// loadSplitGate loads such a gate, in v's layout, as [N, C, D] f32. It computes it from its raw form if that is the kernel's task.
 func (e *gated) loadSplitGate(o *operand, double bool) *ir.Value {
 	b := e.b.Stage("gates")
 	x := b.Convert(e.loadRows(o), ir.F32)
@@ -25,10 +25,10 @@ func (e *gated) loadSplitGate(o *operand, double bool) *ir.Value {
 	return e.own(x)
 }
 
-// loadValues brings V, as it is written, to [N, C, V] f32: w V of a rule with a write gate.
+// loadValues loads V as [N, C, V] f32, times the write gate if the rule has one.
 func (e *gated) loadValues() *ir.Value { return e.weighedValues(e.loadTokens(e.in.v)) }
 
-// weighedValues is V, as it is loaded, times its gate, in float32. The product is not stored here: where V is subtracted from, V' is what is rounded.
+// weighedValues returns loaded V times its gate, in float32. The product is not rounded to storage here: V' is, after V enters a subtraction.
 func (e *gated) weighedValues(v *ir.Value) *ir.Value {
 	v = e.b.Convert(v, ir.F32)
 	if o := e.in.write; o != nil {
@@ -37,8 +37,8 @@ func (e *gated) weighedValues(v *ir.Value) *ir.Value {
 	return v
 }
 
-// writes is the write gate of V' [N, C, V], zero in columns that lead; nil in a rule without one. Error feedback asks for it (tile.Body.StoreValues): what rounding
-// left of a token goes to a later one in as far as that writes.
+// writes returns the write gate of V' [N, C, V], zero in the leading columns; nil without one. Error feedback needs it (tile.Body.StoreValues): a token's
+// rounding error is passed to a later token in proportion to that token's gate.
 func (e *chunks) writes() *ir.Value {
 	o := e.in.write
 	if o == nil {
@@ -49,7 +49,7 @@ func (e *chunks) writes() *ir.Value {
 	return x
 }
 
-// splitGateGradients takes the gradients of what a chunk reads by, b K, and of what it writes, w V, to K, V and the gates, of which it gives outputs.
+// splitGateGradients converts the gradients of b K and w V to gradients of K, V and the gates, and returns the gates' as outputs.
 func (e *reverse) splitGateGradients(c *gradient.ChannelChunk, to *gradient.Gradients) []blockOut {
 	b := e.b.Stage("output")
 	write := e.loadSplitGate(e.in.write, false)
@@ -65,8 +65,8 @@ func (e *reverse) splitGateGradients(c *gradient.ChannelChunk, to *gradient.Grad
 	return []blockOut{e.tokenRows([]*ir.Value{derase}, e.in.erase, dtype), e.tokenRows([]*ir.Value{dwrite}, e.in.write, dtype)}
 }
 
-// splitGateOutputs brings the gradients of the gates to the order and layout of the spec: those of b and w, which the kernel or the XLA ops take through the sigmoid,
-// or of erase and write where gates are given.
+// splitGateOutputs brings the gradients of the gates to the order and layout of the spec: of raw b and w, with the sigmoid's derivative from the kernel or
+// XLA ops, or of given erase and write.
 func (p *plan) splitGateOutputs(in *operands, outputs []*operand) []*ir.Value {
 	b, s := p.b, p.s
 	derase, dwrite := p.tokensOut(in, outputs[0], s.HeadsV), p.tokensOut(in, outputs[1], s.HeadsV)
@@ -77,8 +77,8 @@ func (p *plan) splitGateOutputs(in *operands, outputs []*operand) []*ir.Value {
 	return []*ir.Value{derase, dwrite}
 }
 
-// led has the columns of zeros that are before those of v, [N, C, lead + V], in a summary (build_summary.go); elsewhere there are none. Write gates have
-// them too, so that nothing is handed on in those columns.
+// led prepends the zero columns of a summary to v, [N, C, lead + V] (build_summary.go); elsewhere there are none. Write gates get
+// them too, so that error feedback is zero in those columns.
 func (e *tiles) led(x *ir.Value) *ir.Value {
 	if e.lead == 0 {
 		return x

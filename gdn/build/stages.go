@@ -10,8 +10,8 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// A grid's body is emitted in layers, each on the one below: what a step loads and gives, which knows operands and windows, and under it
-// packages that have tiles alone.
+// A grid's body has layers: loads and results of a step, which use operands and windows, and below them
+// packages that use tiles only.
 //
 //	chunks            tokenwise        reverse          a chunk at a time, a token at a time, and backwards
 //	            gated                                   loads of keys, values and gates
@@ -23,8 +23,8 @@ import (
 //
 // Values of N entries are ordered chunk in flight, batch row, head.
 
-// tiles are the values of a grid step: the blocks that it has, and how they become tiles of rows and lanes. Loads of an operand ask for its block, and where
-// the grid was not given the operand there is none.
+// tiles are the values of a grid step: its blocks, and their conversion to tiles of rows and lanes. Loading an operand that the grid does not read
+// gives nil.
 type tiles struct {
 	*plan
 	*tile.Body
@@ -32,13 +32,13 @@ type tiles struct {
 	in     *operands
 	step   int // the grid's dimension of steps
 	blocks map[*operand]*ir.Value
-	state  *ir.Value                  // [batch x heads, K, V] f32; nil where the grid has none
-	caches []*ir.Value                // of the convolution, of each sequence of the step, [1, rows, channels]; none where the kernel has none
-	lying  map[*convolution]*ir.Value // q, k and v behind their caches, [N, rows + C, D], as they were loaded
-	after  []*ir.Value                // the states after each token of the recurrence, or after each chunk in flight
+	state  *ir.Value                  // [batch x heads, K, V] f32; nil without a state
+	caches []*ir.Value                // convolution caches of each sequence of the step, [1, rows, channels]; none without a convolution in the kernel
+	lying  map[*convolution]*ir.Value // q, k and v preceded by their caches, [N, rows + C, D], as loaded
+	after  []*ir.Value                // states after each token of the recurrence, or after each chunk in flight
 
-	// Of packed sequences by visits: the blocks of an operand where a step has several visits, the state before a later one of them, and what
-	// visits of a block have joined. visit and before are of tiles of one visit (ofOne): which it is, and what the one before it joined.
+	// For packed sequences by visits: blocks of an operand if a step has several visits, the state before a later visit, and values joined by
+	// visits of a block. visit and before are set in tiles of one visit (ofOne): its index, and the value joined by the previous one.
 	slots   map[*operand][]*ir.Value
 	enters  func(visit int, state *ir.Value) *ir.Value
 	held    []*ir.Value
@@ -46,16 +46,16 @@ type tiles struct {
 	before  *ir.Value
 }
 
-// newTiles begins a body. Blocks and state are put in by whoever makes the grid; a loop of plain ops, which has no windows, puts slices in their place.
+// newTiles begins a body. The caller sets blocks and state; a loop of plain ops, which has no windows, sets slices.
 func newTiles(p *plan, b *ir.Builder, in *operands) *tiles {
 	return &tiles{plan: p, Body: tile.New(b, p.v, p.c), b: b, in: in, blocks: map[*operand]*ir.Value{}, slots: map[*operand][]*ir.Value{}, lying: map[*convolution]*ir.Value{}}
 }
 
-// rule is the rule of the spec, in this body.
+// rule returns the rule of the spec in this body.
 func (e *tiles) rule() *chunkwise.Rule { return &chunkwise.Rule{Body: e.Body, Spec: e.s, Group: e.gb} }
 
-// gated loads what the rule takes of the chunks in flight: keys and queries (keys.go), gates (gates.go, channel.go) and values (split_gates.go). It is apart from tiles
-// since it knows the rule: what a gate is, and whether a row is to have length 1.
+// gated loads the rule's inputs for the chunks in flight: keys and queries (keys.go), gates (gates.go, channel.go) and values (split_gates.go). Unlike
+// tiles it depends on the rule: the kinds of gates, and whether rows are normalized.
 type gated struct{ *tiles }
 
 func newGated(t *tiles) *gated { return &gated{t} }
@@ -65,18 +65,18 @@ type tokenwise struct{ gated }
 
 func newTokenwise(t *tiles) *tokenwise { return &tokenwise{*newGated(t)} }
 
-// takes is the body of a grid by an algorithm: takes(newChunks, (*chunks).fused) makes chunks of the tiles of a step, and has them fused.
+// takes makes the body of a grid from an algorithm: takes(newChunks, (*chunks).fused) makes chunks from the tiles of a step and calls fused.
 func takes[E any](make func(*tiles) *E, body func(*E) []blockOut) func(*tiles) []blockOut {
 	return func(t *tiles) []blockOut { return body(make(t)) }
 }
 
-// loadRows brings a window of tokens to [N, C, D], N being chunks in flight x batch rows x heads of the operand, key heads or value heads.
+// loadRows converts a window of tokens to [N, C, D], with N = chunks in flight x batch rows x heads of the operand (key or value heads).
 //
 //	layout=bhtd            [batch, heads, chunks C, D]      split at chunks, chunks before batch rows
 //	layout=bthd, bt_hd     [batch, chunks C, heads, D]      split at chunks, and heads before tokens
-//	layout=bhdt            [batch, heads, D, chunks C]      each chunk turned: tokens lie along the lanes
+//	layout=bhdt            [batch, heads, D, chunks C]      each chunk transposed, since tokens are along the lanes
 //
-// bthd has its window as [batch, chunks C heads, D] where a program has all heads, bt_hd as [batch, chunks C, heads D]: the same elements in the same order.
+// The bthd window is [batch, chunks C heads, D] if a program has all heads; the bt_hd window is [batch, chunks C, heads D]. The element order is the same.
 func (e *tiles) loadRows(o *operand) *ir.Value {
 	if l := e.slots[o]; l != nil {
 		return newGated(e).each(l, o, func(one *gated, o *operand) *ir.Value { return one.loadRows(o) })
@@ -93,7 +93,7 @@ func (e *tiles) loadRows(o *operand) *ir.Value {
 		x = b.Transpose(b.Reshape(x, v.Mapping.Batch*v.Mapping.Chunks, e.c, h, d), 0, 2, 1, 3)
 		return e.chunksFirst(b.Reshape(x, v.Mapping.Batch, v.Mapping.Chunks, h, e.c, d))
 	}
-	if v.Layout == gdn.LayoutBHDT { // a slice of tokens is one of lanes, turned by itself
+	if v.Layout == gdn.LayoutBHDT { // a slice of tokens is a slice of lanes, transposed separately
 		d = x.Type.Size() / (v.Mapping.Chunks * e.c * e.blockHeads(o))
 		x = b.Reshape(x, e.blockHeads(o), d, v.Mapping.Chunks*e.c)
 		var chunks []*ir.Value
@@ -106,7 +106,7 @@ func (e *tiles) loadRows(o *operand) *ir.Value {
 	return e.chunksFirst(b.Reshape(x, n, v.Mapping.Chunks, e.c, d))
 }
 
-// loadTokens is loadRows behind the convolution of the spec, with zeros in the rows of other sequences.
+// loadTokens is loadRows after the convolution of the spec, with zeros in the rows of other sequences.
 func (e *tiles) loadTokens(o *operand) *ir.Value {
 	x := e.loadRows(o)
 	if o.conv != nil {
@@ -115,7 +115,7 @@ func (e *tiles) loadTokens(o *operand) *ir.Value {
 	return e.own(x)
 }
 
-// blockHeads is the batch rows x heads of a window with heads before tokens: all dimensions but the last two.
+// blockHeads returns batch rows x heads of a window with heads before tokens: the product of all dimensions but the last two.
 func (e *tiles) blockHeads(o *operand) int {
 	n := 1
 	for _, k := range o.block[:len(o.block)-2] {
@@ -124,8 +124,8 @@ func (e *tiles) blockHeads(o *operand) int {
 	return n
 }
 
-// chunksFirst swaps the leading dimension with the chunks after it, and joins all leading dimensions of the two last: [batch, chunks, heads, C, D] becomes
-// [chunks batch heads, C, D]. Chunks come first so that those of one chunk are neighbours, which is what a state takes at a time.
+// chunksFirst swaps the leading dimension with the chunks after it, and merges all but the last two: [batch, chunks, heads, C, D] becomes
+// [chunks batch heads, C, D]. Then the entries of one chunk are adjacent, as the state's products need them.
 func (e *tiles) chunksFirst(x *ir.Value) *ir.Value {
 	s := x.Type.Shape
 	if s[0] > 1 && s[1] > 1 {
@@ -139,8 +139,8 @@ func (e *tiles) chunksFirst(x *ir.Value) *ir.Value {
 	return e.b.Reshape(x, x.Type.Size()/(r*l), r, l)
 }
 
-// loadGate brings a window of a gate to [N, C], or all of it as it lies to [C, Hv, B] f32, or to [B, Hv] where there are few rows. A_log and dt_bias
-// of all heads come as [1, Hv], and are turned to [C, Hv, B], or [B, Hv], as the gates that they meet lie.
+// loadGate converts a window of a gate to [N, C]. If a step reads all gates at once, it returns [C, Hv, B] f32, or [B, Hv] for few rows. A_log and dt_bias
+// of all heads come as [1, Hv], and are broadcast to [C, Hv, B] or [B, Hv] like the gates.
 func (e *tiles) loadGate(o *operand) *ir.Value {
 	if l := e.slots[o]; l != nil {
 		return newGated(e).each(l, o, func(one *gated, o *operand) *ir.Value { return one.loadGate(o) })
@@ -160,13 +160,13 @@ func (e *tiles) loadGate(o *operand) *ir.Value {
 	return e.Over(e.c, gate.Upright(e.b, x, e.s.Batch))
 }
 
-// ofStep are the gates [C, N, lanes of a state] of the step out of all as they lie, [C, Hv, B] or [B, Hv].
+// ofStep selects the step's gates [C, N, lanes of a state] from all gates, [C, Hv, B] or [B, Hv].
 //
-// A gate is a number a token and head, far less than a register for one step. So where the kernel copies, each step has those of all sequences, and picks
-// its rows by masked sums (gate.OfRows), spread over the lanes of a state, which they weigh.
+// A gate is one number per token and head, far less than a register per step. So in a kernel that copies, each step reads the gates of all sequences,
+// selects its rows by masked sums (gate.OfRows), and broadcasts them over the lanes of a state.
 func (e *tiles) ofStep(x *ir.Value) *ir.Value { return e.rowsOfStep(x, e.striding()) }
 
-// rowsOfStep is ofStep of rows that lie as many places from one another as there are steps, or side by side.
+// rowsOfStep is ofStep for rows at a stride of the number of steps, or adjacent.
 func (e *tiles) rowsOfStep(x *ir.Value, strided bool) *ir.Value {
 	b, n := e.b, e.v.Mapping.Batch
 	r := gate.Rows{First: b.ProgramID(e.step), Count: n, Stride: e.s.Batch / n}
@@ -179,7 +179,7 @@ func (e *tiles) rowsOfStep(x *ir.Value, strided bool) *ir.Value {
 	return gate.OfRows(b, x, r, e.state.Type.Shape[2])
 }
 
-// kept is the output [N, C, V] of a step, zeros for sequences without a state: of a pool, those that name none of its states.
+// kept returns the output [N, C, V] of a step, with zeros for sequences without a state in the pool.
 func (e *tiles) kept(o *ir.Value) *ir.Value {
 	if e.in.held == nil {
 		return o
@@ -191,7 +191,7 @@ func (e *tiles) kept(o *ir.Value) *ir.Value {
 	return b.Select(b.Reshape(b.Compare(ir.GT, held, b.Like(held, 0)), s...), o, b.Like(o, 0))
 }
 
-// loadMade brings a window of what an earlier grid made to [N, C, D].
+// loadMade converts a window of an earlier grid's result to [N, C, D].
 func (e *tiles) loadMade(o *operand) *ir.Value {
 	s := o.shape
 	r, l := s[len(s)-2], s[len(s)-1]
@@ -214,7 +214,7 @@ func (e *tiles) made(x *ir.Value) blockOut {
 	return blockOut{e.b.Reshape(x, o.block...), o}
 }
 
-// outputs describes the outputs [batch x heads, C, V] of the chunks in flight as the grid's outputs of tokens: one of all, or of visits one each.
+// outputs describes the outputs [batch x heads, C, V] of the chunks in flight as the grid's token outputs: one for all, or one per visit.
 func (e *tiles) outputs(chunks []*ir.Value) []blockOut {
 	if placesOf(e.plan) == 1 {
 		return []blockOut{e.output(chunks)}
@@ -222,10 +222,10 @@ func (e *tiles) outputs(chunks []*ir.Value) []blockOut {
 	return e.ofSegments(chunks)
 }
 
-// output describes the outputs [batch x heads, C, V] of the chunks in flight as one output of tokens.
+// output describes the outputs [batch x heads, C, V] of the chunks in flight as one token output.
 func (e *tiles) output(chunks []*ir.Value) blockOut { return e.tokenRows(chunks, e.in.v, e.s.Out) }
 
-// tokenRows describes [batch x heads, C, D] of each chunk in flight as an output of tokens that lies as an operand does: the inverse of loadRows.
+// tokenRows describes [batch x heads, C, D] of each chunk in flight as a token output in an operand's layout: the inverse of loadRows.
 func (e *tiles) tokenRows(chunks []*ir.Value, like *operand, d ir.DType) blockOut {
 	b, v := e.b, e.v
 	o := &operand{dtype: d, axes: like.axes, block: like.block, shape: like.value.Type.Shape}
@@ -238,7 +238,7 @@ func (e *tiles) tokenRows(chunks []*ir.Value, like *operand, d ir.DType) blockOu
 		}
 		return blockOut{b.Reshape(b.Concat(2, chunks...), o.block...), o}
 	}
-	// Of [chunks, batch, heads, C, D]: to [batch, chunks, C, heads, D], or with heads before tokens to [batch, heads, chunks, C, D].
+	// From [chunks, batch, heads, C, D] to [batch, chunks, C, heads, D], or with heads before tokens to [batch, heads, chunks, C, D].
 	order := []int{1, 0, 3, 2, 4}
 	if v.Layout == gdn.LayoutBHTD {
 		order = []int{1, 2, 0, 3, 4}
@@ -249,12 +249,12 @@ func (e *tiles) tokenRows(chunks []*ir.Value, like *operand, d ir.DType) blockOu
 	return blockOut{b.Reshape(b.Transpose(x, order...), o.block...), o}
 }
 
-// betaRows describes [N, C] as an output that lies as beta does, the log decay too: both have a number a token and value head.
+// betaRows describes [N, C] as an output in beta's layout, also for the log decay: both have one number per token and value head.
 func (e *tiles) betaRows(x *ir.Value) blockOut {
 	like := e.in.beta
 	x = e.joined(e.own(x))
 	return blockOut{e.b.Reshape(x, like.block...), &operand{dtype: ir.F32, axes: like.axes, block: like.block, shape: like.value.Type.Shape}}
 }
 
-// perValue repeats what belongs to key heads for each value head of the program: Rule.PerValue, for loads.
+// perValue repeats key-head values for each value head of the program: Rule.PerValue, for loads.
 func (e *tiles) perValue(x *ir.Value) *ir.Value { return tile.Repeated(e.b, x, e.gb) }

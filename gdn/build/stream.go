@@ -8,17 +8,16 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Packed sequences as a stream of chunks, for CPUs and GPUs. A chunk begins where its sequence, or
-// the chunk before it, says: its tokens are a slice of the arrays as they lie, so that nothing is
-// gathered, padded or copied. A step of the stream takes a chunk from the states of its own
-// sequence, which stay in the order of the spec, and puts the state after it back. Rows of a slice
-// that are not the chunk's have beta and g zero, so that they leave the state alone, and their
-// outputs are not written.
+// Packed sequences as a stream of chunks, for CPUs and GPUs. A chunk begins at its sequence's start, or
+// after the previous chunk: its tokens are a slice of the arrays in place, so that nothing is
+// gathered, padded or copied. A step reads its sequence's state, which stays in the order of the spec,
+// takes a chunk, and writes the state back. Rows of a slice outside of the chunk have beta and g zero,
+// so that they do not change the state, and their outputs are not written.
 //
-// Sequences do not wait for one another, so with batch=M a step takes chunks of M of them in
-// lockstep: fewer and larger ops. They go in rounds of M of like length, the shortest first. A
-// round ends where more than a quarter of its places would wait for the others (packs.Rounds), and
-// what is left of all rounds follows chunk by chunk, so that one long prompt costs as much as it does
+// Sequences are independent, so with batch=M a step takes chunks of M of them, interleaved: fewer and
+// larger ops. They run in rounds of M of similar length, the shortest first. A
+// round ends when more than a quarter of its places would idle (packs.Rounds). The rest of all
+// sequences follows chunk by chunk, so that one long prompt costs as much as it does
 // alone.
 //
 // Three sequences of 9, 2 and 5 tokens in chunks of 4, batch=1, 16 tokens in all:
@@ -27,19 +26,19 @@ import (
 //	chunk   a0..3  a4..7  a8   b0 b1  c0..3  c4
 //	slice   0..3   4..7   8..  9..    11..   12..    c4 is the last row of its slice
 //
-// The slice of step 2 has b0, b1 and c0 in it: rows of no chunk of this step.
+// The slice of step 2 also has b0, b1 and c0, which are masked.
 
-// streamed says whether packed sequences are a stream of chunks.
+// streamed reports whether packed sequences are a stream of chunks.
 func (p *plan) streamed() bool { return p.v.Mapping.Pack == gdn.PackStream }
 
-// streaming makes the module of packed sequences that stream.
+// streaming builds the module of streamed packed sequences.
 type streaming struct{ *plan }
 
-// rowCount is the number of tokens with those that fill the first chunk, so that a slice of a chunk lies inside the arrays even where all tokens are fewer.
+// rowCount returns the number of tokens, at least enough that a slice of the first chunk is inside the arrays.
 func (p streaming) rowCount() int { return p.packs().Rows() }
 
-// streams are the schedules that follow one another: with batch=1 all chunks one by one, else rounds, and then what rounds left of each sequence, from
-// its first token that they did not take.
+// streams returns the schedules in order: with batch=1 all chunks one by one; else rounds, and then the rest of each sequence, from
+// the first token that rounds did not take.
 func (p streaming) streams() []*packs.Steps {
 	b := p.b
 	begin, end := p.sequences()
@@ -54,7 +53,7 @@ func (p streaming) streams() []*packs.Steps {
 	return []*packs.Steps{rounds, p.packs().OneByOne(begin, b.Max(begin, end), p.v.Mapping.Chunks)}
 }
 
-// module emits a loop for each schedule. Both loops carry the states of all sequences and the outputs of all tokens, and change a part of each in a step.
+// module emits a loop per schedule. Each loop carries the states of all sequences and the outputs of all tokens; a step changes parts of both.
 func (p streaming) module() []*ir.Value {
 	s, b := p.s, p.b
 	p.convolve()
@@ -98,10 +97,10 @@ func (p streaming) module() []*ir.Value {
 	return results
 }
 
-// gatesOf are the gates and sums of the chunks of all schedules, which are few enough to be made
-// before the loops: fewer ops in each step. They are [chunks Hv, C], those of a step neighbours, in
-// the order of First of the schedules. Rows of a slice that are not the chunk's have a log decay and
-// a beta of zero here, once for all.
+// gatesOf returns the gates and sums of the chunks of all schedules, computed before the loops, since they are small and
+// steps then have fewer ops. They are [chunks Hv, C]; chunks of a step are adjacent, in
+// the order of First of the schedules. Rows of a slice outside of the chunk have log decay and
+// beta zero here, once for all.
 func (p streaming) gatesOf(all []*packs.Steps, g, beta *ir.Value) chunkwise.Gates {
 	b, c, heads := p.b, p.c, p.s.HeadsV
 	var start, lo, hi []*ir.Value
@@ -116,7 +115,7 @@ func (p streaming) gatesOf(all []*packs.Steps, g, beta *ir.Value) chunkwise.Gate
 	over := func(x []*ir.Value) *ir.Value { return b.Broadcast(b.Concat(0, x...), table, 0) }
 	row := b.Iota(ir.T(ir.I32, table...), 1)
 	own := b.And(b.Compare(ir.GE, row, over(lo)), b.Compare(ir.LT, row, over(hi)))
-	// A slice may have rows of other sequences before and behind its own: they are inert by their gates.
+	// A slice may have rows of other sequences before and after its own; their gates make them inert.
 	own = b.Broadcast(own, []int{chunks, c, heads}, 0, 1)
 	at := b.Reshape(b.Add(row, over(start)), chunks*c)
 	of := func(x *ir.Value) *ir.Value { // [chunks Hv, C]
@@ -129,21 +128,21 @@ func (p streaming) gatesOf(all []*packs.Steps, g, beta *ir.Value) chunkwise.Gate
 	return w
 }
 
-// loop takes states and outputs through a schedule. Arrays are q, k and v, and w the gates of all
+// loop takes states and outputs through a schedule. arrays are q, k and v, and w the gates of all
 // chunks.
 //
-// One by one, a step reads the state of each of its chunks and puts it back, since the next chunk in
-// flight may be of the same sequence and needs what this one left. In rounds the sequences of all
-// steps of a round are the same, so their states are read once before its loop and put back after:
-// the inner loop carries those of the round alone.
+// One by one, a step reads the state of each chunk and writes it back, since the next chunk in
+// flight may be of the same sequence. In rounds the sequences of all
+// steps of a round are the same. So their states are read once before its loop and written after it, and
+// the inner loop carries only these.
 func (p streaming) loop(t *packs.Steps, arrays []*ir.Value, w chunkwise.Gates, states, o *ir.Value) (*ir.Value, *ir.Value) {
 	own := *p.plan
 	p = streaming{&own}
 	p.v.Mapping.Batch = t.Batch
 	s, m, shape := p.s, t.M, states.Type.Shape
 
-	// The states are rows as the products take them, so that what a step reads has its shape at
-	// once.
+	// The states are stacked as the products need them, so that a step reads slices of the right
+	// shape.
 	first := newChunks(newTiles(p.plan, p.b, nil)).rule
 	first.ValueFirst = s.State == gdn.StateVK
 	per := s.HeadsV // rows of a sequence
@@ -152,9 +151,9 @@ func (p streaming) loop(t *packs.Steps, arrays []*ir.Value, w chunkwise.Gates, s
 	}
 	states = p.b.Reshape(states, shape[0]*per, s.HeadsV/per*shape[2], shape[3])
 	var rs []*ir.Value
-	// One by one: with chunks=n a step has n chunks, which pass through their states in order, each after what the ones before it put back.
+	// One by one: with chunks=n a step has n chunks, which pass through their states in order, each after the previous ones wrote theirs.
 	if t.Rounds == 0 {
-		together := m / p.v.Mapping.Chunks // chunks that meet their states at once
+		together := m / p.v.Mapping.Chunks // chunks that are applied to their states together
 		rs = p.b.LoopUntil(t.Steps, t.Used, []*ir.Value{states, o}, func(b *ir.Builder, step *ir.Value, carried []*ir.Value) []*ir.Value {
 			states := carried[0]
 			k := p.step(b, t, step)
@@ -168,10 +167,10 @@ func (p streaming) loop(t *packs.Steps, arrays []*ir.Value, w chunkwise.Gates, s
 			b.Stage("load")
 			of := func(x *ir.Value) *ir.Value { return b.Reshape(b.RowsAt(x, round, 1)) }
 			begin, steps := of(t.Begins), of(t.Lasts)
-			k := p.step(b, t, begin) // its first step names the sequences of the round
+			k := p.step(b, t, begin) // its first step has the sequences of the round
 			own := k.states(carried[0], per, 0, m)
 			rs := b.LoopUntil(t.Longest, steps, []*ir.Value{own, carried[1]}, func(b *ir.Builder, i *ir.Value, carried []*ir.Value) []*ir.Value {
-				// Steps after the last of the round take no chunk, as the last of all does.
+				// Steps after the last of the round take no chunk, like the very last step.
 				step := b.Select(b.Compare(ir.LT, i, steps), b.Add(begin, i), b.Like(i, float64(t.Steps-1)))
 				state := carried[0]
 				o := p.step(b, t, step).through(p.plan, arrays, w, carried[1],
@@ -184,16 +183,16 @@ func (p streaming) loop(t *packs.Steps, arrays []*ir.Value, w chunkwise.Gates, s
 	return p.b.Reshape(rs[0], shape...), rs[1]
 }
 
-// streamStep is a step of a schedule in the body of a loop: the entries of the schedule's tables that
-// are the step's, read at run time.
+// streamStep is a step of a schedule in a loop's body: its entries of the schedule's
+// tables, read at run time.
 type streamStep struct {
 	*packs.Steps
 	b                *ir.Builder
 	step             *ir.Value
-	start, seq, rows []*ir.Value // of each chunk in flight; rows is bool [C]: its own
+	start, seq, rows []*ir.Value // for each chunk in flight; rows is bool [C], the chunk's own rows
 }
 
-// step reads the tables at a step: start and sequence of each chunk, and which rows of its slice are its own.
+// step reads the tables for a step: start and sequence of each chunk, and the chunk's own rows in its slice.
 func (p streaming) step(b *ir.Builder, t *packs.Steps, step *ir.Value) *streamStep {
 	b.Stage("load")
 	k := &streamStep{Steps: t, b: b, step: step}
@@ -208,15 +207,15 @@ func (p streaming) step(b *ir.Builder, t *packs.Steps, step *ir.Value) *streamSt
 	return k
 }
 
-// chunk is the place of chunk i of the step in the schedule.
+// chunk returns the index of the step's chunk i in the schedule.
 func (k *streamStep) chunk(i int) *ir.Value {
 	b, scalar := k.b, ir.T(ir.I32)
 	return b.Add(b.Mul(k.step, b.Const(scalar, float64(k.M))), b.Const(scalar, float64(i)))
 }
 
-// states are those of n chunks of the step from one on, per rows each; put puts them back. All states
-// are below one another, [sequences per, ...], with per = Hv rows, or Hk where value heads of a key
-// head are joined (chunkwise.Chunks.SharesState), so that a read is a slice of rows.
+// states reads the states of the step's chunks from to from+n-1, with per rows each; put writes them back. All states
+// are stacked, [sequences per, ...], with per = Hv rows, or Hk if the value heads of a key
+// head are joined (chunkwise.Chunks.SharesState), so that reading is slicing rows.
 func (k *streamStep) states(all *ir.Value, per, from, n int) *ir.Value {
 	parts := make([]*ir.Value, n)
 	for j := range parts {
@@ -227,23 +226,23 @@ func (k *streamStep) states(all *ir.Value, per, from, n int) *ir.Value {
 
 // put is the inverse of states.
 func (k *streamStep) put(all, x *ir.Value, per, from, n int) *ir.Value {
-	for j := range n { // places that no sequence has come first: what they name may have a place too
+	for j := range n { // places without a sequence come first, since a real place may name the same state
 		all = k.b.PutRows(all, k.b.SliceAxis(x, 0, j*per, (j+1)*per), k.row(from+j, per))
 	}
 	return all
 }
 
-// row is the first row of the state of chunk i, of states that have so many rows each.
+// row returns the first row of the state of chunk i, for states of per rows.
 func (k *streamStep) row(i, per int) *ir.Value {
 	return k.b.Mul(k.seq[i], k.b.Like(k.seq[i], float64(per)))
 }
 
-// through takes the chunks of the step through their states, and puts their outputs into o. What is
-// put into an array is kept before, since that may run on one core.
+// through takes the chunks of the step through their states, and writes their outputs to o. Values
+// written to arrays are kept (OpKeep), since the write may run on one core.
 //
-// Slices are seen as a window [1, M C H, D] of tokens as they are, which is what layout=bthd loads. K
-// and V of rows that are not the chunk's are zeros; Q need not be, for their outputs are replaced by
-// what is in o.
+// Slices are a window [1, M C H, D] of tokens in place, as layout=bthd loads it. K
+// and V are zero in rows outside of the chunk. Q need not be, since those outputs are replaced by
+// the old values of o.
 func (k *streamStep) through(p *plan, arrays []*ir.Value, w chunkwise.Gates, o *ir.Value, enter func(int) *ir.Value, leave func(int, *ir.Value)) *ir.Value {
 	b, s, c, m := k.b, p.s, p.c, k.M
 	read := func(x *ir.Value, masked bool) *ir.Value { // [M C, ...]
@@ -255,7 +254,7 @@ func (k *streamStep) through(p *plan, arrays []*ir.Value, w chunkwise.Gates, o *
 		}
 		return b.Concat(0, parts...)
 	}
-	// A window for each tensor, and gates that are ready: what the grid of a chunk has.
+	// A window per tensor and finished gates, like the grid of a chunk.
 	in := &operands{}
 	e := newChunks(newTiles(p, b, in))
 	for i, at := range []**operand{&in.q, &in.k, &in.v} {
@@ -268,7 +267,7 @@ func (k *streamStep) through(p *plan, arrays []*ir.Value, w chunkwise.Gates, o *
 	e.ready = w.Each(func(x *ir.Value) *ir.Value { return b.Keep(b.RowsAt(x, at, m*s.HeadsV)) })
 	e.rule.ValueFirst = s.State == gdn.StateVK
 	e.rule.Enter, e.rule.Exit = enter, leave
-	// Outputs go back where the slice came from; rows that are not the chunk's get what is there, and that is written again.
+	// Outputs go back to the slice; rows outside of the chunk get their old values.
 	made := b.Keep(b.Reshape(e.fused()[0].block, m, c, s.HeadsV, s.V))
 	for i := range m {
 		x := b.Reshape(b.SliceAxis(made, 0, i, i+1), c, s.HeadsV, s.V)
@@ -278,9 +277,9 @@ func (k *streamStep) through(p *plan, arrays []*ir.Value, w chunkwise.Gates, o *
 	return o
 }
 
-// states are the states before the first token, f32 in the order of the spec, and zero where they
-// are to end as zero: an empty sequence takes no step, so it ends with what it has here. Of a pool they
-// are those that sequences start from, [N, ...] in the order of the sequences; what they end as is put
+// states returns the states before the first token, f32 in the order of the spec, and zero for empty sequences that
+// must end as zero, since they take no step. With a pool it returns the sequences' initial
+// states, [N, ...] in sequence order; the final states are written
 // into the pool after the loops.
 func (p streaming) states() *ir.Value {
 	s, b := p.s, p.b

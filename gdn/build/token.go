@@ -13,10 +13,10 @@ import (
 )
 
 // token takes the tokens of a grid step through the recurrence one by one. The state of N entries is [N, K, V], or [N, V, K]
-// where it stays in the order of the spec.
+// if it stays in the order of the spec; N is batch rows x heads.
 //
-// A step has up to 16 tokens of a sequence, C here, loaded as the rows of a chunk are, so that one window serves a short prompt and a decode step of one
-// token alike. N is batch rows x heads. internal/recurrence has what a token does to a state.
+// A step has up to 16 tokens of a sequence, C here, loaded like the rows of a chunk. So one kind of window serves a short prompt and a decode step of one
+// token. internal/recurrence has the work of one token.
 func (e *tokenwise) token() []blockOut {
 	if e.v.Unit == gdn.UnitMatrix && e.v.KQ == gdn.JointSeparate {
 		return e.tokenMatrix()
@@ -24,7 +24,7 @@ func (e *tokenwise) token() []blockOut {
 	return e.tokenNative()
 }
 
-// tokenMatrix has the products of the recurrence on the matrix unit: K S as [1, K] by [K, V], the update as [K, 1] by [1, V], and Q S as K S, of states
+// tokenMatrix computes the recurrence's products on the MXU: K S as [1, K] by [K, V], the update as [K, 1] by [1, V], and Q S as K S, for states
 // [K, V] in float32.
 func (e *tokenwise) tokenMatrix() []blockOut {
 	q, k := e.perValue(e.loadKey(e.in.q)), e.perValue(e.loadKey(e.in.k))
@@ -53,12 +53,12 @@ func (e *tokenwise) tokenMatrix() []blockOut {
 	return []blockOut{e.output([]*ir.Value{e.kept(b.Concat(1, outs...))})}
 }
 
-// tokenNative works on states in the order of the spec: what servers have, a token or a few for each of many sequences. On the matrix unit K S and Q S are one product, before the update. On
-// the vector unit K S is made of products and sums, and Q S too unless its precision is below f32 and k is last or the kernel norms q; what runs along
-// the rows of the state is a column.
+// tokenNative uses states in the order of the spec, as in a server: one or a few tokens for each of many sequences. On the MXU K S and Q S are one product,
+// before the update. On the vector unit K S is products and sums. So is Q S, unless its precision is below f32 and k is last or the kernel normalizes q.
+// Vectors along the rows of the state become columns.
 //
-// A token is [Nk, K] of q and k, [N, V] of v, a row for each entry, sliced from [N, C, D] at i. What is made of all tokens at once, norms and gates,
-// is made before the first: only the state and what reads it go from token to token. The states after each are noted, for a spec that wants them.
+// A token is [Nk, K] of q and k, [N, V] of v, one row per entry, sliced from [N, C, D] at i. Norms and gates are computed for all tokens before the first,
+// so only the state and its readers depend on earlier tokens. The states after each token are recorded for specs with such outputs.
 func (e *tokenwise) tokenNative() []blockOut {
 	b := e.b.Stage("load")
 	flat := func(x *ir.Value) *ir.Value { return b.Convert(x, ir.F32) }
@@ -83,13 +83,13 @@ func (e *tokenwise) tokenNative() []blockOut {
 	return []blockOut{e.output([]*ir.Value{e.kept(b.Concat(1, outs...))})}
 }
 
-// recurrence takes tokens through the states of the step. tokenMatrix asks it for what a token writes, and does the rest itself.
+// recurrence takes tokens through the states of the step. tokenMatrix only uses its written values, and computes the rest itself.
 func (e *tokenwise) recurrence() *recurrence.Step {
 	return &recurrence.Step{Body: e.Body, Spec: e.s, Group: e.gb, State: e.state}
 }
 
-// tokenKey is loadKey, where each channel has a decay made in one tile for all entries of a token if that is wanted: [N, C, K] becomes [C, N, K] for the
-// norm, and comes back. A tile of one row for each entry would be normalized row by row.
+// tokenKey is loadKey. With per-channel decays and together, it normalizes all entries of a token in one tile: [N, C, K] becomes [C, N, K] and
+// back. A tile of one row per entry would be normalized row by row.
 func (e *tokenwise) tokenKey(o *operand, together bool) *ir.Value {
 	if !together || !e.channelwise() {
 		return e.loadKey(o)
@@ -101,10 +101,10 @@ func (e *tokenwise) tokenKey(o *operand, together bool) *ir.Value {
 	return e.b.Transpose(e.b.Convert(x, ir.F32), 1, 0, 2)
 }
 
-// spreads is the number of lane i of [N, C], or of entry i of [C, N, lanes], over the tiles of a state.
+// spreads broadcasts lane i of [N, C], or token i of [C, N, lanes], over the tiles of a state.
 //
-// The first is how gates lie as windows, a token in a lane. The second is what ofStep gives a kernel that copies: each number is in all lanes already, so
-// that over a state of as many lanes it is spread over the rows alone.
+// The first form is a gate's window, one token per lane. The second comes from ofStep in a kernel that copies: each number fills all lanes already, so
+// it is broadcast over rows only.
 func (e *tokenwise) spreads(x *ir.Value, i int) recurrence.Spread {
 	if x == nil {
 		return func(rows, lanes int) *ir.Value { return nil }
@@ -121,8 +121,8 @@ func (e *tokenwise) spreads(x *ir.Value, i int) recurrence.Spread {
 	}
 }
 
-// spreadDecay is spreads of the decay, or that of token i of [C, N, K] over a state [N, K, V], or [N, V, K] if turned: a column of channels over the
-// lanes, or a row over the rows.
+// spreadDecay is spreads for the decay. Per-channel decays of token i, [C, N, K], are broadcast over a state [N, K, V] as a column over lanes, or over
+// [N, V, K] (turned) as a row over rows.
 func (e *tokenwise) spreadDecay(x *ir.Value, i int, turned bool) recurrence.Spread {
 	if !e.channelwise() {
 		return e.spreads(x, i)
@@ -136,8 +136,8 @@ func (e *tokenwise) spreadDecay(x *ir.Value, i int, turned bool) recurrence.Spre
 	}
 }
 
-// tokenDecay is exp(g), [N, C], or [C, N, K] of channels, or [C, N, lanes] all alike; nil where the rule has no decay. It is one exponential of all tokens, in base e:
-// there are no sums that a power of 2 would serve.
+// tokenDecay returns exp(g), [N, C], or [C, N, K] per channel, or [C, N, lanes] with equal lanes; nil without decay. It is one exponential over all tokens,
+// in base e, since there are no sums that base 2 would simplify.
 func (e *tokenwise) tokenDecay(w chunkwise.Gates) *ir.Value {
 	if w.Channels != nil {
 		return e.b.Exp(w.Channels.Log)
@@ -148,11 +148,11 @@ func (e *tokenwise) tokenDecay(w chunkwise.Gates) *ir.Value {
 	return e.b.Exp(w.G)
 }
 
-// native says whether the state stays in the order and type of the spec: it is read and written by the kernel as it is. The body has it in float32 all the
-// same, from its load to its store.
+// native reports whether the kernel reads and writes the state in the spec's own order and type. The body still computes
+// in float32.
 func (p *plan) native() bool { return p.v.Native() }
 
-// stateDType is the element type of the states between grids and glue.
+// stateDType returns the element type of the states between grids and XLA ops.
 func (p *plan) stateDType() ir.DType {
 	if p.native() {
 		return p.s.StateDType
@@ -160,33 +160,33 @@ func (p *plan) stateDType() ir.DType {
 	return ir.F32
 }
 
-// once says whether one step of the grid takes a sequence from its initial to its final state, which then are an input and an
-// output of the grid: nothing is carried, and no step waits for another.
+// once reports whether one grid step takes a sequence from its initial to its final state. Then these are an input and an output
+// of the grid, nothing is carried, and steps are independent.
 func (p *plan) once() bool { return p.native() && p.nc == p.v.Mapping.Chunks && p.s.Seqs == 0 }
 
-// pooled says whether the grid looks up the states of its sequences in a pool, and leaves the others alone. Where states are carried, they are gathered
-// before and put back after (stateOperand, stateOut), copies of all that a call names.
+// pooled reports whether the grid looks up the states of its sequences in a pool, without touching others. Carried states are instead gathered
+// before and scattered after the grid (stateOperand, stateOut), which copies all named states.
 func (p *plan) pooled() bool { return p.once() && p.s.Pool > 0 }
 
-// striding says whether sequences of a step lie as many places from one another as there are steps (gridding.spaced). Those of a mixed batch lie side by side, so that the first ones are
-// in the first steps, which are all that run; its lists of states are in the order of the places.
+// striding reports whether the sequences of a step are at a stride of the number of steps (gridding.spaced). A mixed batch has adjacent ones: its first
+// sequences are then in the first steps, which are the only ones that run, and its lists of states are in the order of the places.
 func (p *plan) striding() bool { return p.pooled() && p.runs == nil }
 
-// copying says whether the kernel copies what its steps take and give itself, some steps before and after: a step's states arrive and leave
-// beside the work of others.
+// copying reports whether the kernel itself copies the inputs and outputs of its steps, some steps ahead and behind: copies of a step's states
+// overlap the work of others.
 //
-// A window by table does the same in principle, but of a pool each of a step's sequences is a window of its own, and a name that no state has must neither
-// be read nor written. With main=yes a kernel of a pool's form does it for states in order too: a program has all heads then, so that steps follow one
+// Windows by table could do the same. But with a pool each sequence of a step is its own window, and states outside of the pool must not
+// be read or written. With main=yes a kernel in a pool's form does it for states in order too. A program has all heads then, so that steps follow one
 // another along one axis.
 func (p *plan) copying() bool {
 	return p.pooled() || p.once() && p.s.Init && p.v.Forward.Main && p.v.Mapping.Heads == p.s.HeadsV
 }
 
-// stepsAhead is how many steps before its own a step's states are fetched: while one step computes, those of the next two are on their way, and those of the
-// last are leaving.
+// stepsAhead is the number of steps by which states are prefetched: while one step computes, the states of the next two are loading, and those of the
+// last are being written back.
 const stepsAhead = 2
 
-// pool names the states of the sequences, for what gathers them as for what looks them up. With checkpoints a name is of a group of as many.
+// pool returns the state indices of the sequences, for gathering and for look-ups. With checkpoints an index names a group of states.
 func (p *plan) pool() pool.Of {
 	return pool.Of{Written: p.args["state_indices"], Read: p.args["read_indices"], Group: p.s.Checkpoints(), States: p.s.Pool, Clean: p.clean}
 }

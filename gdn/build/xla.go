@@ -11,16 +11,16 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// xlaIn brings the inputs into the order that the grids read.
+// xlaIn brings the inputs into the order of the grids.
 //
-// Tokens are filled up to whole chunks with such as leave the state alone: q, k and v are 0, the log decay is 0 and so is beta, so that a token decays
-// nothing and writes nothing, whatever the rule. Of raw gates that is a number whose log decay, or beta, is exactly zero.
+// Tokens are padded to whole chunks with tokens that do not change the state: q, k, v, log decay and beta are 0, for every rule.
+// Raw gates are padded with a number whose log decay, or beta, is exactly zero.
 //
-//	gates=given                 g and beta as they are, filled with 0
-//	gates=fused, fuse=xla       made here of all tokens (xlaGates), then filled with 0
-//	gates=fused, fuse=kernel    a and b as they are, filled with ClosedDecay and ClosedGate; A_log and dt_bias for each program
+//	gates=given                 g and beta unchanged, padded with 0
+//	gates=fused, fuse=xla       computed here for all tokens (xlaGates), then padded with 0
+//	gates=fused, fuse=kernel    a and b unchanged, padded with ClosedDecay and ClosedGate; A_log and dt_bias for each program
 //
-// Norms of q and k are of the same choice, fuse: here, or in the kernel.
+// The axis fuse also decides whether q and k are normalized here or in the kernel.
 func (p *plan) xlaIn() *operands {
 	s, b := p.s, p.b
 	b.Stage("glue")
@@ -40,13 +40,13 @@ func (p *plan) xlaIn() *operands {
 		}
 		return p.gate(token(x, fill))
 	}
-	wide := func(x *ir.Value, fill float64) *operand { // of channels: they lie as v does
+	wide := func(x *ir.Value, fill float64) *operand { // per channel, in v's layout
 		if x == nil {
 			return nil
 		}
 		return p.rows(token(p.lanes(x), fill), p.valueHeads(), p.headBlock(), p.headAxes())
 	}
-	// A decay a channel is as wide as K: it lies as v does, while beta lies by heads whatever the decay.
+	// A per-channel decay is as wide as K and has v's layout, while beta is always per head.
 	decay, ofHeads := ofHead, func(x *ir.Value) *operand { return whole(b.Reshape(x, 1, s.HeadsV)) }
 	if s.Rule.Channels() {
 		decay, ofHeads = wide, p.headChannels
@@ -66,7 +66,7 @@ func (p *plan) xlaIn() *operands {
 		p.pass(in)
 		q, k, v = nil, nil, nil
 	}
-	if q != nil { // a summary reads none
+	if q != nil { // a summary reads no q
 		in.q = keys(q)
 	}
 	if k != nil {
@@ -107,7 +107,7 @@ func (p *plan) xlaIn() *operands {
 		erase, write := p.xlaSplitGates()
 		in.erase, in.write = wide(erase, 0), wide(write, 0)
 	}
-	if p.pooled() { // which sequences have a state at all: their outputs are zeros else
+	if p.pooled() { // which sequences have a state; outputs of others are zero
 		in.held = whole(b.Reshape(p.args["state_indices"], 1, 1, s.Batch))
 	}
 	if stepping(p) {
@@ -115,14 +115,14 @@ func (p *plan) xlaIn() *operands {
 		t := x.Type.Shape
 		in.cache = &operand{value: x, axes: []axis{axisBatch, axisNone, axisNone}, block: join([]int{1}, t[1:]), shape: t, dtype: x.Type.DType}
 	}
-	if !p.aligned() { // which describes states for itself (specStates)
+	if !p.aligned() { // aligned blocks describe states themselves (specStates)
 		in.state = p.stateOperand(p.args["initial_state"])
 	}
 	return in
 }
 
-// rawGate is an input in float32, or as it is where the kernel takes it so; nil where the rule has none. A kernel that copies does
-// (loadGate converts it).
+// rawGate returns an input in float32, or unchanged if a kernel that copies converts it (loadGate); nil if the rule has
+// none.
 func (p *plan) rawGate(name string) *ir.Value {
 	if p.args[name] == nil || p.copying() && p.v.Fuse == gdn.PlaceKernel || fetchesGates(p) {
 		return p.args[name]
@@ -130,8 +130,8 @@ func (p *plan) rawGate(name string) *ir.Value {
 	return p.b.Convert(p.args[name], ir.F32)
 }
 
-// xlaGates are log decay and beta of all tokens, as they are given or from their raw form; nil where the rule has none. A_log [Hv] and dt_bias [Hv], or [Hv, K]
-// with a decay a channel, are the same for all tokens; such a rule has one A_log a head still.
+// xlaGates returns log decay and beta of all tokens, given or computed from raw gates; nil if the rule has none. A_log [Hv] and dt_bias [Hv] are broadcast
+// over tokens; with per-channel decays dt_bias is [Hv, K], and A_log is still [Hv].
 func (p *plan) xlaGates() (g, beta *ir.Value) {
 	s, b := p.s, p.b
 	if s.Gates == gdn.GatesGiven {
@@ -151,7 +151,7 @@ func (p *plan) xlaGates() (g, beta *ir.Value) {
 	return g, beta
 }
 
-// xlaSplitGates is xlaGates of the gates that erase and write.
+// xlaSplitGates is xlaGates for erase and write gates.
 func (p *plan) xlaSplitGates() (erase, write *ir.Value) {
 	switch {
 	case !p.s.Rule.SplitGates():
@@ -162,8 +162,8 @@ func (p *plan) xlaSplitGates() (erase, write *ir.Value) {
 	return gate.Beta(p.b, p.rawGate("b"), p.s.NegEigval), gate.Beta(p.b, p.rawGate("w"), false)
 }
 
-// headBlock and headAxes are the window of valueHeads: the heads of a program, [heads], or where programs share a key head [1, gb], one key head and some of
-// its value heads.
+// headBlock is the block of valueHeads: the heads of a program, [heads], or if programs share a key head [1, gb], some value heads of one
+// key head.
 func (p *plan) headBlock() []int {
 	if p.groupSplit() {
 		return []int{1, p.gb}
@@ -171,7 +171,7 @@ func (p *plan) headBlock() []int {
 	return []int{p.v.Mapping.Heads}
 }
 
-// headAxes says by what headBlock moves.
+// headAxes returns the axes along which headBlock moves.
 func (p *plan) headAxes() []axis {
 	if p.groupSplit() {
 		return []axis{axisHead, axisGroup}
@@ -179,13 +179,13 @@ func (p *plan) headAxes() []axis {
 	return []axis{axisHead}
 }
 
-// tokens brings [B, T, ...] or [T, ...] to [B, padded, ...]; slots beyond the tokens, and those of other sequences, hold fill.
+// tokens converts [B, T, ...] or [T, ...] to [B, padded, ...]; padding, and slots of other sequences, hold fill.
 //
-//	gather   rows by slots.Source, whose tokens beyond the last read zeros; another fill is selected
-//	masked   each sequence a batch row of all tokens, of which those of others are filled
+//	gather   rows by slots.Source; padding reads zeros, another fill is selected
+//	masked   each sequence is a batch row of all tokens; tokens of other sequences hold fill
 //	else     padded at the end
 //
-// Sequences of 3 and 2 tokens, gathered in chunks of 4: [a0 a1 a2 .  b0 b1 . .  . . . .]. There are as many chunks as the lengths may ask for.
+// Sequences of 3 and 2 tokens, gathered in chunks of 4: [a0 a1 a2 .  b0 b1 . .  . . . .]. There are enough chunks for any lengths.
 func (p *plan) tokens(x *ir.Value, slots *packs.Slots, fill float64) *ir.Value {
 	if p.s.Packed {
 		x = p.b.Reshape(x, append([]int{1}, x.Type.Shape...)...)
@@ -212,15 +212,15 @@ func (p *plan) tokens(x *ir.Value, slots *packs.Slots, fill float64) *ir.Value {
 	return x
 }
 
-// rows describes [B, padded, H, D], or [B, padded, H D] of flat rows, to the grids: heads moved before tokens, tokens and heads joined as rows, heads and their
-// elements as lanes, or tokens moved to the lanes. heads, block and at are the head's part of shape, window and axes; w is the tokens of a window.
+// rows describes [B, padded, H, D], or flat rows [B, padded, H D], to the grids in the variant's layout.
+// heads, block and at are the head dimensions of shape, window and axes; w is the tokens of a window.
 //
-//	layout                        array                      window                     what moves
-//	bhtd                          [B, heads, T, D]           [batch, block, w, D]       everything: a transpose
-//	bthd, all heads               [B, T H, D]                [batch, w H, D]            nothing
-//	bthd, some heads              [B, T, H/n, n, D]          [batch, w, 1, n, D]        nothing: n heads of each token
-//	bt_hd                         [B, T, H D]                [batch, w, n D]            nothing: a head is D lanes of a row
-//	bhdt                          [B, heads, D, T]           [batch, block, D, w]       a transpose, or nothing where heads narrower than a register lie so already
+//	layout                        array                      window                     copies
+//	bhtd                          [B, heads, T, D]           [batch, block, w, D]       all: a transpose
+//	bthd, all heads               [B, T H, D]                [batch, w H, D]            none
+//	bthd, some heads              [B, T, H/n, n, D]          [batch, w, 1, n, D]        none: n heads of each token
+//	bt_hd                         [B, T, H D]                [batch, w, n D]            none: a head is D lanes of a row
+//	bhdt                          [B, heads, D, T]           [batch, block, D, w]       a transpose; none if heads narrower than a register are stored so
 func (p *plan) rows(x *ir.Value, heads, block []int, at []axis) *operand {
 	b, v := p.b, p.v
 	h := 1
@@ -230,13 +230,13 @@ func (p *plan) rows(x *ir.Value, heads, block []int, at []axis) *operand {
 	d := x.Type.Size() / (p.s.Batch * p.padded() * h)
 	o := &operand{axes: []axis{axisBatch, p.tokenAxis(), axisNone}, block: []int{v.Mapping.Batch, p.window() * p.c * h, d}}
 	switch {
-	case v.Layout == gdn.LayoutBTLanes: // width tells loadRows where a head ends
+	case v.Layout == gdn.LayoutBTLanes: // loadRows needs the width to split heads
 		o.value = b.Reshape(x, p.s.Batch, p.padded(), h*d)
 		o.axes = join([]axis{axisBatch, p.tokenAxis()}, at)
 		o.block = []int{v.Mapping.Batch, p.window() * p.c, block[0] * d}
 		o.width = d
 		return o
-	case v.Layout == gdn.LayoutBTHD && v.Mapping.Heads < p.s.HeadsV: // a window of the program's heads at each token
+	case v.Layout == gdn.LayoutBTHD && v.Mapping.Heads < p.s.HeadsV: // a window with the program's heads at each token
 		hb := block[0]
 		o.value = b.Reshape(x, p.s.Batch, p.padded(), h/hb, hb, d)
 		o.axes = join([]axis{axisBatch, p.tokenAxis()}, at, []axis{axisNone, axisNone})
@@ -259,18 +259,18 @@ func (p *plan) rows(x *ir.Value, heads, block []int, at []axis) *operand {
 	return o
 }
 
-// join is a shape, a block or axes made of parts.
+// join concatenates parts of a shape, a block or axes.
 func join[E any](l ...[]E) []E { return slices.Concat(l...) }
 
-// gate describes [B, padded, Hv] to the grids as [B/batch, chunks/step, Hv/heads, N, C]: a window is a tile of the N
-// entries of a program by the tokens of a chunk.
+// gate describes [B, padded, Hv] to the grids as [B/batch, chunks/step, Hv/heads, N, C]. A window is a tile of a program's N
+// entries by the tokens of a chunk.
 //
 // Token t of head h and batch row b, in chunk c = t / C with n chunks in a window, is in lane t % C of row
 //
 //	((c % n) batch + b % batch) heads + h % heads     of window   b / batch, c / n, h / heads
 //
-// which is the order of entries. So a sum along a chunk is along lanes, for all entries at once, and a program fetches one dense tile. A decode step that
-// copies has all gates as one array instead (tiles.ofStep).
+// This is the order of entries. So a sum along a chunk is a sum along lanes, for all entries at once, and a program fetches one dense tile. A decode step
+// that copies has all gates in one array instead (tiles.ofStep).
 func (p *plan) gate(x *ir.Value) *operand {
 	b, v, s := p.b, p.v, p.s
 	switch {
@@ -280,7 +280,7 @@ func (p *plan) gate(x *ir.Value) *operand {
 		return whole(b.Transpose(x, 1, 2, 0))
 	}
 	groups, order := []int{s.Batch / v.Mapping.Batch, v.Mapping.Batch}, []int{0, 2, 5, 3, 1, 6, 4}
-	if v.Mapping.Chain { // rows interleaved are a number of rows apart (gridding.chained)
+	if v.Mapping.Chain { // interleaved rows are a stride apart (gridding.chained)
 		groups[0], groups[1], order[0], order[4] = groups[1], groups[0], 1, 0
 	}
 	x = b.Reshape(x, join(groups, []int{p.blocks() / p.window(), p.window(), p.c, s.HeadsV / v.Mapping.Heads, v.Mapping.Heads})...)
@@ -293,16 +293,16 @@ func (p *plan) gate(x *ir.Value) *operand {
 	}
 }
 
-// few says whether there are so few batch rows, of a token each, that a TPU has the heads of their gates along the lanes: [B, Hv] in place of [Hv, B]. A
-// caller's array lies so, and to turn it would be an op before the kernel.
+// few reports whether a TPU stores gates with heads along the lanes, [B, Hv] instead of [Hv, B]: at most 8 batch rows of one token. Transposing
+// a caller's array would be an op before the kernel.
 func (p *plan) few() bool { return p.s.Batch <= target.Sublanes && p.padded() == 1 }
 
-// whole is an operand of which each step has all: its window does not move, so a kernel fetches it once.
+// whole returns an operand that each step reads entirely: its window does not move, so a kernel fetches it once.
 func whole(x *ir.Value) *operand {
 	return &operand{value: x, axes: make([]axis, x.Type.Rank()), block: x.Type.Shape}
 }
 
-// window is the chunks that a window of tokens holds: those of a step, which are neighbours. Blocks of visits are not, and have one each.
+// window returns the number of chunks in a window of tokens: all chunks of a step, since they are adjacent; 1 for visits, which are not.
 func (p *plan) window() int {
 	if p.aligned() || p.visiting() {
 		return 1
@@ -310,12 +310,12 @@ func (p *plan) window() int {
 	return p.v.Mapping.Chunks
 }
 
-// entries is N, what a program has interleaved: chunks in flight x batch rows x value heads. Instructions of a body are as many for any N: a kernel does each for all
-// entries before the next, so that the unit that makes it has work while results of one entry are on their way.
+// entries returns N, the number of interleaved entries of a program: chunks in flight x batch rows x value heads. The number of IR instructions does
+// not depend on N. A kernel issues each for all entries before the next, so that the unit stays busy while results of one entry are pending.
 func (p *plan) entries() int { return p.v.Mapping.Chunks * p.v.Mapping.Batch * p.v.Mapping.Heads }
 
-// headPrograms is the number of programs along the axes of the value heads, and those axes: an array of gates has a dimension of programs,
-// where one of values has heads, of which headBlock is a program's part.
+// headPrograms returns the number of programs along the axes of the value heads, and these axes. An array of gates has a dimension of programs
+// where an array of values has heads, split by headBlock.
 func (p *plan) headPrograms() ([]int, []axis) {
 	if p.groupSplit() {
 		return []int{p.s.HeadsK, p.s.Groups() / p.gb}, []axis{axisHead, axisGroup}
@@ -325,9 +325,9 @@ func (p *plan) headPrograms() ([]int, []axis) {
 
 func ones(n int) []int { return slices.Repeat([]int{1}, n) }
 
-// headScales describes A_log and dt_bias to the grids as one array, [Hv/heads, 2 heads, C], the same in every lane: what a kernel makes of them and a raw gate
-// is made of tiles of one shape. They are one array since each that is made before the kernel costs the latency of main memory; as they are given, along the
-// lanes, a step would wait for them to be turned.
+// headScales describes A_log and dt_bias to the grids as one array, [Hv/heads, 2 heads, C], equal in every lane, so that kernels combine them with
+// raw gates as tiles of one shape. One array saves a second latency of HBM before the kernel. In the given form, along the lanes, each step
+// would wait for a transpose.
 func (p *plan) headScales() *operand {
 	b, heads := p.b, p.v.Mapping.Heads
 	of := func(name string) *ir.Value { return b.Reshape(p.args[name], p.s.HeadsV/heads, heads) }
@@ -341,11 +341,11 @@ func (p *plan) headScales() *operand {
 	}
 }
 
-// stateOperand describes states, zero where there are none, to the scan: in float32 and [N, Hv, K, V], or as the spec has them.
+// stateOperand describes states to the scan, zero without initial states: in float32 and [N, Hv, K, V], or in the spec's form.
 //
-// Chunks take states [K, V] in float32, so those of a spec with [V, K] or in bf16 are turned and widened here, once a call. A decode step reads
-// and writes each state once, so to turn it here would be as much again: the token recurrence takes states as they are (native). Of a pool the states of the sequences are gathered, or where
-// the grid looks them up itself (pooled) the whole pool is the operand.
+// Chunks take states [K, V] in float32, so [V, K] or bf16 states are transposed and widened here, once a call. A decode step reads and writes each state
+// once, so this would double its traffic: the token recurrence takes states unchanged (native). With a pool the sequences' states are gathered; if
+// the grid looks them up itself (pooled), the whole pool is the operand.
 func (p *plan) stateOperand(x *ir.Value) *operand {
 	s, b, zeros := p.s, p.b, x == nil
 	shape := []int{s.Sequences(), s.HeadsV, s.K, s.V}
@@ -383,7 +383,7 @@ func (p *plan) stateOperand(x *ir.Value) *operand {
 	return o
 }
 
-// xlaOut brings the output of the scan and its final states into the order of the spec, and the states after every so many tokens where it wants such.
+// xlaOut converts the scan's output and final states to the order of the spec, and the states every so many tokens if the spec has them.
 func (p *plan) xlaOut(in *operands, r gridResult) []*ir.Value {
 	p.b.Stage("glue")
 	if r.cache != nil {
@@ -403,8 +403,8 @@ func (p *plan) xlaOut(in *operands, r gridResult) []*ir.Value {
 	return results
 }
 
-// tokensOut is the inverse of tokens and rows: [B, T, heads, D], or [T, heads, D] without a batch axis. It is asked for gradients of q and k as well, with key
-// heads, and for those of gates of channels, so the width is what the array has.
+// tokensOut is the inverse of tokens and rows: it returns [B, T, heads, D], or [T, heads, D] without a batch axis. It also serves gradients of q and k, with
+// key heads, and of per-channel gates, so the width comes from the array.
 func (p *plan) tokensOut(in *operands, o *operand, heads int) *ir.Value {
 	s, b, x := p.s, p.b, o.value
 	d := x.Type.Size() / (s.Batch * p.padded() * heads)
@@ -424,7 +424,7 @@ func (p *plan) tokensOut(in *operands, o *operand, heads int) *ir.Value {
 	return p.trim(in, x)
 }
 
-// trim brings [B, padded, ...] to the tokens of the spec: the inverse of tokens. Of sequences that were gathered each token is read from its slot.
+// trim cuts [B, padded, ...] to the tokens of the spec: the inverse of tokens. For gathered sequences it reads each token from its slot.
 func (p *plan) trim(in *operands, x *ir.Value) *ir.Value {
 	s, b := p.s, p.b
 	if in.slotting != nil {
@@ -441,7 +441,7 @@ func (p *plan) trim(in *operands, x *ir.Value) *ir.Value {
 	return x
 }
 
-// stateOut brings states of the scan to the layout and type of the spec. Of a pool it puts them among those that no sequence named.
+// stateOut converts states of the scan to the spec's layout and type. With a pool it writes them into the pool.
 func (p *plan) stateOut(in *operands, x *ir.Value) *ir.Value {
 	s, b := p.s, p.b
 	if p.pooled() {
@@ -457,7 +457,7 @@ func (p *plan) stateOut(in *operands, x *ir.Value) *ir.Value {
 	return x
 }
 
-// asSpec brings states [N, Hv, K, V] of the scan to the layout and type of the spec. Those that stayed as the spec has them are in place already.
+// asSpec converts states [N, Hv, K, V] of the scan to the spec's layout and type; native states are unchanged.
 func (p *plan) asSpec(x *ir.Value) *ir.Value {
 	if p.s.State == gdn.StateVK && !p.native() {
 		x = p.b.Transpose(x, 0, 1, 3, 2)
@@ -465,15 +465,15 @@ func (p *plan) asSpec(x *ir.Value) *ir.Value {
 	return p.b.Convert(x, p.s.StateDType)
 }
 
-// statesOut takes the states that a spec wants from those after each chunk: of every=64 and chunk=32 every second one. Chunks end where states are wanted, since
-// every is a multiple of them (gdn.Variant.Fit).
+// statesOut picks the spec's states from the states after each chunk: every second one for every=64 and chunk=32. Chunks end at these tokens, since
+// every is a multiple of the chunk (gdn.Variant.Fit).
 func (p *plan) statesOut(x *ir.Value) *ir.Value {
 	s := p.s
 	x = p.asSpec(pool.Ends(p.b, x, s.HeadsV, s.Tokens/s.Every, s.Every/p.c))
 	return p.b.Reshape(x, join([]int{s.Batch, s.Tokens / s.Every}, x.Type.Shape[1:])...)
 }
 
-// clearEmpty sets the states of empty sequences to zero, where a spec says so (empty=zero): by itself, a sequence without tokens ends as it began.
+// clearEmpty zeroes the final states of empty sequences if the spec says so (empty=zero); otherwise they keep their initial states.
 func (p *plan) clearEmpty(x *ir.Value) *ir.Value {
 	b := p.b
 	begin, end := p.sequences()
@@ -481,11 +481,11 @@ func (p *plan) clearEmpty(x *ir.Value) *ir.Value {
 	return b.Select(b.Broadcast(used, x.Type.Shape, 0), x, b.Like(x, 0))
 }
 
-// skip puts zeros into the outputs of sequences without a state: of a pool, -1 or a name that no state has. They were computed from zeros, which
-// rows of no state are gathered as, and are not wanted. Where the grid looks states up, the kernel does it (tiles.kept).
+// skip zeroes the outputs of sequences without a state in the pool. They were computed from zeros and are meaningless. If the grid looks
+// states up, the kernel does this (tiles.kept).
 func (p *plan) skip(o *ir.Value, in *operands) *ir.Value {
 	b, names := p.b, p.pool()
-	at := 0          // the dimension of o that runs over sequences, or tokens where they are packed
+	at := 0          // the dimension of o over sequences, or over tokens if they are packed
 	var of *ir.Value // the sequence of each token
 	switch {
 	case in.slotting != nil:
@@ -501,10 +501,10 @@ func (p *plan) skip(o *ir.Value, in *operands) *ir.Value {
 	return b.Select(b.Broadcast(names.Held(b), o.Type.Shape, at), o, b.Like(o, 0))
 }
 
-// packs says how packed sequences fall into chunks: into chunksOf chunks, which is enough for any lengths of as many sequences.
+// packs returns the division of packed sequences into chunksOf chunks, enough for any lengths of this many sequences.
 func (p *plan) packs() packs.Chunking {
 	return packs.Chunking{Builder: p.b, Tokens: p.s.Tokens, Chunks: p.nc, Chunk: p.c}
 }
 
-// sequences are the first token of each packed sequence, and the first after its last.
+// sequences returns the first token of each packed sequence, and its end (exclusive).
 func (p *plan) sequences() (begin, end *ir.Value) { return p.packs().Bounds(p.args["cu_seqlens"]) }

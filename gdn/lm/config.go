@@ -17,61 +17,61 @@ import (
 	"github.com/gdngen/gdngen/gdn/published"
 )
 
-// Config has the sizes, the layers and the names of a model.
+// Config has the sizes, the layers and the tensor names of a model.
 type Config struct {
 	Type       string // model_type
 	Vocabulary int
 	Hidden     int
-	Width      int    // of a dense MLP
-	Attention  []bool // of each layer: attention, or the rule
-	Sparse     []bool // of each layer: experts, or a dense MLP
+	Width      int    // width of a dense MLP
+	Attention  []bool // per layer: attention instead of the rule
+	Sparse     []bool // per layer: experts instead of a dense MLP
 	Experts    Experts
-	Heads      int     // of queries, in attention
-	KVHeads    int     // of keys and values
-	HeadDim    int     // of attention
-	Latent     Latent  // in place of KVHeads and HeadDim where its rank is not 0
-	Rotary     int     // channels of a head that rope turns; 0: no rope
-	Theta      float64 // of rope
-	Eps        float64 // of the norms
-	Tied       bool    // the head is the embedding
+	Heads      int     // query heads of attention
+	KVHeads    int     // key and value heads of attention
+	HeadDim    int     // head width of attention
+	Latent     Latent  // replaces KVHeads and HeadDim if its rank is not 0
+	Rotary     int     // channels of a head rotated by rope; 0: no rope
+	Theta      float64 // base of rope
+	Eps        float64 // epsilon of the norms
+	Tied       bool    // the head shares the embedding
 	Layer      layer.Config
-	Compute    dtypes.DType // of projections and rules in Logits: BFloat16, with weights and sums in float32; otherwise all is float32, as in sessions
+	Compute    dtypes.DType // type of projections and rules in Logits: BFloat16 keeps weights and sums in float32; otherwise, and in sessions, all is float32
 	style
 }
 
-// Experts are a mixture of experts in place of an MLP.
+// Experts are the sizes of a mixture of experts, which replaces an MLP.
 type Experts struct {
-	Count     int // of the experts
-	Chosen    int // for a token
-	Width     int // of an expert
-	Shared    int // width of the expert of all tokens
+	Count     int // number of experts
+	Chosen    int // experts per token
+	Width     int // width of an expert
+	Shared    int // width of the shared expert
 	Sigmoid   bool
-	Normalise bool    // the weights of the chosen sum to one
-	Scale     float64 // of these weights
+	Normalise bool    // the weights of the chosen experts sum to one
+	Scale     float64 // factor on these weights
 }
 
-// Latent is attention whose keys and values are projections of a latent of all heads (MLA), and which has no rope.
+// Latent is attention whose keys and values are projections of a latent shared by all heads (MLA), without rope.
 type Latent struct {
-	Rank  int // of the latent
-	Key   int // width of the keys of a head that come from it
-	Whole int // width of the keys that all heads share
-	Value int // width of the values of a head
+	Rank  int // width of the latent
+	Key   int // width of a head's keys from the latent
+	Whole int // width of the keys shared by all heads
+	Value int // width of a head's values
 }
 
-// style is how the models of a family differ in their graphs and the names of their tensors.
+// style is how a family's graphs and tensor names differ.
 type style struct {
-	prefixes  []string // under which the tensors may stand
-	mixer     string   // before the tensors of a rule
-	sparse    string   // before the weights of experts, which have the names
+	prefixes  []string // possible prefixes of tensors
+	mixer     string   // prefix of a rule's tensors
+	sparse    string   // prefix of the experts' weights
 	expert    [3]string
 	shared    string
-	others    map[string]string // other names of tensors: OLMo's files differ, and transformers saves Kimi's dense layers as if they were sparse
+	others    map[string]string // alternative names of tensors: OLMo's files differ, and transformers saves Kimi's dense layers under the names of sparse ones
 	gate      bool              // attention has an output gate
-	postNorm  bool              // attention and its MLP have norms behind them, and norms of queries and keys are over all heads
-	offset    float64           // norms scale by it and a weight
-	rotary    float64           // the part of a head that rope turns, unless a file says otherwise
+	postNorm  bool              // attention and its MLP have norms after them, and norms of queries and keys are over all heads
+	offset    float64           // norms scale by offset + weight
+	rotary    float64           // default fraction of a head rotated by rope
 	defaults  Experts
-	firstFull bool // kimi counts the layers of attention
+	firstFull bool // kimi counts attention layers from 1
 }
 
 // fields of config.json that package published does not read. A nil pointer is an absent field or null, not zero.
@@ -148,11 +148,11 @@ var (
 
 func with(s style, f func(*style)) style { f(&s); return s }
 
-// families are the types of models that can be read.
+// families maps the readable model types to their styles.
 var families = map[string]style{"qwen3_next": qwenNext, "qwen3_5_text": qwen35, "qwen3_5": qwen35, "qwen3_5_moe": qwen35MoE, "qwen3_5_moe_text": qwen35MoE,
 	"olmo_hybrid": olmo, "kimi_linear": kimi}
 
-// ReadConfig reads the config.json of a model.
+// ReadConfig reads the config.json of a model. Unknown types and unsupported fields are errors.
 func ReadConfig(path string) (Config, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -206,7 +206,7 @@ func parse(data []byte) (Config, error) {
 	return c, c.check(f, outer)
 }
 
-// or is the value of a field, or a default.
+// or returns the value of a field, or a default if it is absent.
 func or[T any](field *T, otherwise T) T {
 	if field == nil {
 		return otherwise
@@ -214,7 +214,7 @@ func or[T any](field *T, otherwise T) T {
 	return *field
 }
 
-// rope reads what rope turns. Models whose norms are behind have none unless they say by which theta.
+// rope sets the fields of rope. Models with norms after their layers have none unless they state theta.
 func (c *Config) rope(f fields) error {
 	c.Theta = 1e4
 	if c.postNorm {
@@ -239,7 +239,7 @@ func (c *Config) rope(f fields) error {
 	return nil
 }
 
-// attention tells of each layer whether it is attention.
+// attention returns, for each layer, whether it is attention.
 func (f fields) attention(counted bool) ([]bool, error) {
 	list := make([]bool, max(0, f.Layers))
 	if f.LayerTypes == nil && counted && f.Linear != nil {
@@ -273,7 +273,7 @@ func (f fields) attention(counted bool) ([]bool, error) {
 	return list, nil
 }
 
-// experts reads the mixture, and which layers have it.
+// experts sets the mixture of experts and the layers that have it.
 func (c *Config) experts(f fields) error {
 	e := c.defaults
 	e.Count = or(f.Experts, or(f.Local, e.Count))
@@ -321,7 +321,7 @@ func (c *Config) experts(f fields) error {
 	return nil
 }
 
-// check refuses layers and fields that are not computed.
+// check returns an error for unsupported layers and fields.
 func (c *Config) check(f, outer fields) error {
 	sizes := []struct {
 		name string

@@ -7,7 +7,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 )
 
-// experts is the mixture of experts of x, [batch, tokens, hidden]: those that the router chooses for a token, and one of all tokens.
+// experts computes the mixture of experts of x [batch, tokens, hidden]: the experts that the router chooses for each token, and a shared one.
 func (b *builder) experts(s *model.Scope, x *Node) *Node {
 	e := b.c.Experts
 	flat := Reshape(x, -1, b.c.Hidden)
@@ -21,7 +21,7 @@ func (b *builder) experts(s *model.Scope, x *Node) *Node {
 	return Reshape(Add(y, shared), x.Shape().Dimensions...)
 }
 
-// choose gives the experts of each token of x, [tokens, hidden], and their weights.
+// choose returns the experts of each token of x [tokens, hidden] and their weights.
 func (b *builder) choose(s *model.Scope, x *Node) (chosen, weights *Node) {
 	e, g := b.c.Experts, x.Graph()
 	score := b.linear(s, "router", x, e.Count)
@@ -40,16 +40,16 @@ func (b *builder) choose(s *model.Scope, x *Node) (chosen, weights *Node) {
 	return chosen, MulScalar(weights, e.Scale)
 }
 
-// chosen computes the experts of each token: x is [tokens, hidden], chosen [tokens, n], and comes out as [tokens, n, hidden]. Tokens are brought
-// into blocks of one expert each, as many as there could be, so that no token is left out and the chosen experts alone are computed.
+// chosen computes the experts of each token: x is [tokens, hidden], chosen [tokens, n], the result [tokens, n, hidden]. Tokens are grouped
+// into blocks of one expert each, enough for every distribution, so that no token is dropped and only chosen experts are computed.
 func (b *builder) chosen(s *model.Scope, x, chosen *Node) *Node {
 	e, g := b.c.Experts, x.Graph()
 	tokens, hidden := x.Shape().Dim(0), b.c.Hidden
 	pairs := tokens * e.Chosen
-	of := Reshape(chosen, pairs) // the expert of each pair of a token and an expert
+	of := Reshape(chosen, pairs) // the expert of each (token, expert) pair
 	size := (pairs + e.Count - 1) / e.Count
 	blocks := pairs
-	var slots *Node // of each pair
+	var slots *Node // the slot of each pair
 	token := Iota(g, shapes.Make(dtypes.Int32, pairs), 0)
 	if size > 1 {
 		blocks = pairs/size + e.Count
@@ -71,14 +71,14 @@ func (b *builder) chosen(s *model.Scope, x, chosen *Node) *Node {
 	return Reshape(y, tokens, e.Chosen, hidden)
 }
 
-// placed brings pairs, int32 [pairs] with the expert of each, into blocks of a size, each of one expert: it gives the slot of each pair, the
-// expert of each block, and the pair in each slot (0 where there is none).
+// placed groups pairs, int32 [pairs] with the expert of each, into blocks of one expert each. It returns the slot of each pair, the
+// expert of each block, and the pair in each slot (0 if empty).
 func placed(of *Node, experts, size, blocks int) (slots, owner, from *Node) {
 	g, pairs := of.Graph(), of.Shape().Dim(0)
 	mine := OneHot(of, experts, dtypes.Int32) // [pairs, experts]
 	upTo := sums(mine, 0)
 	count := SliceAxis(upTo, 0, AxisElem(pairs-1))                // [1, experts]
-	ends := sums(DivScalar(AddScalar(count, size-1), size), 1)    // of the blocks of each expert
+	ends := sums(DivScalar(AddScalar(count, size-1), size), 1)    // end of each expert's blocks
 	first := Sub(ends, DivScalar(AddScalar(count, size-1), size)) // its first block
 	place := Add(AddScalar(upTo, -1), BroadcastToDims(MulScalar(first, size), pairs, experts))
 	slots = ReduceSum(Mul(mine, place), 1)
@@ -90,7 +90,7 @@ func placed(of *Node, experts, size, blocks int) (slots, owner, from *Node) {
 	return slots, owner, from
 }
 
-// sums gives prefix sums along an axis of [n, m].
+// sums returns prefix sums along an axis of [n, m].
 func sums(x *Node, axis int) *Node {
 	for reach := 1; reach < x.Shape().Dim(axis); reach *= 2 {
 		dims := []int{x.Shape().Dim(0), x.Shape().Dim(1)}

@@ -14,24 +14,24 @@ import (
 	"github.com/gdngen/gdngen/gdn/layer/irgraph"
 )
 
-// The graph of a model. Caches are two nodes a layer: of the rule its convolution and state, of attention its keys and values,
-// [batch, key heads, capacity, head width], or latents and shared keys.
+// The graph of a model. Each layer has two cache nodes: convolution and state of a rule; keys and values of attention,
+// [batch, key heads, capacity, head width]; or latents and shared keys.
 
 type builder struct {
 	c     Config
 	scope *model.Scope
-	begin *Node // int32 scalar: tokens before the first of this call
+	begin *Node // int32 scalar: number of tokens before this call
 }
 
-// Logits builds the logits of a model for each of the tokens, int32 [batch, tokens]: the graph to be trained. Variables that are not in the scope are
-// made there.
+// Logits builds the graph of the logits [batch, tokens, vocab] for each of the tokens, int32 [batch, tokens], for training. It creates variables that
+// are missing in scope.
 func Logits(scope *model.Scope, c Config, tokens *Node) *Node {
 	b := &builder{c: c, scope: scope, begin: ScalarZero(tokens.Graph(), dtypes.Int32)}
 	x, _ := b.features(tokens, nil)
 	return b.logits(x)
 }
 
-// weight is a variable, made here where a model is trained from nothing: matrices are drawn, what scales begins where it scales by one.
+// weight returns a variable. In a new model it is created: matrices at random, scales so that they scale by one.
 func (b *builder) weight(scope *model.Scope, name string, g *Graph, shape ...int) *Node {
 	if v := scope.GetVariable(name); v != nil {
 		return v.NodeValue(g)
@@ -46,7 +46,7 @@ func (b *builder) weight(scope *model.Scope, name string, g *Graph, shape ...int
 	return scope.WithInitializer(init).VariableWithShape(name, shapes.Make(dtypes.Float32, shape...)).NodeValue(g)
 }
 
-// features are what the head multiplies, [batch, tokens, hidden], of tokens int32 [batch, tokens]. Without caches none come back.
+// features returns the head's inputs [batch, tokens, hidden] for tokens int32 [batch, tokens], and the new caches, or none without caches.
 func (b *builder) features(tokens *Node, caches []*Node) (x *Node, next []*Node) {
 	g, c := tokens.Graph(), b.c
 	embedding := b.weight(b.scope, "embed_tokens", g, c.Vocabulary, c.Hidden)
@@ -94,7 +94,7 @@ func (b *builder) features(tokens *Node, caches []*Node) (x *Node, next []*Node)
 	return b.norm(x, b.scope, "norm"), next
 }
 
-// logits gives the logits of features.
+// logits multiplies features by the head.
 func (b *builder) logits(x *Node) *Node {
 	if b.c.Tied {
 		return b.linear(b.scope, "embed_tokens", x, b.c.Vocabulary)
@@ -130,11 +130,11 @@ func (b *builder) linear(s *model.Scope, name string, x *Node, out int) *Node {
 	return DotGeneral(x, []int{x.Rank() - 1}, nil, ConvertDType(w, x.DType()), []int{1}, nil)
 }
 
-// fewRows is up to how many rows a matrix of another type is multiplied and summed in one loop, which XLA makes of it: a product would first make
-// a copy of the matrix in the type of x.
+// fewRows is the largest number of rows for which a matrix of another type is multiplied and summed in one loop, which XLA fuses. A product would first
+// copy the matrix in the type of x.
 const fewRows = 4
 
-// norm divides the last axis by its root mean square and scales it by a weight, to which the offset of the family comes.
+// norm divides the last axis by its root mean square and scales it by a weight plus the family's offset.
 func (b *builder) norm(x *Node, s *model.Scope, name string) *Node {
 	return b.normed(x, s, name, b.c.Eps)
 }
@@ -145,14 +145,14 @@ func (b *builder) normed(x *Node, s *model.Scope, name string, eps float64) *Nod
 	return Mul(y, ExpandLeftToRank(w, y.Rank()))
 }
 
-// attention of x over the tokens in its caches and itself, with a gate where the family has one.
+// attention returns the attention of x over its own and the cached tokens, with a gate if the family has one, and the new caches.
 func (b *builder) attention(s *model.Scope, x *Node, kept []*Node) (y *Node, next []*Node) {
 	c := b.c
 	batch, tokens := x.Shape().Dim(0), x.Shape().Dim(1)
 	queries, keys := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
 	width := queries
 	if c.gate {
-		width *= 2 // of each head: query | gate
+		width *= 2 // per head: query | gate
 	}
 	q, k, v := b.linear(s, "q_proj", x, width), b.linear(s, "k_proj", x, keys), b.linear(s, "v_proj", x, keys)
 	if c.postNorm {
@@ -178,8 +178,8 @@ func (b *builder) attention(s *model.Scope, x *Node, kept []*Node) (y *Node, nex
 	return b.linear(s, "o_proj", y, c.Hidden), next
 }
 
-// latent is attention over latents of keys and values (MLA). The projection from latents to keys moves to the queries, and the one to values
-// behind the sum, so that the caches are of latents: [batch, 1, capacity, rank] and the keys that all heads share.
+// latent is attention over latents of keys and values (MLA). The latent-to-key projection is applied to the queries, and the latent-to-value projection
+// after the sum. So the caches hold latents [batch, 1, capacity, rank] and the keys shared by all heads.
 func (b *builder) latent(s *model.Scope, x *Node, kept []*Node) (y *Node, next []*Node) {
 	c, l, g := b.c, b.c.Latent, x.Graph()
 	batch, tokens := x.Shape().Dim(0), x.Shape().Dim(1)
@@ -196,8 +196,8 @@ func (b *builder) latent(s *model.Scope, x *Node, kept []*Node) (y *Node, next [
 	return b.linear(s, "o_proj", Reshape(y, batch, tokens, c.Heads*l.Value), c.Hidden), next
 }
 
-// attend sums the values of the tokens up to each, weighted by their keys: q is [batch, tokens, heads, width], keys and values
-// [batch, key heads, capacity, width]. It gives [batch, tokens, heads, width of values].
+// attend is causal attention: q is [batch, tokens, heads, width], keys and values
+// [batch, key heads, capacity, width]. It returns [batch, tokens, heads, width of values].
 func (b *builder) attend(q, keys, values *Node) *Node {
 	g := q.Graph()
 	batch, tokens, heads, few := q.Shape().Dim(0), q.Shape().Dim(1), q.Shape().Dim(2), keys.Shape().Dim(1)
@@ -211,7 +211,7 @@ func (b *builder) attend(q, keys, values *Node) *Node {
 	return Reshape(TransposeAllAxes(y, 0, 2, 1, 3, 4), batch, tokens, heads, -1)
 }
 
-// rope turns the first channels of each head, [batch, tokens, heads, width], by the place of its token.
+// rope rotates the first channels of each head of x [batch, tokens, heads, width] by the token's position.
 func (b *builder) rope(x *Node) *Node {
 	g, half := x.Graph(), b.c.Rotary/2
 	tokens := x.Shape().Dim(1)
@@ -232,8 +232,8 @@ func (b *builder) rope(x *Node) *Node {
 	return Concatenate(parts, -1)
 }
 
-// put writes keys and values, [batch, tokens, heads, width], into their caches at the first token of this call. Without caches they are the
-// tokens themselves.
+// put writes keys and values [batch, tokens, heads, width] to their caches at this call's first token. Without caches it returns the tokens'
+// keys and values.
 func (b *builder) put(kept []*Node, keys, values *Node) []*Node {
 	var next []*Node
 	for i, x := range []*Node{keys, values} {
@@ -246,8 +246,8 @@ func (b *builder) put(kept []*Node, keys, values *Node) []*Node {
 	return next
 }
 
-// write puts x, [batch, heads, tokens, width], into a cache. Not every backend writes at run time, so each row of the cache is selected: by a
-// product with ones and zeros, which is exact.
+// write puts x [batch, heads, tokens, width] into a cache. Not every backend can write at a run-time index, so each row of the cache is selected by
+// a product with ones and zeros, which is exact.
 func (b *builder) write(cache, x *Node) *Node {
 	g, capacity, tokens := x.Graph(), cache.Shape().Dim(2), x.Shape().Dim(2)
 	if tokens > 1 {

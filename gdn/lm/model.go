@@ -17,13 +17,13 @@ import (
 	"github.com/gdngen/gdngen/gdn/layer"
 )
 
-// Model is a model with its weights on a backend.
+// Model is a language model with its weights on a backend.
 type Model struct {
 	Config
-	all, last *model.Exec // logits of all tokens of a call, or of the last
+	all, last *model.Exec // logits of all tokens of a call, or of the last only
 }
 
-// Open loads the model in a folder, and holds its weights in a type: Float32 or BFloat16. It computes in float32.
+// Open loads the model in a folder with weights held in type d, Float32 or BFloat16. It computes in float32.
 func Open(b compute.Backend, folder string, d dtypes.DType) (*Model, error) {
 	c, err := ReadConfig(filepath.Join(folder, "config.json"))
 	if err != nil {
@@ -44,7 +44,7 @@ func Open(b compute.Backend, folder string, d dtypes.DType) (*Model, error) {
 	return New(b, store.RootScope(), c)
 }
 
-// New is the model whose weights are in a scope: those that Open loads there, or that a graph of Logits made.
+// New returns the model with the weights in a scope, from Open or from a graph of Logits.
 func New(b compute.Backend, scope *model.Scope, c Config) (*Model, error) {
 	c.Compute = dtypes.Float32
 	m := &Model{Config: c}
@@ -75,32 +75,32 @@ func (m *Model) Finalize() {
 	m.last.Finalize()
 }
 
-// Session is sequences under way: what the model remembers of their tokens, on the device.
+// Session is a set of sequences in progress, with their caches on the device.
 type Session struct {
 	m        *Model
-	caches   []*tensors.Tensor // two a layer
-	capacity int               // of keys and values
+	caches   []*tensors.Tensor // two per layer
+	capacity int               // token capacity of keys and values
 	tokens   int
-	logits   []float32 // of the last tokens, a row a sequence
+	logits   []float32 // of the last tokens, one row per sequence
 	rows     int
 }
 
-// Session starts sequences without a token.
+// Session returns a session of sequences without tokens.
 func (m *Model) Session() *Session { return &Session{m: m} }
 
-// Fork gives a session that goes on from the same tokens by itself.
+// Fork returns a copy that continues independently from the same tokens.
 func (s *Session) Fork() *Session {
 	other := *s
 	return &other
 }
 
-// Tokens tells how many tokens each sequence has.
+// Tokens returns the number of tokens of each sequence.
 func (s *Session) Tokens() int { return s.tokens }
 
-// Step takes the next tokens of each sequence, as many of each, and gives the logits of all, [sequences, tokens, vocabulary] in a row.
+// Step appends tokens to each sequence, equally many, and returns the logits of all of them, [sequences, tokens, vocabulary] flattened.
 func (s *Session) Step(tokens [][]int32) ([]float32, error) { return s.step(s.m.all, tokens) }
 
-// Take takes the next tokens of each sequence as Step does, and gives the logits of the last alone, [sequences, vocabulary] in a row.
+// Take appends tokens like Step, and returns the logits of the last token only, [sequences, vocabulary] flattened.
 func (s *Session) Take(tokens [][]int32) ([]float32, error) { return s.step(s.m.last, tokens) }
 
 func (s *Session) step(exec *model.Exec, tokens [][]int32) ([]float32, error) {
@@ -133,7 +133,7 @@ func (s *Session) step(exec *model.Exec, tokens [][]int32) ([]float32, error) {
 	return logits, nil
 }
 
-// flat checks the tokens of a step.
+// flat checks and flattens the tokens of a step.
 func (s *Session) flat(tokens [][]int32) (flat []int32, err error) {
 	if len(tokens) == 0 || len(tokens[0]) == 0 {
 		return nil, errors.New("lm: a step needs at least one token of at least one sequence")
@@ -155,7 +155,7 @@ func (s *Session) flat(tokens [][]int32) (flat []int32, err error) {
 	return flat, nil
 }
 
-// grow makes caches for n tokens more.
+// grow makes room in the caches for n more tokens.
 func (s *Session) grow(rows, n int) error {
 	c, need := s.m.Config, s.tokens+n
 	capacity := max(s.capacity, 64)
@@ -206,7 +206,7 @@ func widen(to, from *tensors.Tensor, blocks int) (err error) {
 	return errors.Join(old, err)
 }
 
-// Generate continues each sequence by n tokens, the likeliest each time, and takes them in.
+// Generate appends n tokens to each sequence, the likeliest each time, and returns them.
 func (s *Session) Generate(n int) ([][]int32, error) {
 	if s.logits == nil {
 		return nil, errors.New("lm: the session has no token yet: give a prompt to Step first")
@@ -225,7 +225,7 @@ func (s *Session) Generate(n int) ([][]int32, error) {
 	return out, nil
 }
 
-// likeliest is the first of the largest logits.
+// likeliest returns the first index of the largest logit.
 func likeliest(logits []float32) int32 {
 	best := 0
 	for i, v := range logits {
@@ -236,7 +236,7 @@ func likeliest(logits []float32) int32 {
 	return int32(best)
 }
 
-// Draw draws a token by its logits over a temperature; 0 takes the likeliest.
+// Draw samples a token from softmax(logits / temperature); 0 returns the likeliest.
 func Draw(logits []float32, temperature float64, r *rand.Rand) int32 {
 	best := likeliest(logits)
 	if temperature <= 0 {

@@ -17,16 +17,16 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// weight is a variable, and the tensors whose rows it has one after another: of all experts, or one.
+// weight is a variable made of the rows of one tensor, or of the tensors of all experts in turn.
 type weight struct {
-	layer   int // -1: of the whole model
+	layer   int // -1: the whole model
 	name    string
 	shape   []int
 	tensors []string
-	other   string // in place of the tensors where a file has it
+	other   string // alternative name in files
 }
 
-// in is the scope of a layer, or of the whole model.
+// in returns the scope of a layer, or of the whole model.
 func in(scope *model.Scope, layer int) *model.Scope {
 	if layer < 0 {
 		return scope
@@ -34,7 +34,7 @@ func in(scope *model.Scope, layer int) *model.Scope {
 	return scope.At("layer_%d", layer)
 }
 
-// weights lists the tensors of a model outside of its rules.
+// weights returns the weights of a model except its rules'.
 func (c Config) weights(prefix string) []weight {
 	list := []weight{
 		{-1, "embed_tokens", []int{c.Vocabulary, c.Hidden}, []string{prefix + "embed_tokens.weight"}, ""},
@@ -92,7 +92,7 @@ func (c Config) weights(prefix string) []weight {
 	return list
 }
 
-// mixture lists the weights of a mixture of experts, whose tensors are under at.
+// mixture returns the weights of a mixture of experts with tensor prefix at.
 func (c Config) mixture(i int, at string) []weight {
 	e, gate, up, down := c.Experts, c.expert[0], c.expert[1], c.expert[2]
 	shared := at + c.shared + "."
@@ -117,7 +117,7 @@ func (c Config) mixture(i int, at string) []weight {
 	return append(list, in, out)
 }
 
-// load puts the weights of the model into a scope, on a device.
+// load reads the weights of the model into a scope, on the device.
 func (c Config) load(b compute.Backend, scope *model.Scope, w *layer.Weights, d dtypes.DType) error {
 	names, prefix := map[string]bool{}, ""
 	for _, n := range w.Names() {
@@ -138,7 +138,7 @@ func (c Config) load(b compute.Backend, scope *model.Scope, w *layer.Weights, d 
 			v.tensors = []string{v.other}
 		}
 		type_ := e
-		if v.name == "router" || v.name == "router_bias" { // a rounded router chooses other experts
+		if v.name == "router" || v.name == "router_bias" { // rounding the router would choose other experts
 			type_ = ir.F32
 		}
 		to := in(scope, v.layer)
@@ -153,7 +153,7 @@ func (c Config) load(b compute.Backend, scope *model.Scope, w *layer.Weights, d 
 	return errors.Join(errs...)
 }
 
-// read makes the variable.
+// read creates the variable from its tensors.
 func (v weight) read(w *layer.Weights, e ir.DType, to *model.Scope) error {
 	var all *array.Array
 	for i, name := range v.tensors {
@@ -183,7 +183,7 @@ func (v weight) read(w *layer.Weights, e ir.DType, to *model.Scope) error {
 	return err
 }
 
-// settle leaves the variables of a scope on the device alone.
+// settle moves the variables of a scope to the device and frees the host copies.
 func settle(b compute.Backend, scope *model.Scope) error {
 	var errs []error
 	for v := range scope.IterVariables() {
@@ -196,7 +196,7 @@ func settle(b compute.Backend, scope *model.Scope) error {
 	return errors.Join(errs...)
 }
 
-// one is the shape of each tensor.
+// one returns the shape of each tensor.
 func (v weight) one() []int {
 	if n := len(v.tensors); len(v.shape) == 3 && n > 1 {
 		return []int{v.shape[0] * v.shape[1] / n, v.shape[2]}
@@ -204,8 +204,8 @@ func (v weight) one() []int {
 	return v.shape
 }
 
-// Save writes the weights of a model in a scope into its folder, as files of its type have them and in an element type: what Open reads beside
-// the config.json that c comes from.
+// Save writes the weights of a model in a scope to safetensors files in a folder, with the model type's names, in element type d. Open reads them together
+// with the config.json of c.
 func Save(folder string, scope *model.Scope, c Config, d dtypes.DType) error {
 	f, err := c.save(scope, d)
 	if err != nil {
@@ -214,7 +214,7 @@ func Save(folder string, scope *model.Scope, c Config, d dtypes.DType) error {
 	return array.WriteSafetensors(filepath.Join(folder, layer.SingleName), f)
 }
 
-// save gives the tensors of a model in a scope, under the first prefix and of an element type, as load reads them.
+// save returns the tensors of a model in a scope with the first prefix, in the form that load reads.
 func (c Config) save(scope *model.Scope, d dtypes.DType) (*array.File, error) {
 	e, _ := device.ElementType(d)
 	f := &array.File{Tensors: map[string]*array.Array{}}
@@ -254,7 +254,7 @@ func (c Config) save(scope *model.Scope, d dtypes.DType) (*array.File, error) {
 	return f, nil
 }
 
-// format is how the files of a type of models have the tensors of a rule.
+// format returns the tensor format of the model type's rules.
 func (c Config) format() layer.Format {
 	switch {
 	case c.Type == "qwen3_next":

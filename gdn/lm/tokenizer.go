@@ -12,13 +12,13 @@ import (
 	"github.com/gomlx/go-huggingface/tokenizers/hftokenizer"
 )
 
-// Tokenizer turns text into tokens and back, by the tokenizer.json of a model's folder.
+// Tokenizer converts text to tokens and back, by a model's tokenizer.json.
 type Tokenizer struct {
 	t    *hftokenizer.Tokenizer
 	ends map[int32]bool
 }
 
-// OpenTokenizer reads the tokenizer in a folder, and from its config.json and generation_config.json the tokens that end an answer.
+// OpenTokenizer reads a folder's tokenizer.json, and the end tokens in config.json and generation_config.json.
 func OpenTokenizer(folder string) (*Tokenizer, error) {
 	var config *api.Config
 	path := filepath.Join(folder, "tokenizer_config.json")
@@ -80,7 +80,7 @@ func (t *Tokenizer) readEnds(path string) error {
 	return nil
 }
 
-// Encode gives the tokens of a text. Names of special tokens in it become these.
+// Encode returns the tokens of a text. Names of special tokens in it become special tokens.
 func (t *Tokenizer) Encode(text string) []int32 {
 	var out []int32
 	for _, id := range t.t.Encode(text) {
@@ -89,7 +89,7 @@ func (t *Tokenizer) Encode(text string) []int32 {
 	return out
 }
 
-// Decode gives the text of tokens.
+// Decode returns the text of tokens.
 func (t *Tokenizer) Decode(tokens []int32) string {
 	list := make([]int, len(tokens))
 	for i, id := range tokens {
@@ -98,11 +98,11 @@ func (t *Tokenizer) Decode(tokens []int32) string {
 	return t.t.Decode(list)
 }
 
-// Has says whether the vocabulary has a token by its name.
+// Has reports whether the vocabulary has a token with this name.
 func (t *Tokenizer) Has(name string) bool {
 	_, ok := t.t.GetVocab()[name]
 	return ok
 }
 
-// Ends says whether a token ends an answer.
+// Ends reports whether a token ends an answer.
 func (t *Tokenizer) Ends(token int32) bool { return t.ends[token] }

@@ -6,11 +6,11 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// attentionBlock is the block of queries and of keys, in tokens, and attentionDim the width of a head, that the facts of a target are for.
+// attentionBlock is the number of queries and of keys of a block, and attentionDim the head width, of target.Attention.
 const attentionBlock, attentionDim = 1024, 128
 
-// AttentionCycles is the cost of the core of causal attention in one layer: a public kernel, its blocks on or below the diagonal counted whole.
-// Heads wider than 128 are counted as several.
+// AttentionCycles returns the cycles of causal attention in one layer, without projections: a public kernel's cost per block (target.Attention) times the
+// blocks on or below the diagonal, counted whole. Heads wider than 128 count as several.
 func AttentionCycles(c Config, t *target.Target, backward bool) (float64, error) {
 	if t.Attention == (target.Attention{}) {
 		return 0, fmt.Errorf("model: the cost of attention on %s is not known: leave the target out, or set attention_every to 0", t.Name)

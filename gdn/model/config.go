@@ -15,43 +15,43 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Config is a decoder of layers: a token mixer and a SwiGLU, each after an RMSNorm. One layer in AttentionEvery mixes by causal attention, the
+// Config is a decoder: each layer is a token mixer and a SwiGLU, each after an RMSNorm. One layer in AttentionEvery mixes by causal attention, the
 // others by the gated delta rule.
 type Config struct {
 	Name           string `json:"name"`
 	Hidden         int    `json:"hidden"`
 	Layers         int    `json:"layers"`
 	AttentionEvery int    `json:"attention_every"` // 0: no layer is attention
-	// AttentionLayers counts the layers of attention of a model that has no fixed interval; AttentionEvery is 0 then.
+	// AttentionLayers is the number of attention layers in a model without a fixed interval; AttentionEvery is 0 then.
 	AttentionLayers int       `json:"attention_layers,omitempty"`
 	MLP             int       `json:"mlp"`   // width inside the SwiGLU; 0: none
-	Vocab           int       `json:"vocab"` // tokens of the vocabulary, embedding and head shared; 0: neither
-	Batch           int       `json:"batch"` // of a step, on one core
+	Vocab           int       `json:"vocab"` // vocabulary size, with a shared embedding and head; 0: neither
+	Batch           int       `json:"batch"` // sequences of a step on one core
 	Tokens          int       `json:"tokens"`
 	Rule            Rule      `json:"rule"`
 	Attention       Attention `json:"attention"`
-	// VMEM is the vector memory of a core, in bytes, that kernels may be made for; 0: that of the least target.
+	// VMEM is the vector memory of a core in bytes that kernels may assume; 0: the smallest target's.
 	VMEM int `json:"-"`
-	// Notes say what the configuration of a published model has, and this one leaves out.
+	// Notes list properties of a published model that this configuration omits.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Rule is the token mixer by the gated delta rule, or by Kimi Delta Attention.
+// Rule is the token mixer by the gated delta rule or Kimi Delta Attention.
 type Rule struct {
 	HeadsK int `json:"heads_k"`
 	HeadsV int `json:"heads_v"`
 	K      int `json:"k"`
 	V      int `json:"v"`
 	Conv   int `json:"conv"` // taps of the short convolution
-	// NegEigval says that beta goes up to 2.
+	// NegEigval allows beta up to 2.
 	NegEigval bool `json:"neg_eigval,omitempty"`
 
-	// Name is that of the rule: gdn, which no name means too, or kda. The others are of kda but the last.
+	// Name is the rule: gdn (also for ""), or kda. Bound, DecayRank and GateRank are for kda only.
 	Name      string  `json:"name,omitempty"`
-	Bound     float64 `json:"bound,omitempty"`      // the lowest log decay of a token; 0: none
-	DecayRank int     `json:"decay_rank,omitempty"` // the width through which the decay is projected; 0: at once
-	GateRank  int     `json:"gate_rank,omitempty"`  // the same for the output gate
-	// SigmoidGate says that the output gate is a sigmoid, in place of SiLU.
+	Bound     float64 `json:"bound,omitempty"`      // lower bound of a token's log decay; 0: none
+	DecayRank int     `json:"decay_rank,omitempty"` // rank of the decay projection; 0: full
+	GateRank  int     `json:"gate_rank,omitempty"`  // rank of the output gate projection; 0: full
+	// SigmoidGate makes the output gate a sigmoid instead of SiLU.
 	SigmoidGate bool `json:"sigmoid_gate,omitempty"`
 }
 
@@ -60,14 +60,14 @@ type Attention struct {
 	Heads   int `json:"heads"`
 	HeadsKV int `json:"heads_kv"`
 	Dim     int `json:"dim"`
-	// Gate says that the output is multiplied by a gate, as wide as the queries, of the input projection.
+	// Gate multiplies the output by a gate as wide as the queries, from the input projection.
 	Gate bool `json:"gate,omitempty"`
 }
 
 //go:embed presets/*.json
 var presets embed.FS
 
-// Presets lists the names of the built-in configurations.
+// Presets returns the names of the built-in configurations.
 func Presets() []string {
 	entries, err := presets.ReadDir("presets")
 	if err != nil {
@@ -80,7 +80,7 @@ func Presets() []string {
 	return names
 }
 
-// Preset gives a built-in configuration.
+// Preset returns a built-in configuration; an unknown name is an error.
 func Preset(name string) (Config, error) {
 	data, err := presets.ReadFile("presets/" + name + ".json")
 	if err != nil {
@@ -89,14 +89,14 @@ func Preset(name string) (Config, error) {
 	return Read(bytes.NewReader(data))
 }
 
-// Read reads a configuration in JSON and checks it: one of ours, whose unknown fields are refused, or the config.json of a published model.
+// Read reads and checks a configuration in JSON: this package's, with unknown fields refused, or the config.json of a published model.
 func Read(r io.Reader) (Config, error) {
 	var c Config
 	data, err := io.ReadAll(r)
 	if err != nil {
 		return c, fmt.Errorf("model: %w", err)
 	}
-	if err := json.Unmarshal(data, new(json.RawMessage)); err != nil { // text behind the end, too
+	if err := json.Unmarshal(data, new(json.RawMessage)); err != nil { // refuses text after the end, too
 		return c, fmt.Errorf("model: %w", gdn.JSONError(data, err))
 	}
 	if published.Is(data) {
@@ -114,7 +114,7 @@ func Read(r io.Reader) (Config, error) {
 	return c, c.Validate()
 }
 
-// Validate names the first field that can not be.
+// Validate returns an error for the first invalid field.
 func (c Config) Validate() error {
 	for _, f := range []struct {
 		name     string
@@ -158,7 +158,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Spec is the work of the rule in one layer: gates and l2norm from their raw values, no state in or out.
+// Spec returns the spec of the rule in one layer: raw gates, l2norm, no state in or out.
 func (c Config) Spec() gdn.Spec {
 	s, err := gdn.Parse("bench,gates=fused,l2norm")
 	if err != nil {
@@ -168,15 +168,15 @@ func (c Config) Spec() gdn.Spec {
 	s.HeadsK, s.HeadsV, s.K, s.V = c.Rule.HeadsK, c.Rule.HeadsV, c.Rule.K, c.Rule.V
 	s.Final, s.NegEigval, s.Rows = false, c.Rule.NegEigval, gdn.RowsFlat
 	if c.Rule.channels() {
-		s.Rule, s.Bound, s.GateDType = published.KDA, c.Rule.Bound, ir.BF16 // as wide as keys: they come as the projection gives them
+		s.Rule, s.Bound, s.GateDType = published.KDA, c.Rule.Bound, ir.BF16 // per-channel gates are as wide as keys and have the projection's type
 	}
 	return s
 }
 
-// RuleLayers counts the layers that mix by the gated delta rule.
+// RuleLayers returns the number of layers with the gated delta rule.
 func (c Config) RuleLayers() int { return c.layersOf("rule") }
 
-// layersOf counts the layers whose mixer has this name; "mlp" and "model" are in every layer and once.
+// layersOf returns the number of layers with a mixer; "mlp" counts all layers, "model" is 1.
 func (c Config) layersOf(kind string) int {
 	attention := c.AttentionLayers
 	if c.AttentionEvery > 0 {
@@ -185,7 +185,7 @@ func (c Config) layersOf(kind string) int {
 	return map[string]int{"rule": c.Layers - attention, "attention": attention, "mlp": c.Layers, "model": 1}[kind]
 }
 
-// Parameters counts the weights of the model, the shared embedding once.
+// Parameters returns the number of weights of the model, with the shared embedding once.
 func (c Config) Parameters() int64 {
 	var n int64
 	for _, p := range Parts(c) {
@@ -194,7 +194,7 @@ func (c Config) Parameters() int64 {
 	return n
 }
 
-// StepFlops counts the model flops of a training step, or of its forward pass alone.
+// StepFlops returns the model flops of a training step, or of its forward pass alone.
 func (c Config) StepFlops(forward bool) float64 {
 	var sum float64
 	for _, p := range Parts(c) {
@@ -206,7 +206,7 @@ func (c Config) StepFlops(forward bool) float64 {
 	return sum
 }
 
-// qkv, z and decays are the widths of what the input projection of the rule gives.
+// qkv, z and decays return widths of the rule's input projection.
 func (r Rule) qkv() int { return 2*r.HeadsK*r.K + r.HeadsV*r.V }
 func (r Rule) z() int   { return r.HeadsV * r.V }
 func (r Rule) decays() int {
@@ -216,7 +216,7 @@ func (r Rule) decays() int {
 	return r.HeadsV
 }
 
-// Title is the rule in words.
+// Title returns the rule in words.
 func (r Rule) Title() string {
 	switch {
 	case r.channels() && r.Bound != 0:
@@ -227,10 +227,10 @@ func (r Rule) Title() string {
 	return "the gated delta rule"
 }
 
-// channels says whether each channel of a key has a decay.
+// channels reports whether each key channel has its own decay.
 func (r Rule) channels() bool { return r.Name == published.KDA.String() }
 
-// Kinds lists the kinds of layers that parts belong to, in order.
+// Kinds returns the kinds of layers in parts, each once, in order.
 func Kinds(parts []Part) []string {
 	var kinds []string
 	for _, p := range parts {

@@ -7,8 +7,8 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Core is the core of causal attention as plain ops, which Parts and Pieces leave to a public kernel: qkv [B T, width] to o [B T, heads dim], and their
-// gradients, with the weights made anew. Without layers of attention ok is false.
+// Core returns the core of causal attention as plain ops, which Parts and Pieces leave to a public kernel: qkv [B T, width] to o [B T, heads dim], and
+// gradients with recomputed attention weights. ok is false without attention layers.
 func Core(c Config) (x Piece, ok bool) {
 	for _, p := range Parts(c) {
 		if p.Build == nil {
@@ -20,8 +20,8 @@ func Core(c Config) (x Piece, ok bool) {
 	return Piece{}, false
 }
 
-// attention is softmax(q k^T / sqrt D) v over tokens up to its own, times the sigmoid of the gate where there is one. qkv has queries, gates, keys and
-// values side by side.
+// attention is causal softmax(q k^T / sqrt D) v, times the sigmoid of the gate if there is one. A row of qkv has queries, gates, keys and
+// values, in this order.
 func (p *program) attention(c Config, backward bool) {
 	p.Stage("attention")
 	a, b, t := c.Attention, c.Batch, c.Tokens
@@ -34,12 +34,12 @@ func (p *program) attention(c Config, backward bool) {
 		width += n * a.Dim
 	}
 	x := p.Reshape(p.param("qkv", b*t, width), b, t, width)
-	// split gives [B, heads, T, D] of each head of queries, from [B, T, heads D].
+	// split returns [B, heads, T, D] of n heads from [B, T, heads D], each repeated for its query heads.
 	split := func(x *ir.Value, n int) *ir.Value {
 		x = p.Transpose(p.Reshape(x, b, t, n, a.Dim), 0, 2, 1, 3)
 		return p.Reshape(p.Broadcast(x, []int{b, n, a.Heads / n, t, a.Dim}, 0, 1, 3, 4), b, a.Heads, t, a.Dim)
 	}
-	// join is its gradient.
+	// join is the gradient of split.
 	join := func(x *ir.Value, n int) *ir.Value {
 		x = p.Sum(p.Reshape(x, b, n, a.Heads/n, t, a.Dim), 2)
 		return p.Reshape(p.Transpose(x, 0, 2, 1, 3), b, t, n*a.Dim)

@@ -12,10 +12,10 @@ import (
 	"github.com/gdngen/gdngen/gdn/published"
 )
 
-// usualTokens is the length of a sequence where a configuration leaves it to whoever runs the model.
+// usualTokens is the default sequence length.
 const usualTokens = 4096
 
-// huggingFace are the fields of a config.json that a Config follows from, beside those of its mixer. A pointer tells a field that is absent from a zero.
+// huggingFace has the fields of a config.json that determine a Config, without the mixer's. A pointer distinguishes an absent field from a zero.
 type huggingFace struct {
 	Layers   *int  `json:"num_hidden_layers"`
 	Vocab    int   `json:"vocab_size"`
@@ -36,7 +36,7 @@ type huggingFace struct {
 	DenseLayers []int `json:"mlp_only_layers"`
 	SparseStep  int   `json:"decoder_sparse_step"`
 
-	// Kimi Linear and its kin have other names, and count layers from 1 or from 0: only how many there are matters.
+	// Kimi Linear's family uses other names, and counts layers from 1 or from 0; only their number matters.
 	ExpertsUsedKimi int `json:"num_experts_per_token"`
 	ExpertsShared   int `json:"num_shared_experts"`
 	DenseFirst      int `json:"first_k_dense_replace"`
@@ -45,7 +45,7 @@ type huggingFace struct {
 		Full   []int `json:"full_attn_layers"`
 	} `json:"linear_attn_config"`
 
-	// flash-linear-attention has a wider MLP than it says, and some layers of attention.
+	// flash-linear-attention derives the MLP width from a ratio, and lists its attention layers.
 	FLARatio  int `json:"hidden_ratio"`
 	FLAHybrid *struct {
 		Layers  []int `json:"layers"`
@@ -54,7 +54,7 @@ type huggingFace struct {
 	} `json:"attn"`
 }
 
-// readHuggingFace reads the config.json of a published model (package published). What a Config has no word for becomes a line of Notes.
+// readHuggingFace reads the config.json of a published model (package published). Properties without a field in Config become Notes.
 func readHuggingFace(data []byte) (Config, error) {
 	of, err := published.Read(data)
 	if err != nil {
@@ -92,10 +92,10 @@ func readHuggingFace(data []byte) (Config, error) {
 	return c, c.Validate()
 }
 
-// otherAttention are layers that count as full attention, by their layer_types.
+// otherAttention lists values of layer_types that count as full attention.
 var otherAttention = []string{"deepseek_sparse_attention"}
 
-// layers counts those of attention.
+// layers sets the attention layers.
 func (f *huggingFace) layers(c *Config) error {
 	switch {
 	case f.LayerTypes != nil && len(f.LayerTypes) != c.Layers:
@@ -124,7 +124,7 @@ func (f *huggingFace) layers(c *Config) error {
 	case f.Interval != nil:
 		c.AttentionEvery = *f.Interval
 	default:
-		c.AttentionEvery = 4 // as transformers has it
+		c.AttentionEvery = 4 // the default of transformers
 	}
 	if c.RuleLayers() == 0 {
 		return fmt.Errorf("model: all %d layers are attention: there is no layer of a rule", c.Layers)
@@ -132,7 +132,7 @@ func (f *huggingFace) layers(c *Config) error {
 	return nil
 }
 
-// attention fills the sizes of attention. Qwen3-Next gates its output, and so does Qwen3.5 unless it says otherwise.
+// attention sets the sizes of attention. Qwen3-Next gates its output; Qwen3.5 too, unless configured otherwise.
 func (f *huggingFace) attention(c *Config, heads int) {
 	a := &c.Attention
 	a.Heads, a.HeadsKV, a.Dim = heads, f.HeadsKV, f.HeadDim
@@ -142,7 +142,7 @@ func (f *huggingFace) attention(c *Config, heads int) {
 	if a.Dim == 0 && a.Heads > 0 {
 		a.Dim = c.Hidden / a.Heads
 	}
-	if f.MLA != nil { // keys and values come from a narrower vector, heads are as wide as values
+	if f.MLA != nil { // keys and values come from a narrower latent; heads are as wide as values
 		a.HeadsKV, a.Dim = a.Heads, cmp.Or(f.ValueDim, a.Dim)
 		c.Notes = append(c.Notes, fmt.Sprintf("attention by latent vectors (kv_lora_rank) counts as attention of %d heads of width %d", a.Heads, a.Dim))
 	}
@@ -155,7 +155,7 @@ func (f *huggingFace) attention(c *Config, heads int) {
 	}
 }
 
-// experts takes a mixture of experts as one SwiGLU of the width that a token uses.
+// experts replaces a mixture of experts by one SwiGLU as wide as a token's experts together.
 func (f *huggingFace) experts(c *Config) {
 	c.MLP = f.Inner
 	if used := cmp.Or(f.ExpertsUsed, f.ExpertsUsedKimi); f.Experts > 0 && used > 0 && f.ExpertInner > 0 {
@@ -170,10 +170,10 @@ func (f *huggingFace) experts(c *Config) {
 	}
 }
 
-// flashLinearAttention fills the MLP and the layers of attention of flash-linear-attention.
+// flashLinearAttention sets the MLP and the attention layers of flash-linear-attention.
 func (f *huggingFace) flashLinearAttention(c *Config) {
 	if c.MLP = f.Inner; c.MLP == 0 {
-		const block = 256 // the width is two thirds of the ratio's, up to a multiple of this
+		const block = 256 // the width is 2/3 of the ratio times hidden, rounded up to a multiple of this
 		c.MLP = (c.Hidden*cmp.Or(f.FLARatio, 4)*2/3 + block - 1) / block * block
 	}
 	if h := f.FLAHybrid; h != nil {

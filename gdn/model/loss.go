@@ -5,8 +5,8 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// loss is the mean over tokens of log sum exp(logits) - logits[label], and its gradient (softmax - one-hot) / tokens: nothing comes behind the loss, so
-// the forward pass makes both, and reads the logits once.
+// loss is the mean over tokens of log sum exp(logits) - logits[label], and its gradient (softmax - one-hot) / tokens. The loss is the last step, so
+// the forward pass computes both and reads the logits once.
 func (p *program) loss(t, vocab, memory int) {
 	p.Stage("loss")
 	x, label := p.param("logits", t, vocab), p.Param("labels", ir.T(ir.I32, t))
@@ -21,12 +21,12 @@ func (p *program) loss(t, vocab, memory int) {
 	p.give("dlogits", d)
 }
 
-// crossEntropy is the loss of each token by its wide logits, and the gradient of the mean of t. The logits of a token lie along the last dimension of
-// [tokens, vocab], or along the first and the last of [vocab / lanes, tokens, lanes]. hit is where a token's label is, and rows repeats a value for each
-// token over its logits.
+// crossEntropy returns the loss of each token and the gradient of the mean over t tokens. Logits are wide, [tokens, vocab] or
+// [vocab / lanes, tokens, lanes]; hit marks each token's label, and rows broadcasts a value per token over its
+// logits.
 func (p *program) crossEntropy(x, hit *ir.Value, t int, rows func(v, x *ir.Value) *ir.Value) (each, d *ir.Value) {
 	over := func(op ir.Op, x *ir.Value) *ir.Value {
-		if x.Type.Rank() == 3 { // registers first, then what is left across lanes
+		if x.Type.Rank() == 3 { // first across registers, then across lanes
 			x = p.Append(op, []*ir.Value{x}, ir.Attrs{Dims: []int{0}}, nil)[0]
 		}
 		return p.Append(op, []*ir.Value{x}, ir.Attrs{Dims: []int{1}}, nil)[0]
@@ -41,12 +41,12 @@ func (p *program) crossEntropy(x, hit *ir.Value, t int, rows func(v, x *ir.Value
 	return each, p.Sub(p.Mul(e, rows(scale, e)), p.Select(hit, p.Like(x, share), zero))
 }
 
-// leastMemory is the vector memory of the least target, and mostLogits how many logits a step of the kernel of the loss has at most, which its code grows
-// with.
+// leastMemory is the vector memory of the smallest target in bytes. mostLogits bounds the logits in a step of the loss kernel, since its code size grows
+// with them.
 const leastMemory, mostLogits = 16 << 20, 1 << 22
 
-// lossRows are the tokens of a step of the kernel: 32, or a tile of 16 where logits, gradients, both twice, and the exponentials between them would take
-// more than three quarters of the vector memory. Zero where there is no kernel.
+// lossRows returns the tokens per step of the loss kernel: 32, or 16 (one tile), or 0 for no kernel. Logits and gradients, both double-buffered, and the
+// exponentials must fit three quarters of the vector memory.
 //
 //	vocabulary 50304, 128 MiB   32, for 18.4 MiB
 //	50304, 16 MiB               16, for 9.2 MiB
@@ -61,11 +61,11 @@ func lossRows(t, vocab, memory int) int {
 	return 0
 }
 
-// lossGrid is the loss of each token and the gradients of its logits by a kernel. Left alone, the compiler reads the logits from main memory for the
-// maximum, again for the sum, and again for the gradient.
+// lossGrid computes the loss of each token and the gradients of its logits in a kernel. Without it the compiler reads the logits from HBM three times: for
+// the maximum, the sum and the gradient.
 //
-// A register has 128 logits of a token. Where the label's is, is said once for all registers, by the number of its register at the label's lane and -1
-// at the others: so a register finds its hits by comparing that with its own number.
+// A register has 128 logits of a token. One vector has the register number of the label at the label's lane and -1 in other lanes. Each register finds
+// its hit by comparing this vector with its own number.
 func (p *program) lossGrid(x, label *ir.Value, rows int) (each, d *ir.Value) {
 	t, vocab := x.Type.Shape[0], x.Type.Shape[1]
 	parts := vocab / target.Lanes

@@ -5,17 +5,17 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// AdamW's constants: what a step learns, how long it remembers gradients and their squares, and the decay of weights.
+// AdamW's constants: learning rate, decay rates of the moments, and weight decay.
 const (
 	learningRate = 3e-4
 	memory       = .9
 	memorySquare = .999
 	weightDecay  = .01
-	leastSquare  = 1e-16 // added to a mean square of gradients before its root
+	leastSquare  = 1e-16 // added to the second moment before its root
 )
 
-// Optimiser lists the updates at the end of a step: AdamW in float32, on all weights of a layer of a kind at once. They have no model flops, and no
-// passes: Build gives the same for both.
+// Optimiser returns the updates at the end of a step: AdamW in float32, with one piece for all weights of a kind of layer. They have no model flops and
+// one pass: Build returns the same module for forward and backward.
 func Optimiser(c Config) (list []Piece) {
 	parts := Parts(c)
 	for _, kind := range Kinds(parts) {
@@ -32,11 +32,11 @@ func Optimiser(c Config) (list []Piece) {
 	return list
 }
 
-// lanes is the width of a row of weights: flat rows fill registers whatever the shapes of the weights.
+// lanes is the width of a row of weights: flat rows fill registers for any shape of weights.
 const lanes = 128
 
-// adamW gives weights and their two moments after a step, from rows of these and of gradients. The moments are taken as they are: the correction of
-// the first steps is two scalars.
+// adamW updates rows of weights and their two moments from rows of gradients. The moments have no bias correction, which would be
+// two scalars.
 func (p *program) adamW(rows int) {
 	p.Stage("optimiser")
 	wide := func(name string) *ir.Value { return p.Param(name, ir.T(p.wide, rows, lanes)) }

@@ -9,29 +9,29 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// RuleChunk is the chunk at which the model flops of the rule are counted, whatever chunk a variant has.
+// RuleChunk is the chunk at which the rule's model flops are counted, for every variant.
 const RuleChunk = 64
 
-// Part is one step of a layer, or of the model.
+// Part is one stage of a layer, or of the model.
 type Part struct {
 	Name    string
-	Kind    string // of layer: rule, attention, mlp, or model for what stands once
-	Layers  int    // times in a model
-	Weights int64  // elements, in one layer
+	Kind    string // kind of layer: rule, attention, mlp; or model for parts that occur once
+	Layers  int    // number of occurrences in a model
+	Weights int64  // number of weights in one layer
 	// Flops are the model flops of one forward pass; backward has twice as many.
 	Flops float64
-	// Build makes the module of the forward or backward pass; only the rule depends on the variant. It is nil for the core of attention, whose cost
-	// is that of a public kernel: see AttentionCycles. Values have one name in all parts of a kind, and the gradient of x is dx.
+	// Build returns the module of a pass; only the rule depends on the variant. It is nil for the core of attention, whose cost
+	// is a public kernel's: see AttentionCycles. Values have one name in all parts of a kind, and the gradient of x is dx.
 	Build func(v gdn.Variant, backward bool) (*ir.Module, error)
-	// Both says that the forward pass makes the gradients too: there is no backward pass.
+	// Both means that the forward pass also computes the gradients, so there is no backward pass.
 	Both bool
-	// again says that the backward pass of a whole layer makes the results anew: main memory would take longer to keep them.
+	// again recomputes the results in the backward pass of a whole layer, which is faster than saving them in HBM.
 	again bool
-	// summed is Build of the first part of a layer with a residual, whose gradient is added to that of x.
+	// summed replaces Build for the first part of a layer with a residual; it adds the residual's gradient to dx.
 	summed func(v gdn.Variant, backward bool) (*ir.Module, error)
 }
 
-// Passes lists the passes of a step: both, or the forward pass alone.
+// Passes returns the names of the passes of a step: forward alone, or both.
 func Passes(forward bool) []string {
 	list := []string{"forward", "backward"}
 	if forward {
@@ -40,17 +40,17 @@ func Passes(forward bool) []string {
 	return list
 }
 
-// Passes lists the passes of a step that a part has.
+// Passes returns the names of the passes of a step that the part has.
 func (p Part) Passes(forward bool) []string { return Passes(forward || p.Both) }
 
-// Parts lists what a training step consists of, in the order of the forward pass. Parts that the model does not have are left out.
+// Parts returns the parts of a training step in the order of the forward pass, without parts that the model lacks.
 func Parts(c Config) []Part {
 	t := c.Batch * c.Tokens
 	r, a := c.Rule, c.Attention
 	dense := func(kind, name string, in, out int, rule func(p *program, backward bool)) Part {
 		return Part{Name: name, Kind: kind, Weights: int64(in) * int64(out), Flops: 2 * float64(t) * float64(in) * float64(out), Build: module(rule)}
 	}
-	// project is dense with values of these names.
+	// project is a dense layer from value x to value y.
 	project := func(kind, name, x, y string, in, out int) Part {
 		return dense(kind, name, in, out, func(p *program, backward bool) { p.project(x, y, t, in, out, backward) })
 	}
@@ -65,7 +65,7 @@ func Parts(c Config) []Part {
 		queries *= 2
 	}
 	last := norm("model")
-	last.again = false // the compiler would make it part of the head's gradient, and transpose that: as large as the head
+	last.again = false // otherwise the compiler fuses it into the head's gradient and transposes that, which is as large as the head
 	parts := []Part{
 		norm("rule"),
 		dense("rule", "project in", 1, c.inputWeights(), func(p *program, backward bool) { p.projectIn(c, backward) }),
@@ -100,7 +100,7 @@ func Parts(c Config) []Part {
 	return list
 }
 
-// module makes the Build of a part from its rule.
+// module returns a Build function for a part.
 func module(rule func(p *program, backward bool)) func(gdn.Variant, bool) (*ir.Module, error) {
 	return func(_ gdn.Variant, backward bool) (*ir.Module, error) {
 		m, b := ir.NewModule("part")
@@ -113,7 +113,7 @@ func module(rule func(p *program, backward bool)) func(gdn.Variant, bool) (*ir.M
 	}
 }
 
-// rule makes the module of the rule: the forward pass with what it keeps for the backward pass, or the backward pass that reads it.
+// rule returns the module of the rule: the forward pass with saved values, or the backward pass that reads them.
 func rule(c Config, v gdn.Variant, backward bool) (*ir.Module, error) {
 	forward, back, err := build.Training(c.Spec(), v)
 	if backward {

@@ -10,18 +10,18 @@ import (
 	"github.com/gdngen/gdngen/ir/passes"
 )
 
-// Piece is what a training step is compiled in: a layer as one module each way, or its parts on one side of the core of attention, or that core. In a
-// module the compiler makes norms and elementwise work part of the products beside them, and brings weights while others work.
+// Piece is a unit of compilation in a training step: a layer as one module per pass, or its parts on one side of the core of attention, or that core. Within
+// a module the compiler fuses norms and elementwise work into neighbouring products, and prefetches weights.
 type Piece struct {
-	Name   string // layer, or those of its parts
-	Kind   string // of layer
-	Layers int    // times in a model
+	Name   string // layer, or the names of its parts
+	Kind   string // kind of layer
+	Layers int    // number of occurrences in a model
 	Flops  float64
-	// Build makes the module of a pass. It is nil for the core of attention.
+	// Build returns the module of a pass. It is nil for the core of attention.
 	Build func(v gdn.Variant, backward bool) (*ir.Module, error)
 }
 
-// Pieces lists what a training step is compiled in, in the order of the forward pass.
+// Pieces returns the pieces of a training step in the order of the forward pass.
 func Pieces(c Config) (list []Piece) {
 	parts := Parts(c)
 	for _, kind := range Kinds(parts) {
@@ -43,7 +43,7 @@ func Pieces(c Config) (list []Piece) {
 	return list
 }
 
-// piece is some of the parts of a layer.
+// piece combines parts from to to-1 of a layer.
 func piece(layer []Part, from, to int) Piece {
 	x := Piece{Kind: layer[0].Kind, Layers: layer[0].Layers}
 	var names []string
@@ -61,17 +61,17 @@ func piece(layer []Part, from, to int) Piece {
 	return x
 }
 
-// whole is the parts of a piece.
+// whole combines the parts of a piece.
 type whole struct {
 	parts       []Part
 	first, last bool // of the layer
-	residual    bool // a layer gives its input plus what its last part makes
+	residual    bool // the layer adds its input to the result of its last part
 }
 
-// build makes the module of a pass. The forward pass gives what comes out, and what the backward pass reads.
+// build returns the module of a pass. The forward pass also returns the values that the backward pass reads.
 //
-// The kernel of the rule's backward pass takes what comes from outside from main memory: the compiler would copy whole arrays to vector memory before it,
-// and has nothing to hide that behind here. That holds for any variant.
+// The backward kernel of the rule reads arrays from outside in HBM, for any variant. Otherwise the compiler would copy whole arrays to vector memory before
+// it, with no work to hide the copies.
 func (w *whole) build(v gdn.Variant, backward bool) (*ir.Module, error) {
 	if backward {
 		if main, err := v.With("main", "yes"); err == nil {
@@ -103,7 +103,7 @@ func (w *whole) build(v gdn.Variant, backward bool) (*ir.Module, error) {
 	return l.finish(wanted)
 }
 
-// back is the backward pass, without its results.
+// back builds the backward pass, without its results.
 func (w *whole) back(v gdn.Variant) (*linked, error) {
 	l := newLinked()
 	for _, p := range w.parts {
@@ -127,13 +127,13 @@ func (w *whole) back(v gdn.Variant) (*linked, error) {
 	return l, nil
 }
 
-// linked is a module of parts that take what others give, by name.
+// linked is a module of parts that exchange values by name.
 type linked struct {
 	program
 	module *ir.Module
 	values map[string]*ir.Value
-	made   []string // by parts, in order
-	taken  []string // by parts, whoever made it
+	made   []string // values made by parts, in order
+	taken  []string // values read by parts
 }
 
 func newLinked() *linked {
@@ -162,10 +162,10 @@ func (l *linked) run(p Part, v gdn.Variant, backward bool) error {
 	return nil
 }
 
-// take is a value by name, a parameter where no part made it.
+// take returns a value by name, or adds a parameter if no part made it.
 //
-// What has heads crosses the border of a module with the heads of a token side by side, [B, T, H D]. A training step is one module, in which a reshape to
-// [B, T, H, D] forward and its inverse backward cancel; at the border of a module each would be a copy, since H rows of D fill no tile.
+// Values with heads cross module borders as [B, T, H D]. A training step is one module, in which a forward reshape to
+// [B, T, H, D] and its inverse backward cancel. At a module's border each would be a copy, since H rows of D fill no tile.
 func (l *linked) take(name string, t ir.Type) *ir.Value {
 	l.taken = append(l.taken, name)
 	x := l.values[name]
@@ -176,14 +176,14 @@ func (l *linked) take(name string, t ir.Type) *ir.Value {
 	return x
 }
 
-// add adds a value, narrow, to another.
+// add adds a narrow value to another.
 func (l *linked) add(to, name string) {
 	x := l.values[to]
 	y := l.take(name, x.Type)
 	l.values[to] = l.Convert(l.Add(l.Convert(x, l.wide), l.Convert(y, l.wide)), l.narrow)
 }
 
-// finish ends the module. Its results are what no part took, and what is wanted besides.
+// finish sets the results: values that no part read, and the values in wanted.
 func (l *linked) finish(wanted []string) (*ir.Module, error) {
 	for _, name := range l.made {
 		if slices.Contains(wanted, name) || !slices.Contains(l.taken, name) {
@@ -194,8 +194,8 @@ func (l *linked) finish(wanted []string) (*ir.Module, error) {
 	return l.module, l.Finish(l.module, l.names, l.results)
 }
 
-// besides is the shape of [B, T, H, D] with heads side by side, and any other as it is. States are [B, H, K, V] too, but none crosses here: what is kept of
-// them has five dimensions.
+// besides returns [B, T, H D] for the shape [B, T, H, D], and other shapes unchanged. States [B, H, K, V] never come here; saved states have five
+// dimensions.
 func besides(shape []int) []int {
 	if len(shape) != 4 {
 		return shape

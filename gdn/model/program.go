@@ -9,15 +9,15 @@ import (
 // eps is added to a mean square before its root.
 const eps = 1e-6
 
-// program builds the module of a part. Values between parts are narrow, sums and elementwise work wide.
+// program builds the module of a part. Values between parts are narrow (bf16), sums and elementwise work wide (f32).
 type program struct {
 	*ir.Builder
 	wide, narrow ir.DType
-	plain        bool // no grids
-	kernel       bool // the body of a grid
+	plain        bool // without grids
+	kernel       bool // inside a grid's body
 	names        []string
 	results      []*ir.Value
-	weights      map[string]*ir.Value // of products
+	weights      map[string]*ir.Value // weights of products by name
 }
 
 // param adds a narrow parameter.
@@ -25,7 +25,7 @@ func (p *program) param(name string, shape ...int) *ir.Value {
 	return p.Param(name, ir.T(p.narrow, shape...))
 }
 
-// weight adds the weights of a product, [in, out], once.
+// weight adds the weights [in, out] of a product, or returns them if they exist.
 func (p *program) weight(name string, in, out int) *ir.Value {
 	if p.weights == nil {
 		p.weights = map[string]*ir.Value{}
@@ -36,7 +36,7 @@ func (p *program) weight(name string, in, out int) *ir.Value {
 	return p.weights[name]
 }
 
-// input adds a narrow parameter and widens it.
+// input adds a narrow parameter and returns it widened.
 func (p *program) input(name string, shape ...int) *ir.Value {
 	return p.Convert(p.param(name, shape...), p.wide)
 }
@@ -46,12 +46,12 @@ func (p *program) give(name string, x *ir.Value) {
 	p.names, p.results = append(p.names, name), append(p.results, p.Convert(x, p.narrow))
 }
 
-// giveWide adds a wide result: the gradient of a weight.
+// giveWide adds a wide result, such as the gradient of a weight.
 func (p *program) giveWide(name string, x *ir.Value) {
 	p.names, p.results = append(p.names, name), append(p.results, x)
 }
 
-// rows repeats a vector over the last dimension of x's shape.
+// rows broadcasts a vector along the last dimension of x to x's shape.
 func (p *program) rows(v, x *ir.Value) *ir.Value {
 	dims := make([]int, x.Type.Rank()-1)
 	for i := range dims {
@@ -63,7 +63,7 @@ func (p *program) rows(v, x *ir.Value) *ir.Value {
 // overLanes sums over the last dimension.
 func (p *program) overLanes(x *ir.Value) *ir.Value { return p.Sum(x, x.Type.Rank()-1) }
 
-// dense is products of x [t, in] with weights w_name [in, width]: y = x W.
+// dense returns the products y = x W of x [t, in] with weights w_name [in, width].
 func (p *program) dense(x *ir.Value, names []string, widths ...int) (ys []*ir.Value) {
 	p.Stage("projection")
 	for i, width := range widths {
@@ -72,7 +72,7 @@ func (p *program) dense(x *ir.Value, names []string, widths ...int) (ys []*ir.Va
 	return ys
 }
 
-// denseBack is its backward pass: dW = x^T dy, and dx the sum of dy W^T. Its terms are narrow, since wide ones would go through memory.
+// denseBack is the backward pass of dense: dW = x^T dy, and dx is the sum of dy W^T. Its terms are narrow; wide ones would go through HBM.
 func (p *program) denseBack(x *ir.Value, names []string, dys ...*ir.Value) (dx *ir.Value) {
 	p.Stage("projection")
 	for i, dy := range dys {
@@ -88,7 +88,7 @@ func (p *program) denseBack(x *ir.Value, names []string, dys ...*ir.Value) (dx *
 	return dx
 }
 
-// project is y = x W by names of values [t, in] and [t, width].
+// project is y = x W for named values [t, in] and [t, width].
 func (p *program) project(x, y string, t, in, width int, backward bool) {
 	from, names := p.param(x, t, in), []string{y}
 	if !backward {
@@ -98,7 +98,7 @@ func (p *program) project(x, y string, t, in, width int, backward bool) {
 	p.give("d"+x, p.denseBack(from, names, p.param("d"+y, t, width)))
 }
 
-// projectIn makes what the convolution takes, the gate z of the norm, and the raw gates a and b.
+// projectIn computes the convolution's input, the norm's gate z, and the raw gates a and b.
 func (p *program) projectIn(c Config, backward bool) {
 	t, r := c.Batch*c.Tokens, c.Rule
 	if r.channels() {
@@ -122,7 +122,7 @@ func (p *program) projectIn(c Config, backward bool) {
 	p.give("dn", p.denseBack(n, names, dmixed, dz, p.Concat(1, gate("da"), gate("db"))))
 }
 
-// inputs are what the input projection of a rule with decays of channels makes, each through a rank where that is not 0.
+// inputs lists the input projections of a rule with per-channel decays, some through a rank.
 func (c Config) inputs() []projected {
 	b, t, r := c.Batch, c.Tokens, c.Rule
 	return []projected{
@@ -137,7 +137,7 @@ type projected struct {
 	shape       []int
 }
 
-// first is the projection that reads the input of the layer: its name and its width.
+// first returns name and width of the projection that reads the layer's input.
 func (x projected) first() (string, int) {
 	if x.rank > 0 {
 		return x.name + "_down", x.rank
@@ -145,7 +145,7 @@ func (x projected) first() (string, int) {
 	return x.name, x.width
 }
 
-// inputWeights counts the weights of the input projection.
+// inputWeights returns the number of weights of the input projection.
 func (c Config) inputWeights() (n int) {
 	if !c.Rule.channels() {
 		return c.Hidden * (c.Rule.qkv() + c.Rule.z() + 2*c.Rule.HeadsV)
@@ -157,7 +157,7 @@ func (c Config) inputWeights() (n int) {
 	return n
 }
 
-// projectChannels is projectIn of a rule with decays of channels. The backward pass makes what is between two projections anew: it is narrow.
+// projectChannels is projectIn for a rule with per-channel decays. The backward pass recomputes the narrow values between two projections.
 func (p *program) projectChannels(c Config, backward bool) {
 	n := p.param("n", c.Batch*c.Tokens, c.Hidden)
 	var names []string
@@ -190,7 +190,7 @@ func (p *program) projectChannels(c Config, backward bool) {
 	}
 }
 
-// upAndGate makes both operands of a SwiGLU.
+// upAndGate computes both operands of a SwiGLU.
 func (p *program) upAndGate(t, d, width int, backward bool) {
 	n, names := p.param("n", t, d), []string{"gate", "up"}
 	if backward {
@@ -209,8 +209,8 @@ func (p *program) product() ir.Precision {
 	return ir.PrecF32
 }
 
-// norm is RMSNorm: n = w x / rms(x). It reads x once, where XLA would read it for the squares, and again beside a product. The gradient of x may have
-// another added, that of a residual by name.
+// norm is RMSNorm: n = w x / rms(x). It reads x once; XLA would read it for the squares and again for a product. If residual is named, its
+// gradient is added to the gradient of x.
 func (p *program) norm(t, d int, backward bool, residual string) {
 	p.Stage("norm")
 	flat := func(name string) tokens { return tokens{pieces: []*ir.Value{p.Reshape(p.param(name, t, d), 1, t, d)}} }
@@ -241,8 +241,8 @@ func (p *program) norm(t, d int, backward bool, residual string) {
 	p.giveWide("dscale", p.Reshape(y[1], d))
 }
 
-// unit scales rows so that their squares have this sum: u = r x. For RMSNorm of width d it is d. Where a row is one register, a factor of a row is an
-// instruction for each, so there it is 1, and the root of d is multiplied into the weight.
+// unit returns a row factor r and u = r x, whose squares sum to sum over a row. RMSNorm of width d would use d. If a row is one register, multiplying by a
+// row factor costs an instruction per row, so sum is 1 there and sqrt(d) is multiplied into the weight.
 func (p *program) unit(x *ir.Value, sum float64) (r, u *ir.Value) {
 	squares := p.overLanes(p.Mul(x, x))
 	squares = p.Add(squares, p.Like(squares, eps*float64(x.Type.Shape[x.Type.Rank()-1])))
@@ -250,13 +250,13 @@ func (p *program) unit(x *ir.Value, sum float64) (r, u *ir.Value) {
 	return r, p.Mul(x, p.rows(r, x))
 }
 
-// unitBack is the gradient of x from that of u = unit(x, sum), and from their product: r (du - u total / sum), total the sum of du u over a row.
+// unitBack returns the gradient of x from du, with product = du u: r (du - u total / sum), where total is the sum of du u over a row.
 func (p *program) unitBack(r, u, du, product *ir.Value, sum float64) *ir.Value {
 	total := p.by(p.overLanes(product), 1/sum)
 	return p.Mul(p.Sub(du, p.Mul(u, p.rows(total, u))), p.rows(r, u))
 }
 
-// by is x times a number, x itself for 1.
+// by returns x times a number, or x itself for 1.
 func (p *program) by(x *ir.Value, factor float64) *ir.Value {
 	if factor == 1 {
 		return x
@@ -264,8 +264,8 @@ func (p *program) by(x *ir.Value, factor float64) *ir.Value {
 	return p.Scale(x, factor)
 }
 
-// inStrips makes values of t tokens [N, t, lanes] some at a time in a kernel, one after another: values of all tokens of a step would not stay in
-// registers. Sums over lanes are no work for strips, whose next would wait for them.
+// inStrips computes values of t tokens [N, t, lanes] in strips, one after another, since values of all tokens of a step would not stay in registers. Do
+// not use it for sums over lanes, since the next strip would wait for them.
 func (p *program) inStrips(t int, of func(from, to int) *ir.Value) *ir.Value {
 	if !p.kernel {
 		return of(0, t)
@@ -282,10 +282,10 @@ func (p *program) inStrips(t int, of func(from, to int) *ir.Value) *ir.Value {
 	return p.Concat(1, list...)
 }
 
-// rooted is x times the root of the width of a norm.
+// rooted returns x times sqrt(d), d the width of a norm.
 func (p *program) rooted(x *ir.Value, d int) *ir.Value { return p.Scale(x, math.Sqrt(float64(d))) }
 
-// silu is x s(x), s the logistic function; siluBack its derivative s (1 + x (1 - s)).
+// silu is x s(x), with s the logistic function; siluBack is its derivative s (1 + x (1 - s)).
 func (p *program) silu(x *ir.Value) *ir.Value { return p.Mul(x, p.Unary(ir.OpLogistic, x)) }
 
 func (p *program) siluBack(x *ir.Value) *ir.Value {
@@ -294,18 +294,18 @@ func (p *program) siluBack(x *ir.Value) *ir.Value {
 	return p.Mul(s, p.Add(one, p.Mul(x, p.Sub(one, s))))
 }
 
-// twiceSiluBack is twice the derivative of SiLU at 2h: (1 + t) (1 + h (1 - t)), t the hyperbolic tangent of h. SiLU there is h + h t.
+// twiceSiluBack is twice the derivative of SiLU at 2h: (1 + t) (1 + h (1 - t)) with t = tanh(h). SiLU(2h) is h + h t.
 func (p *program) twiceSiluBack(h *ir.Value) *ir.Value {
 	t, one := p.Unary(ir.OpTanh, h), p.Like(h, 1)
 	return p.Mul(p.Add(one, t), p.Add(one, p.Mul(h, p.Sub(one, t))))
 }
 
-// convolution is the causal depthwise convolution of mixed [B, T, qkv] with taps [W, qkv], the last tap on the token itself, then SiLU, split into
-// q, k [B, T, Hk K] and v [B, T, Hv V].
+// convolution is the causal depthwise convolution of mixed [B, T, qkv] with taps [W, qkv], the current token's tap last, then SiLU. The result is split
+// into q, k [B, T, Hk K] and v [B, T, Hv V].
 func (p *program) convolution(c Config, backward bool) {
 	p.Stage("convolution")
 	r, n := c.Rule, c.Rule.Conv-1
-	after := (n + 7) / 8 * 8 // tokens of the next block that the gradient of this one needs, in whole registers
+	after := (n + 7) / 8 * 8 // tokens of the next block that this block's gradient needs, in whole registers
 	parts := []struct {
 		name string
 		h, d int
@@ -364,12 +364,12 @@ func (p *program) convolution(c Config, backward bool) {
 	p.giveWide("dtaps", g[1])
 }
 
-// weighed is x [N, tokens, lanes] times a weight [N, 1, lanes].
+// weighed returns x [N, tokens, lanes] times a weight [N, 1, lanes].
 func (p *program) weighed(x, w *ir.Value) *ir.Value {
 	return p.Mul(x, p.Broadcast(p.Reshape(w, w.Type.Shape[0], w.Type.Shape[2]), x.Type.Shape, 0, 2))
 }
 
-// shifted gives t tokens of x [N, tokens, lanes] from token at on, then those from at + step on, and so forth.
+// shifted returns count slices of t tokens of x [N, tokens, lanes], which start at at, at + step, and so on.
 func (p *program) shifted(x *ir.Value, count, at, step, t int) []*ir.Value {
 	var list []*ir.Value
 	for j := range count {
@@ -378,7 +378,7 @@ func (p *program) shifted(x *ir.Value, count, at, step, t int) []*ir.Value {
 	return list
 }
 
-// taps sums xs[j] [N, tokens, lanes] times row j of w [N, taps, lanes] over j.
+// taps returns the sum over j of xs[j] [N, tokens, lanes] times row j of w [N, taps, lanes].
 func (p *program) taps(xs []*ir.Value, w *ir.Value) *ir.Value {
 	var y *ir.Value
 	for j, x := range xs {
@@ -392,9 +392,9 @@ func (p *program) taps(xs []*ir.Value, w *ir.Value) *ir.Value {
 	return y
 }
 
-// gatedNorm is RMSNorm over each head of o [B, T, Hv V] with one weight [V], times SiLU of z [B, T, Hv V], or the logistic function of it.
+// gatedNorm is RMSNorm over each head of o [B, T, Hv V] with one weight [V], times SiLU of z [B, T, Hv V], or the logistic function of z.
 //
-// With s the logistic function, SiLU is z s and its derivative s (1 + z - z s), so dy s is in both gradients. That of s is s (1 - s).
+// With s the logistic function, SiLU is z s with derivative s (1 + z - z s), so dy s occurs in both gradients. The derivative of s is s (1 - s).
 func (p *program) gatedNorm(c Config, backward bool) {
 	p.Stage("gated-norm")
 	r := c.Rule
@@ -402,7 +402,7 @@ func (p *program) gatedNorm(c Config, backward bool) {
 	o, z := p.param("o", c.Batch, c.Tokens, r.z()), p.param("z", c.Batch, c.Tokens, r.z())
 	w := p.Reshape(p.param("weight", r.V), 1, r.V)
 	m := tokenMap{name: "gated_norm", batch: c.Batch, lanes: r.V, tokens: []tokens{flat(o), flat(z)}, weights: []*ir.Value{w}, gives: []int{r.z()}}
-	// over repeats the weight [N, 1, V] over tokens.
+	// over broadcasts the weight [N, 1, V] over tokens.
 	over := func(p *program, w, x *ir.Value) *ir.Value {
 		return p.Broadcast(p.rooted(p.Reshape(w, w.Type.Shape[0], w.Type.Shape[2]), r.V), x.Type.Shape, 0, 2)
 	}
@@ -425,7 +425,7 @@ func (p *program) gatedNorm(c Config, backward bool) {
 		scale, u := p.unit(o, 1)
 		s := p.Unary(ir.OpLogistic, z)
 		ds := p.Mul(dy, s)
-		times := func(x *ir.Value) *ir.Value { // by what SiLU has beside s
+		times := func(x *ir.Value) *ir.Value { // multiplies by the factor of SiLU other than s
 			if r.SigmoidGate {
 				return x
 			}
@@ -445,7 +445,7 @@ func (p *program) gatedNorm(c Config, backward bool) {
 	p.giveWide("dweight", p.Reshape(g[2], r.V))
 }
 
-// swiglu is SiLU of the gate times up. The compiler makes it part of the products around it.
+// swiglu is SiLU of the gate times up. The compiler fuses it into the neighbouring products.
 func (p *program) swiglu(t, d int, backward bool) {
 	p.Stage("SwiGLU")
 	gate, up := p.input("gate", t, d), p.input("up", t, d)

@@ -7,37 +7,37 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// tokenMap is work on the lanes of a head and of a few tokens around each: convolutions, norms, elementwise work. The lanes of a token are cut into
-// parts of one width, which are independent but for the sums.
+// tokenMap is work on a few neighbouring tokens: convolutions, norms, elementwise work. The lanes of a token are cut into
+// parts of one width, which are independent except for the sums.
 type tokenMap struct {
 	name    string
 	batch   int
-	lanes   int         // of a part
+	lanes   int         // lanes of a part
 	tokens  []tokens    // [B, T, parts x lanes]
-	weights []*ir.Value // [rows, parts x lanes], or [rows, lanes] where all parts share them
-	gives   []int       // widths of the results [B, T, width], narrow; those of one value of the body follow one another
-	main    bool        // a kernel reads what is there before the module from main memory: nothing before it would hide a copy
-	sums    []int       // rows of the sums over all tokens, wide; of the width of the weights
+	weights []*ir.Value // [rows, parts x lanes], or [rows, lanes] shared by all parts
+	gives   []int       // widths of the narrow results [B, T, width]; results of one body value are consecutive
+	main    bool        // the kernel reads arrays from outside the module in HBM, since no earlier work would hide a copy
+	sums    []int       // rows of the wide sums over all tokens; as wide as the weights
 }
 
-// tokens is an operand of one or several pieces side by side. Its block has the last tokens before it and the first after it where asked for.
+// tokens is an operand of one or several arrays with concatenated lanes. Its block may include the last tokens before it and the first after it.
 type tokens struct {
 	pieces        []*ir.Value
 	before, after bool
 }
 
-// halo is how many tokens before and after a block are at hand: a whole tile of bf16. Beyond the ends of a sequence they are zero.
+// halo is the number of tokens before and after a block: one bf16 tile. Beyond the ends of a sequence they are zero.
 const halo = 16
 
-// A step of a kernel has up to mostTokens tokens, while no block has more than blockSize values: a longer step loses less to the sums over lanes that it
-// begins with. With tokens before a block it has half as many, and with those after it too blockTokens, since there values are shifted, and most of a step
-// is in registers or close to them.
+// A step has up to mostTokens tokens, as long as no block exceeds blockSize values: long steps lose less to the sums over lanes at their start. With
+// tokens before a block the limit is half, and with tokens after it too it is blockTokens, since shifted values keep most of a step
+// in or near registers.
 const blockTokens, mostTokens, blockSize = 128, 512, 1 << 19
 
-// strip is how many tokens of a step are worked on at a time where nothing is summed over lanes.
+// strip is the number of tokens processed at once in work without sums over lanes.
 const strip = 32
 
-// stepTokens are those of t tokens that a step has; zero where there is no kernel.
+// stepTokens returns how many of t tokens a step takes; 0 if there is no kernel.
 func (m *tokenMap) stepTokens(t int) int {
 	if t%blockTokens != 0 {
 		return 0
@@ -57,10 +57,10 @@ func (m *tokenMap) stepTokens(t int) int {
 	return n
 }
 
-// block is some tokens [batch, tokens, width]; zeros where the scalar inside is there and false.
+// block is some tokens [batch, tokens, width]; zeros if inside is set and false at run time.
 type block struct{ tokens, inside *ir.Value }
 
-// commonWidth is the width of the parts into which operands of two widths are cut: registers where both consist of them.
+// commonWidth returns the width of parts for operands of two widths: registers if both consist of them.
 func commonWidth(a, b int) int {
 	for b != 0 {
 		a, b = b, a%b
@@ -81,14 +81,14 @@ func (p *program) overTokensOf(x *ir.Value) *ir.Value {
 	return p.Reshape(p.Sum(x, 1), x.Type.Shape[0], 1, x.Type.Shape[2])
 }
 
-// tokenBody is the work. It takes operands as [N, tokens, lanes], N batch rows x parts, with their halos, then weights as [N, rows, lanes],
-// all wide. It gives values [N, tokens, lanes] without halos, and sums [N, rows, lanes].
+// tokenBody computes the work. Operands are [N, tokens, lanes] with halos, N = batch rows x parts, then weights [N, rows, lanes],
+// all wide. Results are values [N, tokens, lanes] without halos, and sums [N, rows, lanes].
 type tokenBody func(p *program, in []*ir.Value) (out, sums []*ir.Value)
 
-// overTokens computes body on all tokens. The results are m.gives, then m.sums.
+// overTokens runs body on all tokens. The results are m.gives, then m.sums.
 //
-// Where parts are whole registers it is a grid, a kernel on a TPU: parts side by side in the lanes of a row are no dimension that XLA could
-// reduce over, or shift tokens of, without moving them. Elsewhere it is plain.
+// If parts are whole registers it is a grid, a kernel on a TPU: XLA could not reduce over parts in the lanes, or shift their
+// tokens, without copies. Otherwise it is plain ops.
 func (p *program) overTokens(m tokenMap, body tokenBody) []*ir.Value {
 	t := m.tokens[0].pieces[0].Type.Shape[1]
 	if n := m.stepTokens(t); !p.plain && m.lanes%target.Lanes == 0 && n > 0 {
@@ -105,8 +105,8 @@ func (p *program) overTokens(m tokenMap, body tokenBody) []*ir.Value {
 	return append(out, sums...)
 }
 
-// eachBlock visits the pieces of the operands in the order in which a body has their blocks: the tokens before a piece where asked for, at -1,
-// the piece at 0, and those after it at 1.
+// eachBlock calls visit for each block in the order of a body's parameters: the tokens before (at -1) if requested,
+// the array's own (0), and the tokens after (1).
 func (m *tokenMap) eachBlock(visit func(operand int, piece *ir.Value, at int)) {
 	for i, o := range m.tokens {
 		for _, x := range o.pieces {
@@ -121,22 +121,22 @@ func (m *tokenMap) eachBlock(visit func(operand int, piece *ir.Value, at int)) {
 	}
 }
 
-// blocks lists them by operand.
+// blocks returns the blocks by operand.
 func (m *tokenMap) blocks(of func(piece *ir.Value, at int) block) [][]block {
 	list := make([][]block, len(m.tokens))
 	m.eachBlock(func(i int, x *ir.Value, at int) { list[i] = append(list[i], of(x, at)) })
 	return list
 }
 
-// tokenRun is a body on some tokens of some batch rows.
+// tokenRun applies a body to some tokens of some batch rows.
 type tokenRun struct {
 	*tokenMap
 	body  tokenBody
 	batch int
-	count int // of tokens
+	count int // number of tokens
 }
 
-// on runs the body on blocks, by operand. before, if any, are the sums so far.
+// on runs the body on blocks, by operand. before holds earlier sums to add, if any.
 func (r tokenRun) on(p *program, blocks [][]block, weights, before []*ir.Value) (out, sums []*ir.Value) {
 	var in []*ir.Value
 	for i, o := range r.tokens {
@@ -163,7 +163,7 @@ func (r tokenRun) on(p *program, blocks [][]block, weights, before []*ir.Value) 
 	return out, sums
 }
 
-// operand joins the blocks of an operand along the tokens, and its pieces along the parts.
+// operand concatenates the blocks of an operand along the tokens, and its arrays along the parts.
 func (r tokenRun) operand(p *program, blocks []block, pieces int) *ir.Value {
 	per := len(blocks) / pieces
 	var joined []*ir.Value
@@ -199,9 +199,9 @@ func (r tokenRun) weight(p *program, w *ir.Value, n int) *ir.Value {
 	return x
 }
 
-// results cuts the values of the body into [batch, tokens, width] for each width that the map gives.
+// results splits the body's values into [batch, tokens, width] for each width in m.gives.
 func (r tokenRun) results(p *program, values []*ir.Value) (out []*ir.Value) {
-	at, left := 0, 0 // parts of the value before at that are not given yet
+	at, left := 0, 0 // parts of the value before at that are not used yet
 	for _, width := range r.gives {
 		if left == 0 {
 			left = values[at].Type.Shape[0] / r.batch
@@ -217,11 +217,11 @@ func (r tokenRun) results(p *program, values []*ir.Value) (out []*ir.Value) {
 	return out
 }
 
-// tokenGrid is overTokens of t tokens as a grid: one batch row after another, blocks of n tokens in order, the sums carried.
+// tokenGrid is overTokens of t tokens as a grid: batch rows in turn, blocks of n tokens in order, sums carried.
 func (p *program) tokenGrid(m tokenMap, body tokenBody, t, n int) []*ir.Value {
 	steps := t / n
 	g := &ir.Grid{Name: m.name, Dims: []ir.GridDim{{Name: "b", Size: m.batch}, {Name: "t", Size: steps, Seq: true}}, Main: m.main}
-	g.Sched = &ir.Sched{Steps: 1, Lags: []int{0}, Lock: 1} // one part after another: few are in registers
+	g.Sched = &ir.Sched{Steps: 1, Lags: []int{0}, Lock: 1} // one part after another: few fit registers
 	args := p.tokenWindows(&m, g, steps, n)
 	run := tokenRun{&m, body, 1, n}
 	rs := slices.Clone(p.Grid(g, args, func(b *ir.Builder, in, carried []*ir.Value) (ys, after []*ir.Value) {
@@ -260,13 +260,13 @@ func (p *program) tokenGrid(m tokenMap, body tokenBody, t, n int) []*ir.Value {
 	return rs
 }
 
-// tokenWindow is the n tokens of a step of a batch row.
+// tokenWindow is the window of the n tokens of a step and batch row.
 func tokenWindow(n, width int) ir.Window {
 	return ir.Window{Block: []int{1, n, width}, Index: []ir.Index{ir.IndexAxis(0), ir.IndexAxis(1), ir.IndexConst(0)}}
 }
 
-// tokenWindows adds the windows of blocks, weights and sums, and gives the operands. The tokens before a block are the last tile of the
-// block before it, those after it the first of the next. Each batch row has sums of its own.
+// tokenWindows adds the windows of blocks, weights and sums, and returns the operands. The tokens before a block are the last tile of the
+// previous block, the tokens after it the first tile of the next one. Each batch row has its own sums.
 func (p *program) tokenWindows(m *tokenMap, g *ir.Grid, steps, n int) (args []*ir.Value) {
 	zero := ir.IndexConst(0)
 	tiles := n / halo

@@ -13,8 +13,8 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// Training is a training job by the pieces of a step: embedding, layers, loss, gradients, and AdamW on float32 weights. Values go from piece to piece
-// through the host. The text is drawn: four tokens in five are the successor of the one before, so there is something to learn.
+// Training runs training steps piece by piece: embedding, layers, loss, gradients, and AdamW on float32 weights. Values pass between pieces
+// through the host. In the random text four of five tokens are the successor of the previous one, so there is something to learn.
 type Training struct {
 	// Args are the arguments of the last run of each module, by its hash.
 	Args map[string][]*array.Array
@@ -26,22 +26,22 @@ type Training struct {
 	pieces   map[string][]Piece
 	optimise map[string]Piece
 	modules  map[string]*ir.Module
-	layers   []*trained // the last is the head
+	layers   []*trained // the last one is the head
 }
 
-// trained is a layer with its weights and their moments, all in rows for the optimiser, and the values of its step.
+// trained is a layer with its weights and their moments, all as rows for the optimiser, and the values of the current step.
 type trained struct {
 	kind    string
-	names   []string // of weights, in the order of rows
+	names   []string // names of weights, in the order of the rows
 	types   map[string]ir.Type
 	w, m, v *array.Array
 	values  map[string]*array.Array
 }
 
-// ErrNoLoss says that a model can not be trained.
+// ErrNoLoss reports a model without a vocabulary, which cannot be trained.
 var ErrNoLoss = errors.New("model: without a vocabulary there is no loss to train by: set vocab")
 
-// NewTraining draws weights. The error of a model without a vocabulary is ErrNoLoss.
+// NewTraining returns a Training with random weights; run executes modules. It fails with ErrNoLoss for a model without a vocabulary.
 func NewTraining(c Config, v gdn.Variant, run func(m *ir.Module, args []*array.Array) ([]*array.Array, error)) (*Training, error) {
 	if c.Vocab == 0 {
 		return nil, ErrNoLoss
@@ -78,7 +78,7 @@ func NewTraining(c Config, v gdn.Variant, run func(m *ir.Module, args []*array.A
 	return t, nil
 }
 
-// module is a pass of a piece.
+// module returns the module of a pass of a piece.
 func (t *Training) module(p Piece, backward bool) (*ir.Module, error) {
 	key := fmt.Sprint(p.Kind, p.Name, backward)
 	if t.modules[key] == nil {
@@ -91,7 +91,7 @@ func (t *Training) module(p Piece, backward bool) (*ir.Module, error) {
 	return t.modules[key], nil
 }
 
-// layer draws the weights of a layer: they are the inputs whose gradients its backward pass gives.
+// layer draws the weights of a layer: the inputs whose gradients its backward pass returns.
 func (t *Training) layer(kind string) (*trained, error) {
 	l := &trained{kind: kind, types: map[string]ir.Type{}}
 	var rows []float32
@@ -120,7 +120,7 @@ func (t *Training) layer(kind string) (*trained, error) {
 	return l, nil
 }
 
-// first is a weight before training.
+// first returns the initial value of an element of a weight.
 func (t *Training) first(name string, of ir.Type) float64 {
 	switch {
 	case name == "w_logits":
@@ -133,7 +133,7 @@ func (t *Training) first(name string, of ir.Type) float64 {
 	return 0 // A_log and dt_bias
 }
 
-// unpack gives the weights of a layer as its pieces take them.
+// unpack converts the rows of a layer's weights to its pieces' inputs.
 func (l *trained) unpack() {
 	l.values = map[string]*array.Array{}
 	rows := l.w.Float32s()
@@ -143,7 +143,7 @@ func (l *trained) unpack() {
 	}
 }
 
-// compute runs a pass of a piece on the values of its layer, to which it adds its results.
+// compute runs a pass of a piece on its layer's values, and adds the results to them.
 func (t *Training) compute(p Piece, backward bool, values map[string]*array.Array) error {
 	m, err := t.module(p, backward)
 	if err != nil {
@@ -167,7 +167,7 @@ func (t *Training) compute(p Piece, backward bool, values map[string]*array.Arra
 	return nil
 }
 
-// text draws the tokens of a step, and the token after each.
+// text draws the tokens of a step and the following token of each.
 func (t *Training) text() (tokens, labels []int64) {
 	for range t.c.Batch {
 		at := t.draw.Int64N(int64(t.c.Vocab))
@@ -182,14 +182,14 @@ func (t *Training) text() (tokens, labels []int64) {
 	return tokens, labels
 }
 
-// Step trains one step on text of its own, and gives the loss before it.
+// Step trains one step on newly drawn text, and returns the mean loss before the update.
 func (t *Training) Step() (loss float64, err error) {
 	tokens, labels := t.text()
 	for _, l := range t.layers {
 		l.unpack()
 	}
 	head, vocab, hidden := t.layers[len(t.layers)-1], t.c.Vocab, t.c.Hidden
-	table := head.values["w_logits"].Float32s() // [hidden, vocab], of the embedding too
+	table := head.values["w_logits"].Float32s() // [hidden, vocab], shared with the embedding
 	x := make([]float32, len(tokens)*hidden)
 	for i, token := range tokens {
 		for j := range hidden {
@@ -230,7 +230,7 @@ func (t *Training) Step() (loss float64, err error) {
 	return loss, nil
 }
 
-// update is the optimiser on the weights of a layer.
+// update runs the optimiser on the weights of a layer.
 func (t *Training) update(l *trained) error {
 	var rows []float32
 	for _, name := range l.names {

@@ -6,14 +6,13 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Convolution is the short convolution before the rule: each channel of x [B, T, channels] by taps of its own over its last tokens, then SiLU, all in
+// Convolution has the sizes of the short convolution before the rule: each channel of x [B, T, channels] by its own taps, then SiLU, all in
 // float32.
 type Convolution struct{ Batch, Tokens, Channels, Taps int }
 
-// BuildConvolution makes the convolution of a part of a sequence. The halo [B, taps-1, channels] is what is before the part: the last inputs of the
-// part before, or zeros. Forward takes x, halo and taps [taps, channels], of which the last meets the token itself, and gives
-// y, and next, the halo of the part after. Backward (back) takes dy too, and dnext, the gradient of next that the part after gives as its dhalo, zeros for
-// the last part; it gives dx, dhalo, and dtaps, which are summed over the parts.
+// BuildConvolution returns the module of the convolution of one part. Forward inputs: x; halo [B, taps-1, channels], the last inputs of the previous part or
+// zeros; taps [taps, channels], the current token's last. Results: y, and next, the halo of the next part. Backward (back) has two more inputs: dy, and
+// dnext, which is dhalo of the next part, or zeros for the last one. Results: dx, dhalo, and dtaps, to be summed over the parts.
 func BuildConvolution(c Convolution, back bool) (*ir.Module, error) {
 	n := c.Taps - 1
 	if c.Taps < 2 || c.Tokens < n || c.Batch < 1 || c.Channels < 1 {
@@ -28,7 +27,7 @@ func BuildConvolution(c Convolution, back bool) (*ir.Module, error) {
 	tap := func(j int) *ir.Value {
 		return b.Broadcast(b.Reshape(b.SliceAxis(taps, 0, j, j+1), c.Channels), tokens.Shape, 2)
 	}
-	seen := func(j int) *ir.Value { return b.SliceAxis(all, 1, j, j+c.Tokens) } // by tap j
+	seen := func(j int) *ir.Value { return b.SliceAxis(all, 1, j, j+c.Tokens) } // inputs of tap j
 	var sum *ir.Value
 	for j := range c.Taps {
 		term := b.Mul(seen(j), tap(j))

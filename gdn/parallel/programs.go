@@ -8,13 +8,13 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Programs are those that each device runs. Parameters and results have the names of gdn: those of the part's spec, gdn.Spec.SummaryInputs and
+// Programs are the modules that each device runs. Parameters and results have the names in package gdn: of the part's spec, SummaryInputs and
 // StateGradientInputs.
 type Programs struct {
-	Part gdn.Spec // the spec of one part: a state in and out, [N, Hv, K, V] in float32
+	Part gdn.Spec // spec of one part, with states [N, Hv, K, V] in float32 as input and output
 
 	Summary       *ir.Module // transition M and offset O of a part
-	StateGradient *ir.Module // dinitial_state, D
+	StateGradient *ir.Module // D as dinitial_state
 	Forward       *ir.Module // outputs of a part from the state before it
 	Backward      *ir.Module // gradients of a part's inputs
 
@@ -22,8 +22,8 @@ type Programs struct {
 	Carry, CarryBack     *ir.Module // see BuildCarry
 }
 
-// New makes the programs of a sequence of s in n parts of equal length, forward and summary by one variant, gradients by another; nil: the forward pass
-// alone, whose programs of gradients are nil. The direction of s does not matter.
+// New returns the programs for a sequence of s in n parts of equal length. forward is the variant of forward and summary, backward the variant of gradients;
+// nil omits the gradient programs. The direction of s is ignored. It fails if n does not divide the tokens or a variant cannot be built.
 func New(s gdn.Spec, n int, forward gdn.Variant, backward *gdn.Variant) (*Programs, error) {
 	part, err := partOf(s, n)
 	if err != nil {
@@ -57,7 +57,7 @@ func New(s gdn.Spec, n int, forward gdn.Variant, backward *gdn.Variant) (*Progra
 	return p, nil
 }
 
-// partOf is the spec of one of n parts.
+// partOf returns the spec of one of n parts.
 func partOf(s gdn.Spec, n int) (gdn.Spec, error) {
 	switch {
 	case n < 1 || s.Tokens%n != 0:
@@ -74,13 +74,13 @@ func partOf(s gdn.Spec, n int) (gdn.Spec, error) {
 	return s, nil
 }
 
-// types are those of M and of a state of a part.
+// types returns the types of M and of a state of a part.
 func types(s gdn.Spec) (transition, state ir.Type) {
 	l := s.SummaryOutputs()
 	return l[0].Type, l[1].Type
 }
 
-// product is M x for each sequence and head, or M^T x, in float32.
+// product returns M x for each sequence and head, or M^T x, in float32.
 func product(b *ir.Builder, m, x *ir.Value, turned bool) *ir.Value {
 	axis := 3
 	if turned {
@@ -89,12 +89,12 @@ func product(b *ir.Builder, m, x *ir.Value, turned bool) *ir.Value {
 	return b.Dot(m, x, ir.DotDims{LB: []int{0, 1}, RB: []int{0, 1}, LC: []int{axis}, RC: []int{2}}, ir.PrecF32)
 }
 
-// BuildCompose makes the map of two neighbours from those of each. Parameters are first_transition [N, Hv, K, K] and first_offset [N, Hv, K, V] of the
-// tokens that come first, then last_transition and last_offset; results are transition and offset of both together,
+// BuildCompose returns the module that composes the maps of two neighbours. Inputs: first_transition [N, Hv, K, K] and first_offset [N, Hv, K, V] of the
+// earlier tokens, then last_transition and last_offset. Results: transition and offset of both together,
 //
 //	M = M_last M_first,   O = M_last O_first + O_last.
 //
-// For gradients (back) the same range is walked from its end: offsets are D, and
+// For gradients (back) the range is traversed from its end, and the offsets are D:
 //
 //	D = M_first^T D_last + D_first.
 func BuildCompose(s gdn.Spec, back bool) (*ir.Module, error) {
@@ -110,7 +110,7 @@ func BuildCompose(s gdn.Spec, back bool) (*ir.Module, error) {
 	return m, b.Finish(m, []string{gdn.TransitionName, gdn.OffsetName}, []*ir.Value{product(b, last, first, false), offset})
 }
 
-// BuildCarry takes a state over a range: from transition, offset and state to state, M S + O, or for gradients (back) M^T dS + D.
+// BuildCarry returns the module that carries a state over a range: from transition, offset and state to M S + O, or for gradients (back) M^T dS + D.
 func BuildCarry(s gdn.Spec, back bool) (*ir.Module, error) {
 	transition, state := types(s)
 	m, b := ir.NewModule("carry")

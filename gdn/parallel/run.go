@@ -14,21 +14,21 @@ import (
 // Arrays are inputs or results by name.
 type Arrays = map[string]*array.Array
 
-// Run computes a module.
+// Run executes a module and returns its results by name.
 type Run func(m *ir.Module, inputs Arrays) (Arrays, error)
 
-// Split is a sequence in parts, each of which Run computes.
+// Split is a sequence in parts; Run computes each part.
 type Split struct {
 	*Programs
 	Whole gdn.Spec
 	N     int
 	Run   Run
 
-	maps   []Arrays       // transition and offset of each part, of the last forward pass
-	states []*array.Array // before each part, of the same
+	maps   []Arrays       // transition and offset of each part, from the last forward pass
+	states []*array.Array // state before each part, from the last forward pass
 }
 
-// NewSplit makes the programs of New, and what runs them.
+// NewSplit returns a Split with the programs of New; run executes them.
 func NewSplit(s gdn.Spec, n int, forward gdn.Variant, backward *gdn.Variant, run Run) (*Split, error) {
 	p, err := New(s, n, forward, backward)
 	if err != nil {
@@ -38,7 +38,7 @@ func NewSplit(s gdn.Spec, n int, forward gdn.Variant, backward *gdn.Variant, run
 	return &Split{Programs: p, Whole: s, N: n, Run: run}, nil
 }
 
-// Forward computes the outputs of the whole from its inputs.
+// Forward returns the outputs of the whole sequence from its inputs.
 func (x *Split) Forward(inputs Arrays) (Arrays, error) {
 	parts := x.cut(inputs)
 	x.maps = nil
@@ -70,7 +70,7 @@ func (x *Split) Forward(inputs Arrays) (Arrays, error) {
 	return x.join(made, x.Whole.Outputs(), func(p gdn.Param) (*array.Array, error) { return made[x.N-1][p.Name], nil })
 }
 
-// Backward computes the gradients of the inputs of the whole from them and from do and dfinal_state. It follows a call of Forward with the same inputs.
+// Backward returns the gradients of the inputs from the inputs, do and dfinal_state. Call Forward with the same inputs first.
 func (x *Split) Backward(inputs Arrays) (Arrays, error) {
 	switch {
 	case x.Programs.Backward == nil:
@@ -111,19 +111,19 @@ func (x *Split) Backward(inputs Arrays) (Arrays, error) {
 		if p.Name == "dinitial_state" {
 			return made[0][p.Name], nil
 		}
-		return sum(made, p), nil // of what all tokens share, such as A_log
+		return sum(made, p), nil // inputs without tokens, such as A_log
 	})
 }
 
-// scan gives the state before each of the parts, in the order in which they are walked, by rounds of messages to the part 1, 2, 4, ... further on.
+// scan returns the state before each part, in traversal order, by rounds of messages to the part 1, 2, 4, ... further on.
 func (x *Split) scan(list []Arrays, first *array.Array, compose, carry *ir.Module) ([]*array.Array, error) {
 	back := compose == x.ComposeBack
-	upto := slices.Clone(list) // the map of all parts up to each one
+	upto := slices.Clone(list) // the composed map of all parts up to each one
 	for far := 1; far < len(list); far *= 2 {
 		was := slices.Clone(upto)
 		for i := far; i < len(list); i++ {
 			earlier, later := was[i-far], was[i]
-			if back { // walked from the end: what comes later in the walk has the first tokens
+			if back { // traversed from the end: later maps in the list have the first tokens
 				earlier, later = later, earlier
 			}
 			var err error
@@ -148,7 +148,7 @@ func (x *Split) scan(list []Arrays, first *array.Array, compose, carry *ir.Modul
 	return states, nil
 }
 
-// run computes a module on those of the arrays that it takes.
+// run executes a module on the arrays that it needs.
 func (x *Split) run(m *ir.Module, from Arrays) (Arrays, error) {
 	in := Arrays{}
 	for _, p := range m.Params() {
@@ -159,10 +159,10 @@ func (x *Split) run(m *ir.Module, from Arrays) (Arrays, error) {
 	return x.Run(m, in)
 }
 
-// shared are the parameters that have no tokens: with their gradients.
+// shared are parameters without tokens, and their gradients.
 var shared = []string{"initial_state", "final_state", "dinitial_state", "dfinal_state", "A_log", "dA_log", "dt_bias", "ddt_bias"}
 
-// tokenAxis is the axis of tokens in a parameter; -1: it has none.
+// tokenAxis returns the axis of tokens in a parameter; -1: none.
 func (x *Split) tokenAxis(p gdn.Param) int {
 	switch {
 	case slices.Contains(shared, p.Name):
@@ -173,10 +173,10 @@ func (x *Split) tokenAxis(p gdn.Param) int {
 	return 1
 }
 
-// cut gives each part its tokens; what has no tokens is for all.
+// cut slices inputs along the tokens for each part; inputs without tokens go to all parts.
 func (x *Split) cut(inputs Arrays) []Arrays {
 	s := x.Whole
-	s.Direction = gdn.Backward // the inputs of both directions
+	s.Direction = gdn.Backward // includes the inputs of both directions
 	parts := make([]Arrays, x.N)
 	for i := range parts {
 		parts[i] = maps.Clone(inputs)
@@ -193,7 +193,7 @@ func (x *Split) cut(inputs Arrays) []Arrays {
 	return parts
 }
 
-// join puts results of the parts together; other gives those without tokens.
+// join concatenates results of the parts along the tokens; other supplies results without tokens.
 func (x *Split) join(made []Arrays, params []gdn.Param, other func(gdn.Param) (*array.Array, error)) (Arrays, error) {
 	out := Arrays{}
 	for _, p := range params {
@@ -214,7 +214,7 @@ func (x *Split) join(made []Arrays, params []gdn.Param, other func(gdn.Param) (*
 	return out, nil
 }
 
-// sum adds a result of all parts.
+// sum adds a result over all parts.
 func sum(made []Arrays, p gdn.Param) *array.Array {
 	total := make([]float64, p.Type.Size())
 	for _, m := range made {
@@ -225,7 +225,7 @@ func sum(made []Arrays, p gdn.Param) *array.Array {
 	return array.FromFloat64s(p.Type.DType, p.Type.Shape, total)
 }
 
-// rows are the runs of bytes of an array that lie together along an axis, and how many runs there are.
+// rows returns the byte length of contiguous runs along an axis, and their number.
 func rows(a *array.Array, axis int) (length, count int) {
 	count = 1
 	for _, d := range a.Shape[:axis] {
@@ -234,7 +234,7 @@ func rows(a *array.Array, axis int) (length, count int) {
 	return len(a.Data) / count, count
 }
 
-// Slice takes elements lo to hi along an axis.
+// Slice returns elements lo to hi-1 along an axis.
 func Slice(a *array.Array, axis, lo, hi int) *array.Array {
 	length, count := rows(a, axis)
 	one := length / a.Shape[axis]
@@ -246,7 +246,7 @@ func Slice(a *array.Array, axis, lo, hi int) *array.Array {
 	return out
 }
 
-// Concat joins arrays along an axis.
+// Concat concatenates arrays along an axis.
 func Concat(axis int, l ...*array.Array) *array.Array {
 	out := &array.Array{Type: l[0].Type, Shape: slices.Clone(l[0].Shape)}
 	out.Shape[axis] = 0

@@ -2,5 +2,5 @@ package main
 
 import "github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 
-// CLI gives the tree of commands, and those about this installation.
+// CLI holds the tree of commands, and the commands about this installation.
 type CLI struct{ *app.App }

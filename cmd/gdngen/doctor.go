@@ -32,7 +32,7 @@ you do, in no sandbox.`,
 		GroupID: "self",
 		Args:    app.Args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
-			// the examination looks at the environment alone
+			// doctor reads only the environment
 			for name, value := range map[string]string{"GDNGEN_LIBTPU": a.Libtpu, "GDNGEN_CPU_PLUGIN": a.CPUPlugin} {
 				if value != "" {
 					if err := os.Setenv(name, value); err != nil {
@@ -73,10 +73,10 @@ you do, in no sandbox.`,
 	return c
 }
 
-// placeLimit is how long a place may take to answer.
+// placeLimit is the time limit for a place to answer.
 const placeLimit = 30 * time.Second
 
-// tryPlace is the check of a place.
+// tryPlace checks a place.
 func (a CLI) tryPlace(on string) plugins.Check {
 	ctx, cancel := context.WithTimeout(a.Ctx, placeLimit)
 	defer cancel()
@@ -91,7 +91,7 @@ func (a CLI) tryPlace(on string) plugins.Check {
 	return plugins.Check{Name: "place", OK: true, Detail: said}
 }
 
-// tryAgent is the check of an agent.
+// tryAgent checks an agent.
 func (a CLI) tryAgent(agent string, env []string) plugins.Check {
 	said, err := loop.Try(a.Ctx, agent, env, loop.TryLimit)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package app is what all commands of gdngen share: one run of the program with its streams and global flags, what commands open on the way,
-// how specs, variants and targets are read, offered and completed, and how results and errors are told.
+// Package app has the parts that all commands of gdngen share: one run of the program with its streams and global flags, resources
+// that commands open, the reading and completion of specs, variants and targets, and the output of results and errors.
 package app
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
-// App is one run of the program: its streams, the global flags, and what commands open on the way.
+// App is one run of the program: its streams, the global flags, and the resources that commands open.
 type App struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
@@ -42,14 +42,14 @@ type App struct {
 	Backend     compute.Backend // of GoMLX
 	Compiler    *aot.Compiler
 	TPU         plugins.Plugin
-	told        []string // what was said of the user's champions
+	told        []string // notes about the user's champions made so far
 
 	config      configuration
-	configFault error  // of a file that can not be read, for commands that go on
-	libtpuBy    string // the file that names the libtpu; empty where none does
+	configFault error  // of an unreadable configuration file, for commands that go on
+	libtpuBy    string // the file that names the libtpu; empty if none does
 }
 
-// Close frees what commands opened. A program that is still running is left to the end of the process.
+// Close frees the resources that commands opened. A program that is still running is left to the end of the process.
 func (a *App) Close() {
 	if a.Compiler != nil {
 		a.Compiler.Close()
@@ -68,7 +68,7 @@ func (a *App) Close() {
 	}
 }
 
-// Near gives `, did you mean "x"?` for the known name that a mistyped one is nearest to, or nothing.
+// Near returns `, did you mean "x"?` for the known name nearest to a mistyped one, or "".
 func Near(got string, known []string, prefix string) string {
 	c := &cobra.Command{SuggestionsMinimumDistance: 2}
 	for _, name := range known {
@@ -85,7 +85,7 @@ func Near(got string, known []string, prefix string) string {
 	return fmt.Sprintf(", did you mean %q?", prefix+best)
 }
 
-// Args makes the fault of a validator of arguments one of usage.
+// Args wraps a validator of arguments so that its errors are usage errors.
 func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
@@ -96,7 +96,7 @@ func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// Meant gives `, did you mean "--spec bench"?` for a word that is a spec or a variant where the command has a flag for one.
+// Meant returns `, did you mean "--spec bench"?` for a word that is a spec or a variant, if the command has that flag; else "".
 func Meant(word string, spec, variant bool) string {
 	if _, err := gdn.Parse(word); err == nil && spec {
 		return fmt.Sprintf(", did you mean %q?", "--spec "+word)
@@ -107,7 +107,7 @@ func Meant(word string, spec, variant bool) string {
 	return ""
 }
 
-// Group makes a command that only has others below it: alone it prints its help.
+// Group adds commands below c; c alone prints its help.
 func Group(c *cobra.Command, below ...*cobra.Command) *cobra.Command {
 	c.AddCommand(below...)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -123,7 +123,7 @@ func Group(c *cobra.Command, below ...*cobra.Command) *cobra.Command {
 	return c
 }
 
-// CPU opens the engine that runs on the CPU, fetching its plugin where it is missing.
+// CPU opens the CPU engine once, and fetches its plugin if missing.
 func (a *App) CPU() (*pjrt.Engine, error) {
 	if a.engine != nil {
 		return a.engine, nil
@@ -142,10 +142,10 @@ func (a *App) CPU() (*pjrt.Engine, error) {
 	return a.engine, nil
 }
 
-// CompileLimit bounds one compile.
+// CompileLimit is the time limit of one compile.
 const CompileLimit = 10 * time.Minute
 
-// AOT gives the compiler for absent TPUs, fetching libtpu where it is missing.
+// AOT returns the compiler for absent TPUs, and fetches libtpu if missing.
 func (a *App) AOT() (*aot.Compiler, error) {
 	if a.Compiler != nil {
 		return a.Compiler, nil
@@ -166,7 +166,7 @@ func (a *App) AOT() (*aot.Compiler, error) {
 	return a.Compiler, nil
 }
 
-// Waiting tells whom the command waits for.
+// Waiting notes the processes that the command waits for.
 func (a *App) Waiting(holders []machine.Holder) { a.Note("%s", machine.Waiting(holders)) }
 
 // NoWaitFlag adds --no-wait.
@@ -174,7 +174,7 @@ func NoWaitFlag(cmd *cobra.Command, at *bool) {
 	cmd.Flags().BoolVar(at, "no-wait", false, "do not wait for the machine: end with status 7 if another process measures, or, if this command measures, computes")
 }
 
-// Machine gives the lock of the machine. With noWait it is refused where a use can not begin at once.
+// Machine returns the lock of the machine. With noWait it errs if the use can not begin at once.
 func (a *App) Machine(use machine.Use, noWait bool, tell func([]machine.Holder)) (*machine.Lock, error) {
 	lock, err := plugins.Machine(tell)
 	if err == nil && noWait {
@@ -183,7 +183,7 @@ func (a *App) Machine(use machine.Use, noWait bool, tell func([]machine.Holder))
 	return lock, err
 }
 
-// Instrument gives what costs are measured by. Notes of its progress go to standard error.
+// Instrument returns the instrument for costs; fresh ignores its cache. Progress goes to standard error.
 func (a *App) Instrument(fresh bool) (*measure.Instrument, error) {
 	compiler, err := a.AOT()
 	if err != nil {
@@ -201,7 +201,7 @@ func (a *App) Instrument(fresh bool) (*measure.Instrument, error) {
 	return &measure.Instrument{Compiler: compiler, Libtpu: a.TPU.Name + " " + build, Cache: cache, Note: a.Note}, nil
 }
 
-// RulerFlag is by what programs are ranked.
+// RulerFlag adds --ruler.
 func RulerFlag(c *cobra.Command, at *string) {
 	c.Flags().StringVar(at, "ruler", string(measure.Wall), "what programs are ranked by: wall (where the target has it) or throughput")
 	Complete(c, "ruler", []string{string(measure.Wall), string(measure.Throughput)})
@@ -212,7 +212,7 @@ func FreshFlag(c *cobra.Command, at *bool) {
 	c.Flags().BoolVar(at, "fresh", false, "measure anew, and take nothing from the cache")
 }
 
-// ReadInput reads a file, or standard input where the name is "-".
+// ReadInput reads a file, or standard input for the name "-".
 func (a *App) ReadInput(name string) ([]byte, error) {
 	if name == "-" {
 		return io.ReadAll(a.Stdin)

@@ -9,7 +9,7 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 )
 
-// Complete offers the values of a flag to the shell.
+// Complete offers a flag's values to the shell.
 func Complete(cmd *cobra.Command, flag string, values []string) {
 	register(cmd, flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
@@ -20,7 +20,7 @@ func register(cmd *cobra.Command, flag string, offer cobra.CompletionFunc) {
 	}
 }
 
-// CompleteList offers values that are joined by commas. One that was given is not offered again.
+// CompleteList offers values for a list separated by commas, without those already given.
 func CompleteList(cmd *cobra.Command, flag string, values []string) {
 	register(cmd, flag, func(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		before, _ := lastOf(typed)
@@ -34,22 +34,22 @@ func CompleteList(cmd *cobra.Command, flag string, values []string) {
 	})
 }
 
-// begun are those that begin as what was typed.
+// begun returns the items that begin with the typed text.
 func begun(list []cobra.Completion, typed string) []cobra.Completion {
 	return slices.DeleteFunc(list, func(c cobra.Completion) bool { return !strings.HasPrefix(c, typed) })
 }
 
-// lastOf cuts a list behind its last comma.
+// lastOf cuts a list after its last comma.
 func lastOf(typed string) (before, last string) {
 	i := strings.LastIndexByte(typed, ',') + 1
 	return typed[:i], typed[i:]
 }
 
-// choice is a key of a text such as a spec, with the values that can be listed.
+// choice is a key of a text such as a spec, with its possible values.
 type choice struct {
 	key, doc string
 	values   []string
-	alone    bool // the key means something without a value
+	alone    bool // the key needs no value
 }
 
 // CompleteChoices offers the text of a spec or a variant: a name, then key=value separated by commas.

@@ -21,10 +21,10 @@ import (
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
-// setting is an entry of the configuration file: what stands where neither a flag nor the environment says otherwise.
+// setting is an entry of the configuration file: the default if neither a flag nor the environment sets a value.
 type setting struct {
 	key, doc string
-	env      string // that it stands for; empty for the target
+	env      string // its environment variable; empty for the target
 	path     bool   // relative to the file's folder
 }
 
@@ -39,10 +39,10 @@ var settings = []setting{
 	{key: "on", doc: "place for gdngen remote, such as ssh:HOST, as --on", env: remote.OnEnv},
 }
 
-// configName is the name of the file, beside the champions of the user.
+// configName is the name of the configuration file, in the folder of the user's champions.
 const configName = "config.json"
 
-// ConfigTopic explains the file.
+// ConfigTopic returns the help topic on the configuration file.
 func ConfigTopic() *cobra.Command {
 	var keys strings.Builder
 	for _, s := range settings {
@@ -55,7 +55,7 @@ func ConfigTopic() *cobra.Command {
 		Example: "  gdngen doctor                    says what the file changes"}
 }
 
-// configuration is what the file says; empty where there is none.
+// configuration is the content of the file; empty if there is none.
 type configuration struct {
 	file   string
 	values map[string]string
@@ -105,10 +105,10 @@ func readConfig() (c configuration, err error) {
 	return c, nil
 }
 
-// withoutConfig are the commands that a broken file must not stop: those that say what is wrong.
+// withoutConfig lists the commands that run despite a broken file: those that help to find the fault.
 var withoutConfig = []string{"doctor", "help", "version", "completion", cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd}
 
-// Configure applies the file to a command. Variables are set for its children too.
+// Configure applies the file to a command. It sets environment variables, also for child processes.
 func (a *App) Configure(cmd *cobra.Command) error {
 	c, err := readConfig()
 	if err != nil {
@@ -146,7 +146,7 @@ func (a *App) Configure(cmd *cobra.Command) error {
 	return err
 }
 
-// ConfigCheck is what doctor says of the file.
+// ConfigCheck returns doctor's check of the file.
 func (a *App) ConfigCheck() plugins.Check {
 	row := plugins.Check{Name: "configuration", OK: a.configFault == nil, Detail: "none"}
 	if a.configFault != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
-// DeviceFlags say which device a command runs on.
+// DeviceFlags choose the device of a command.
 type DeviceFlags struct{ Plugin, Target string }
 
 const PluginUse = "PJRT plugin of the device, a path or cpu (default: libtpu where a TPU is attached, else cpu)"
@@ -28,7 +28,7 @@ func (f *DeviceFlags) Add(c *cobra.Command) {
 	Complete(c, "target", target.Names())
 }
 
-// PluginPath finds a plugin: a path, the pinned one of the CPU, or where none is named the one of what is attached.
+// PluginPath returns the path of a plugin: a given path, the pinned plugin of the CPU, or for "" the plugin of the attached device.
 func (a *App) PluginPath(plugin string) (string, error) {
 	if !pjrt.HasCgo {
 		_, err := pjrt.Open("")
@@ -45,7 +45,7 @@ func (a *App) PluginPath(plugin string) (string, error) {
 	return p.Path, err
 }
 
-// DeviceOptions finds the plugin of a device and the target that it must be of.
+// DeviceOptions returns the plugin of a device and the target that it must match.
 func (a *App) DeviceOptions(f *DeviceFlags) (device.Options, error) {
 	o := device.Options{Emit: route.Text, Note: func(text string) { a.Note("%s", text) }}
 	if f.Target != "" {
@@ -63,7 +63,7 @@ func (a *App) DeviceOptions(f *DeviceFlags) (device.Options, error) {
 	return o, err
 }
 
-// NewRunner opens the device of the flags.
+// NewRunner opens the device chosen by the flags.
 func (a *App) NewRunner(f *DeviceFlags) (*device.Runner, error) {
 	o, err := a.DeviceOptions(f)
 	if err != nil {
@@ -72,7 +72,7 @@ func (a *App) NewRunner(f *DeviceFlags) (*device.Runner, error) {
 	return device.NewRunner(a.Ctx, o)
 }
 
-// ptxOn makes programs with PTX inside for a device that is a GPU and takes them; nil for another device. Why a GPU gets plain programs is noted.
+// ptxOn returns a maker of programs with PTX inside if the device is a GPU that takes them, else nil. It notes why a GPU gets plain programs.
 func (a *App) ptxOn(r *device.Runner) *ptx.Maker {
 	info := r.Device().Info()
 	g, err := ptx.GPUOf(info.Platform, info.Kind, info.Attributes)
@@ -96,7 +96,7 @@ func (a *App) ptxOn(r *device.Runner) *ptx.Maker {
 	return m
 }
 
-// Attach opens the device of a plan whose engine wants one; what is computed is then made for that device.
+// Attach opens the device of a plan whose engine needs one, and sets the plan's target to it.
 func (a *App) Attach(p *engine.Plan, name, plugin, wish string) error {
 	if name != engine.Device {
 		if plugin != "" {
@@ -104,7 +104,7 @@ func (a *App) Attach(p *engine.Plan, name, plugin, wish string) error {
 		}
 		return nil
 	}
-	wanted, _ := target.LookupGPU(wish) // a GPU is no generation that the runner knows
+	wanted, _ := target.LookupGPU(wish) // the runner does not know GPUs as generations
 	if wanted != nil {
 		wish = ""
 	}

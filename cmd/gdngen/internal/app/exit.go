@@ -65,7 +65,7 @@ const ExitHelp = `Exit status:
   124  the time limit was reached
   130  interrupted`
 
-// codeError is an error with the exit status that it asks for.
+// codeError is an error with an exit status.
 type codeError struct {
 	code int
 	err  error
@@ -74,12 +74,12 @@ type codeError struct {
 func (e *codeError) Error() string { return e.err.Error() }
 func (e *codeError) Unwrap() error { return e.err }
 
-// Failed makes an error with an exit status.
+// Failed returns an error with an exit status.
 func Failed(code int, format string, args ...any) error {
 	return &codeError{code, fmt.Errorf(format, args...)}
 }
 
-// Usage marks an error as the fault of the command line; nil stays nil.
+// Usage marks an error as a usage error; nil stays nil.
 func Usage(err error) error {
 	if err == nil {
 		return nil
@@ -87,7 +87,7 @@ func Usage(err error) error {
 	return &codeError{ExitUsage, err}
 }
 
-// exits tells the exit status of errors that carry none, the first row that fits deciding.
+// exits maps errors without a status to one; the first matching row decides.
 var exits = []struct {
 	code int
 	fits func(error) bool
@@ -144,8 +144,8 @@ var exits = []struct {
 
 func is(target error) func(error) bool { return func(err error) bool { return errors.Is(err, target) } }
 
-// late tells whether the time that the user gave is over. A server that is silent is not that, though errors of the network call each of their own
-// limits a context.DeadlineExceeded: it is looked for by itself.
+// late reports whether the user's --timeout is over. It unwraps errors itself: network errors claim to be a
+// context.DeadlineExceeded at each of their own limits.
 func late(err error) bool {
 	if err == context.DeadlineExceeded {
 		return true
@@ -159,7 +159,7 @@ func late(err error) bool {
 	return false
 }
 
-// verdict finds what was measured and has one of some verdicts.
+// verdict matches measure's refusals with one of some verdicts.
 func verdict(list ...measure.Verdict) func(error) bool {
 	return func(err error) bool {
 		var r *measure.Refusal
@@ -187,7 +187,7 @@ func ExitCode(err error) int {
 	return ExitFailure
 }
 
-// Complain prints an error with what helps next.
+// Complain prints an error with advice.
 func (a *App) Complain(err error, code int) {
 	message := err.Error()
 	switch {
@@ -205,7 +205,7 @@ func (a *App) Complain(err error, code int) {
 	}
 }
 
-// cureOf says what to do about a file or run that is not there; nothing about other errors.
+// cureOf returns advice about a missing file or run; "" for other errors.
 func cureOf(err error) string {
 	at := (*fs.PathError)(nil)
 	switch none := (*journal.NoRunError)(nil); {

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// Limit is a flag of how many failures in a row are too many. never, -1 and 0 are no limit.
+// Limit is a flag: the number of consecutive failures that ends a run. never, -1 and 0 mean no limit.
 type Limit int
 
 func (l *Limit) String() string {
@@ -15,7 +15,7 @@ func (l *Limit) String() string {
 	return strconv.Itoa(int(*l))
 }
 
-// Set reads a flag.
+// Set parses the flag.
 func (l *Limit) Set(text string) error {
 	n, err := strconv.Atoi(text)
 	switch {
@@ -29,5 +29,5 @@ func (l *Limit) Set(text string) error {
 	return nil
 }
 
-// Type names the values in help.
+// Type returns the name of the value in help texts.
 func (l *Limit) Type() string { return "count" }

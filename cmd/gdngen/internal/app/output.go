@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// formats are the forms of the data on standard output.
+// formats are the values of --output.
 var formats = []string{"text", "json", "jsonl"}
 
 // format is the value of --output.
@@ -29,7 +29,7 @@ func (f *format) Set(text string) error {
 	return nil
 }
 
-// formOrFile is the value of --output where it once named a file, and does so still where the text is no form.
+// formOrFile is the value of --output for commands where it once named a file, and still does if the text is no format.
 type formOrFile struct {
 	*App
 	file *string
@@ -51,18 +51,18 @@ func (v formOrFile) Set(text string) error {
 	return nil
 }
 
-// OutFlag adds --out, where what a command writes goes.
+// OutFlag adds --out, the file to write to.
 func OutFlag(c *cobra.Command, at *string) {
 	c.Flags().StringVar(at, "out", "", "write to this file; -: standard output")
 }
 
-// FileByOutput lets --output name a file still, as it did.
+// FileByOutput adds --output so that it may also name a file, as in former versions.
 func (a *App) FileByOutput(c *cobra.Command, file *string) {
 	c.Flags().VarP(formOrFile{a, file}, "output", "o", "form of the data on standard output")
 	Complete(c, "output", formats)
 }
 
-// former is the value of a flag by its former name.
+// former is a flag under its former name.
 type former struct {
 	*App
 	flags    *pflag.FlagSet
@@ -76,14 +76,14 @@ func (f *former) Set(text string) error {
 	return f.flags.Set(f.now, text)
 }
 
-// Formerly lets a flag be given by its former name.
+// Formerly adds a hidden flag with the former name of another.
 func (a *App) Formerly(c *cobra.Command, old, now string) {
 	c.Flags().Var(&former{a, c.Flags(), old, now}, old, "the former name of --"+now)
 	was := c.Flags().Lookup(old)
 	was.Hidden, was.NoOptDefVal = true, c.Flags().Lookup(now).NoOptDefVal
 }
 
-// Emit writes data in the format asked for: text, the document, or a line for each row.
+// Emit writes data in the format of --output: text, one JSON document, or a JSON line for each row.
 func Emit[R any](a *App, doc any, rows []R, text func(w io.Writer)) error {
 	switch a.Output {
 	case "json":
@@ -105,12 +105,12 @@ func Emit[R any](a *App, doc any, rows []R, text func(w io.Writer)) error {
 	return nil
 }
 
-// Note writes a line of progress.
+// Note writes a line of progress to standard error.
 func (a *App) Note(format string, args ...any) {
 	fmt.Fprintln(a.Stderr, terminal.Lines(fmt.Sprintf(format, args...)))
 }
 
-// Warn writes a warning.
+// Warn writes a warning to standard error.
 func (a *App) Warn(format string, args ...any) {
 	fmt.Fprintf(a.Stderr, "%s %s\n", terminal.Paint(a.Stderr, terminal.Yellow, "warning:"), terminal.Lines(fmt.Sprintf(format, args...)))
 }

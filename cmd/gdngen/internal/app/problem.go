@@ -16,28 +16,28 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// ParseSpec reads a spec from the command line.
+// ParseSpec parses a spec; an error is a usage error.
 func ParseSpec(text string) (gdn.Spec, error) {
 	s, err := gdn.Parse(text)
 	return s, Usage(err)
 }
 
-// ParseVariant reads a variant from the command line.
+// ParseVariant parses a variant; an error is a usage error.
 func ParseVariant(text string) (gdn.Variant, error) {
 	v, err := gdn.ParseVariant(text)
 	return v, Usage(err)
 }
 
-// ParseTargets reads a list of targets from the command line; "all" stands for every one.
+// ParseTargets parses a list of targets; "all" means every target. An error is a usage error.
 func ParseTargets(text string) ([]*target.Target, error) {
 	list, err := target.Parse(text)
 	return list, Usage(NearTarget(err))
 }
 
-// NearTarget adds the target that a mistyped one is nearest to.
+// NearTarget adds the nearest target name to an error about an unknown one.
 func NearTarget(err error) error {
 	if unknown := (*target.UnknownError)(nil); errors.As(err, &unknown) {
-		name := strings.TrimPrefix(strings.ToLower(unknown.Name), "tpu") // as in tpuv6, but for tpu7x
+		name := strings.TrimPrefix(strings.ToLower(unknown.Name), "tpu") // as in tpuv6, but tpu7x is a name
 		if meant := Near(name, target.Names(), ""); meant != "" && name != "" {
 			return fmt.Errorf("%w%s", err, meant)
 		}
@@ -46,7 +46,7 @@ func NearTarget(err error) error {
 	return err
 }
 
-// ParseBackend finds the route of a backend.
+// ParseBackend returns the route of a backend; an unknown name is a usage error.
 func ParseBackend(name string) (route.Route, error) {
 	r, err := route.Lookup(name)
 	if err != nil {
@@ -69,7 +69,7 @@ func SpecFlag(cmd *cobra.Command, at *string, value string) {
 	CompleteChoices(cmd, "spec", specNames, specChoices)
 }
 
-// CheckText checks the text of a variant as far as no spec is known.
+// CheckText checks the text of a variant as far as possible without a spec.
 func CheckText(text string) error {
 	if _, ok := gdn.ParseAuto(text); ok {
 		return nil
@@ -78,7 +78,7 @@ func CheckText(text string) error {
 	return err
 }
 
-// VariantFlag adds --variant and --accuracy, which is another way to say auto-ACCURACY.
+// VariantFlag adds --variant, and --accuracy, which is short for --variant auto-ACCURACY.
 func (a *App) VariantFlag(cmd *cobra.Command, at *string) {
 	*at = gdn.Auto
 	cmd.Flags().Var(&variantText{a, at}, "variant", "how it is computed: auto, a name, axes, or both, or @RUN#5 for a candidate of a search (see gdngen help variant)")
@@ -108,7 +108,7 @@ func (v *variantText) Set(text string) error {
 	if err != nil {
 		return err
 	}
-	before, _ := gdn.ParseAuto(*v.at) // --accuracy stood before it
+	before, _ := gdn.ParseAuto(*v.at) // --accuracy came before it
 	joined, err := gdn.WithAccuracy(text, before)
 	if err == nil {
 		*v.at = joined
@@ -116,14 +116,14 @@ func (v *variantText) Set(text string) error {
 	return err
 }
 
-// TellRenamed says which axes of a variant that somebody gave have other names now.
+// TellRenamed notes the axes in a variant's text that have new names.
 func (a *App) TellRenamed(text string) {
 	if notes := gdn.Renamed(text); len(notes) > 0 {
 		a.Note("%s", strings.Join(notes, ", "))
 	}
 }
 
-// AccuracyText is the value of --accuracy, which changes that of --variant.
+// AccuracyText is the value of --accuracy, which changes the value of --variant.
 type AccuracyText struct {
 	At   *string
 	name string
@@ -144,12 +144,12 @@ func (v *AccuracyText) Set(name string) error {
 	return err
 }
 
-// PythonEnv names the environment variable with a Python that has JAX.
+// PythonEnv is the environment variable that names a Python with JAX.
 const PythonEnv = "GDNGEN_PYTHON"
 
-// Resolve says what the text of a variant stands for, as route.Resolve does, by the champions of the user's configuration.
+// Resolve resolves the text of a variant like route.Resolve, with the champions of the user's configuration. A wrong text is a usage error.
 func Resolve(s gdn.Spec, text string, t *target.Target) (*route.Form, error) {
-	var broken error // of the configuration: no fault of what was typed
+	var broken error // of the configuration: no usage error
 	f, err := route.Resolve(s, text, t, func(s gdn.Spec, target string, class gdn.Accuracy) (variant, origin string, err error) {
 		variant, origin, broken = promoted.Champion(s, target, class)
 		return variant, origin, broken
@@ -160,7 +160,7 @@ func Resolve(s gdn.Spec, text string, t *target.Target) (*route.Form, error) {
 	return f, err
 }
 
-// TellPromoted says, once, that auto is a variant of the user's configuration, since another user gets other figures.
+// TellPromoted notes, once, that auto chose a variant of the user's configuration, since other users get other figures.
 func (a *App) TellPromoted(f *route.Form) {
 	if line := f.Why(); f.Promoted != "" && !slices.Contains(a.told, line) {
 		a.told = append(a.told, line)
@@ -168,7 +168,7 @@ func (a *App) TellPromoted(f *route.Form) {
 	}
 }
 
-// Say tells what auto stands for, and why a variant is unsafe.
+// Say notes auto's choice and its reason, and warns of unsafe variants.
 func (a *App) Say(f *route.Form) {
 	if auto := f.Why(); auto != "" {
 		a.Note("auto is %s", auto)

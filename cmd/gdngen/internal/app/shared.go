@@ -17,12 +17,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// RunFlag is --run, the folder of a run.
+// RunFlag adds --run, the folder of a run.
 func RunFlag(c *cobra.Command, at *string) {
 	c.Flags().StringVar(at, "run", "", "folder of the run")
 }
 
-// ReadModelConfig finds a preset, or reads a file.
+// ReadModelConfig returns a preset, or reads a file or the folder of a published model.
 func (a *App) ReadModelConfig(name string) (model.Config, error) {
 	if c, err := model.Preset(name); err == nil {
 		return c, nil
@@ -45,16 +45,16 @@ func (a *App) ReadModelConfig(name string) (model.Config, error) {
 	return c, nil
 }
 
-// TargetFlag is --target of commands that take several.
+// TargetFlag adds --target for several targets.
 func TargetFlag(c *cobra.Command, at *string) {
 	c.Flags().StringVar(at, "target", DefaultTarget, "TPU generations or GPUs, separated by commas, or all for every generation (see gdngen list targets)")
 	CompleteList(c, "target", slices.Concat(target.Names(), target.GPUNames(), []string{"all"}))
 }
 
-// DefaultTarget is the target where none is named and one is needed. The user's configuration may name another.
+// DefaultTarget is used if a target is needed and none is named. The user's configuration may change it.
 var DefaultTarget = "v6e"
 
-// OneTarget reads the name of a target.
+// OneTarget parses the name of one target; more than one is a usage error.
 func OneTarget(name string) (*target.Target, error) {
 	list, err := ParseTargets(name)
 	if err == nil && len(list) != 1 {
@@ -66,18 +66,18 @@ func OneTarget(name string) (*target.Target, error) {
 	return list[0], nil
 }
 
-// OnEnv names the place where nobody gives --on.
+// OnEnv is the environment variable with the default of --on.
 const OnEnv = remote.OnEnv
 
-// stamped is the version, and commit the commit, that a release stamps in (cmd/release).
+// stamped is the version, and commit the commit, set by a release build (cmd/release).
 var stamped, commit string
 
-// archived is the commit of a source archive, which git archive writes into the file; elsewhere it begins with a dollar sign.
+// archived is the commit of a source archive, which git archive writes into the file; otherwise it begins with a dollar sign.
 //
 //go:embed commit.txt
 var archived string
 
-// Version is the version of the module or of the release, and the revision where the build knows it.
+// Version returns the version of the release or module, and the revision if the build knows it.
 func Version() (version, revision string) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -1,5 +1,5 @@
-// Package handover writes one page that lets somebody else go on: what is best and by which command, what limits it, what was accepted and
-// why, what was rejected, and what to try next. It says nothing that is not in the records of the runs.
+// Package handover writes one page with which another person can continue: the best variants and their commands, the limits,
+// accepted changes and their reasons, rejected ones, and the next step. It contains only facts from the records of the runs.
 package handover
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 )
 
-// Page is what is handed over.
+// Page is the content of a run summary.
 type Page struct {
 	Title string `json:"title"`
 	Parts []Part `json:"parts"`
@@ -40,14 +40,14 @@ const (
 	headVerify   = "Versions, and how to verify"
 )
 
-// How much a page tells.
+// Limits on the length of a page.
 const (
 	spots    = 3
 	accepted = 8
 	failed   = 3
 )
 
-// New makes the page of runs: of searches, of loops and of ladders.
+// New returns the page of runs: of searches, of loops and of ladders.
 func New(dirs []string) (*Page, error) {
 	p := &Page{Title: "Handover"}
 	for _, dir := range dirs {
@@ -99,7 +99,7 @@ func (p *Page) search(dir string) error {
 	return nil
 }
 
-// best is the champion of each target, its band, and the commands that give it.
+// best lists the champion of each target, its margin, and the commands that produce it.
 func best(dir string, s *journal.State) (l []string) {
 	h, v, times := s.Header, s.Now(), s.Times()
 	for _, t := range h.Targets {
@@ -136,7 +136,7 @@ func best(dir string, s *journal.State) (l []string) {
 	return l
 }
 
-// hotSpots are the stages of the champion of the first target that take most, and what bounds it.
+// hotSpots lists the stages with most cycles of the champion on the first target, and its bound.
 func hotSpots(v journal.View) (l []string) {
 	t := v.Header().Targets[0]
 	c := v.Champion(t)
@@ -153,7 +153,7 @@ func hotSpots(v journal.View) (l []string) {
 	return append(l, bound(k, t))
 }
 
-// bound is what keeps a cost from being less.
+// bound names the resource that limits a cost.
 func bound(k *journal.Cost, t string) string {
 	switch took := k.Took(); {
 	case k.HBM >= took:
@@ -171,7 +171,7 @@ func bound(k *journal.Cost, t string) string {
 	return fmt.Sprintf("bound on %s: not told by the schedule; main memory needs %d of %d cycles", t, k.HBM, k.Took())
 }
 
-// line is the succession of champions on the first target, the latest ones.
+// line lists the latest champions on the first target, in order of succession.
 func line(v journal.View) (l []string) {
 	t := v.Header().Targets[0]
 	all := v.Champions(t)
@@ -196,12 +196,12 @@ func line(v journal.View) (l []string) {
 	return l
 }
 
-// changed names what a candidate is: its change of its parent or, without one, itself.
+// changed returns a candidate's change of its parent or, without a parent, its variant.
 func changed(c *journal.Candidate) string {
 	return cmp.Or(strings.Join(c.Change, ","), c.Variant, "the text of a program")
 }
 
-// rejected counts what failed by cause, and tells of the largest hopes among it.
+// rejected counts the failures by cause, and lists those with the largest expected gains.
 func rejected(v journal.View) (l []string) {
 	count := map[journal.Cause]int{}
 	var lost []*journal.Candidate
@@ -226,7 +226,7 @@ func rejected(v journal.View) (l []string) {
 	return l
 }
 
-// next is the best change of the latest shortlist that has one which was not tried.
+// next returns the best untried change of the latest shortlist that has one.
 func next(dir string, v journal.View) []string {
 	all := v.Candidates()
 	h := v.Header()
@@ -262,7 +262,7 @@ func next(dir string, v journal.View) []string {
 	return nil
 }
 
-// with is a variant after a change axis=value,axis=value. A choice may make an earlier one applicable, hence two passes.
+// with applies a change axis=value,axis=value to a variant. A value may make an earlier one applicable, hence two passes.
 func with(variant, change string) (gdn.Variant, error) {
 	v, err := gdn.ParseVariant(variant)
 	if err != nil {

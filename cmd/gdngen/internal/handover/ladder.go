@@ -7,7 +7,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/ladder"
 )
 
-// pairsMore is how many times as many pairs of runs are proposed where an interval does not tell.
+// pairsMore is the factor on the number of pairs proposed if an interval does not decide.
 const pairsMore = 2
 
 // ladder adds a climb.
@@ -63,7 +63,7 @@ func (p *Page) ladder(dir string) error {
 	return nil
 }
 
-// band is what a rung knows of base and candidate, with the interval where it was measured.
+// band returns a rung's figures of base and candidate, with the interval if measured.
 func band(f *ladder.Figures) string {
 	text := fmt.Sprintf("%d to %d %s", f.Base.Score, f.Candidate.Score, f.Unit)
 	if f.Ratio > 0 {
@@ -78,7 +78,7 @@ func band(f *ladder.Figures) string {
 	return text
 }
 
-// rungSpots are the stages that take most of the candidate on the highest rung that has some.
+// rungSpots lists the candidate's stages with most cycles on the highest rung that has stages.
 func rungSpots(climb *ladder.Climb) (l []string) {
 	for i := len(climb.Rungs) - 1; i >= 0 && l == nil; i-- {
 		r := climb.Rungs[i]

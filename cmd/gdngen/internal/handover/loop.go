@@ -8,7 +8,7 @@ import (
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/loop"
 )
 
-// loop adds a loop of an agent.
+// loop adds the run of an agent's loop.
 func (p *Page) loop(dir string) error {
 	c, err := loop.Load(dir)
 	if err != nil {

@@ -7,10 +7,10 @@ import (
 	"regexp"
 )
 
-// Formats are the forms of a page.
+// Formats are the formats of a page.
 var Formats = []string{"md", "html"}
 
-// Write writes the page in one of Formats.
+// Write writes the page in one of Formats; another format is an error.
 func (p *Page) Write(w io.Writer, format string) error {
 	switch format {
 	case "md":
@@ -43,7 +43,7 @@ func (p *Page) markdown(w io.Writer) error {
 
 var quoted = regexp.MustCompile("`([^`]*)`")
 
-// page needs nothing from elsewhere.
+// page is self-contained: it loads nothing from elsewhere.
 var page = template.Must(template.New("page").Funcs(template.FuncMap{"mark": func(text string) template.HTML {
 	return template.HTML(quoted.ReplaceAllString(template.HTMLEscapeString(text), "<code>$1</code>"))
 }}).Parse(`<!DOCTYPE html>

@@ -33,7 +33,7 @@ type benchFlags struct {
 	targets, staticVariant string
 	protocol, on, solution string
 
-	target *target.Target // of the device of --plugin; nil: no TPU
+	target *target.Target // of the device; nil: no TPU
 }
 
 func (a CLI) BenchCmd() *cobra.Command {
@@ -129,7 +129,7 @@ func (a CLI) bench(b *benchFlags) error {
 			return err
 		}
 	}
-	if b.plugin != "" && !b.staticOnly { // what is computed depends on what the device is
+	if b.plugin != "" && !b.staticOnly { // the workloads' programs depend on the device
 		d, err := a.probe(&app.DeviceFlags{Plugin: b.plugin})
 		if err != nil {
 			return err
@@ -177,7 +177,7 @@ func (a CLI) benchItems(b *benchFlags) (err error) {
 	return app.Usage(b.config.Check())
 }
 
-// sweep runs what the folder lacks, and fills the rows of the result.
+// sweep evaluates the workloads that the folder lacks, and fills the rows of the report.
 func (a CLI) sweep(b *benchFlags, r *bench.Report) (failed int, err error) {
 	bar := terminal.NewBar(a.Stderr)
 	tell := func(h []machine.Holder) { bar.End(); a.Waiting(h) }
@@ -217,7 +217,7 @@ func (a CLI) sweep(b *benchFlags, r *bench.Report) (failed int, err error) {
 	return failed, nil
 }
 
-// staticCosts costs the shapes of the workloads on the targets.
+// staticCosts models the shapes of the workloads on the targets.
 func (a CLI) staticCosts(b *benchFlags, r *bench.Report) error {
 	targets, err := app.ParseTargets(b.targets)
 	if err != nil {
@@ -227,7 +227,7 @@ func (a CLI) staticCosts(b *benchFlags, r *bench.Report) error {
 	if err != nil {
 		return err
 	}
-	meter.Note = nil // a bar tells of the progress
+	meter.Note = nil // a bar shows the progress
 	r.Compiler = a.TPU.Release()
 	bar := terminal.NewBar(a.Stderr)
 	defer bar.End()
@@ -242,7 +242,7 @@ func (a CLI) staticCosts(b *benchFlags, r *bench.Report) error {
 	return err
 }
 
-// probe opens a device and tells its generation; nil where it is no TPU.
+// probe opens a device and returns its generation; nil if it is no TPU.
 func (a CLI) probe(f *app.DeviceFlags) (*target.Target, error) {
 	o, err := a.DeviceOptions(f)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// protocolFlags are those of bench that a preset sets too: what is given beside a preset counts.
+// protocolFlags are flags of bench that a preset also sets: a given flag overrides the preset.
 var protocolFlags = map[string]func(p, given *bench.Preset){
 	"warmup":     func(p, given *bench.Preset) { p.Warmup = given.Warmup },
 	"iterations": func(p, given *bench.Preset) { p.Iterations = given.Iterations },
@@ -24,7 +24,7 @@ var protocolFlags = map[string]func(p, given *bench.Preset){
 	"limit":      func(p, given *bench.Preset) { p.Limit = given.Limit },
 }
 
-// protocol takes the preset, and what is given beside it.
+// protocol takes the preset, and overrides it by given flags.
 func (a CLI) protocol(b *benchFlags, flags *pflag.FlagSet) error {
 	if b.protocol == "" {
 		return nil
@@ -43,7 +43,7 @@ func (a CLI) protocol(b *benchFlags, flags *pflag.FlagSet) error {
 	return nil
 }
 
-// benchOn has a server of FlashInfer-Bench evaluate a packed solution.
+// benchOn has a FlashInfer-Bench server evaluate a packed solution.
 func (a CLI) benchOn(b *benchFlags) error {
 	if b.solution == "" {
 		return app.Usage(errors.New("--on needs --solution FILE: see gdngen contest pack"))

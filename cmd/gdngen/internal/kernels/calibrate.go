@@ -51,7 +51,7 @@ The status is 3 if a kernel misses a limit, 6 where no GPU or no driver is.`,
 	return c
 }
 
-// showCalibration prints what is in use of a GPU, or of all.
+// showCalibration prints the calibration in use for a GPU, or for all.
 func (a CLI) showCalibration(name string) error {
 	gpus, err := gpuTargets(cmp.Or(name, "all"))
 	if err != nil {
@@ -71,7 +71,7 @@ func (a CLI) showCalibration(name string) error {
 	})
 }
 
-// attachedGPU says which GPU is attached; it must be the one that is named, if one is.
+// attachedGPU opens the attached GPU; if a name is given it must match.
 func (a CLI) attachedGPU(name string) (*calibrate.Device, error) {
 	if name != "" {
 		g, err := target.LookupGPU(name)
@@ -135,7 +135,7 @@ func (a CLI) calibrate(name, out string, quick bool) error {
 	})
 }
 
-// selftestGPU proves on the attached GPU that Triton kernels compute what they should.
+// selftestGPU runs the selftest of Triton kernels on the attached GPU.
 func (a CLI) selftestGPU(name string, quick, allowSkip bool) error {
 	d, err := a.attachedGPU(name)
 	if err != nil {

@@ -97,7 +97,7 @@ type checkFlags struct {
 	seed                                 uint64
 	seeds                                int
 	field                                bool
-	cases, out, only                     string // of stored cases
+	cases, out, only                     string // for stored cases
 }
 
 func (a CLI) check(k *checkFlags) error {

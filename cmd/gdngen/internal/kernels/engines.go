@@ -14,7 +14,7 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// newPlan reads the flags of a command. Without a level the interpreter takes the lowered kernels where a target is named.
+// newPlan reads the flags of a command. Without a level the interpreter uses the lowered kernels if a target is named.
 func newPlan(variant, generation, level, by string) (engine.Plan, error) {
 	p := engine.Plan{Text: variant, Level: level, Resolve: app.Resolve}
 	err := app.CheckText(variant)
@@ -22,7 +22,7 @@ func newPlan(variant, generation, level, by string) (engine.Plan, error) {
 		return p, err
 	}
 	if _, err := target.LookupGPU(generation); by == engine.Device && err == nil {
-		generation = "" // what is attached must be that GPU, and its kernels are not lowered here
+		generation = "" // the attached GPU must be this one, and its kernels are not lowered here
 	}
 	if generation != "" {
 		if p.Target, err = app.OneTarget(generation); err != nil {
@@ -44,7 +44,7 @@ func newPlan(variant, generation, level, by string) (engine.Plan, error) {
 	return p, err
 }
 
-// emittable refuses a form that its target can not take, as gen does, before its kernels are computed: too large for the memory, say.
+// emittable refuses a form that its target can not take (too large for the memory, say) before its kernels are computed, like gen.
 func emittable(f *route.Form, p engine.Plan, by string) error {
 	if p.Target == nil || by != "module" && p.Level != engine.Kernel {
 		return nil
@@ -60,13 +60,13 @@ func emittable(f *route.Form, p engine.Plan, by string) error {
 	return err
 }
 
-// findEngine makes an engine by name.
+// findEngine returns the functions of an engine by name.
 func (a CLI) findEngine(name string, p engine.Plan) (engine.Compute, engine.ComputeLayer, error) {
 	x := engine.Env{Context: a.Ctx, CPU: a.CPU, Graphs: a.graphs, Runner: a.Runner, Note: a.Note}
 	f, l, err := x.Find(name, p)
 	if app.IsA[*engine.UnknownError](err) {
 		near := app.Near(name, engine.Names(), "")
-		if slices.Contains([]string{"gpu", "tpu", "cuda"}, name) { // nearest by letters is cpu
+		if slices.Contains([]string{"gpu", "tpu", "cuda"}, name) { // the nearest name by letters would be cpu
 			near = `, did you mean "device"?`
 		}
 		return nil, nil, app.Usage(fmt.Errorf("unknown engine %q%s (known: %s)", name, near, strings.Join(engine.Names(), " ")))

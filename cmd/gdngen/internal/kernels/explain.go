@@ -89,7 +89,7 @@ A spec with packed sequences is costed for sequences of equal length, unless --s
 	return c
 }
 
-// under costs modules for sequences of a load's lengths, or says that they are of equal ones.
+// under sets the modules' scalars to a load's sequence lengths, or notes that lengths are equal.
 func (f *explainFlags) under(a *app.App, modules []*explain.Module) error {
 	if f.load == "" {
 		if len(modules[0].Scalars) > 0 {
@@ -190,7 +190,7 @@ func (a CLI) explainAll(f *explainFlags, cmd *cobra.Command, args []string) erro
 	return refused
 }
 
-// draw writes the page, the picture and the trace that are asked for.
+// draw writes the page, picture and trace that the flags name.
 func (f *explainFlags) draw(r *explain.Result) error {
 	for _, x := range []struct {
 		file  string
@@ -206,7 +206,7 @@ func (f *explainFlags) draw(r *explain.Result) error {
 	return nil
 }
 
-// storedTarget takes the target of a folder of stored schedules from the folder, where nobody names one. The default would be a wrong cost.
+// storedTarget takes the target from a folder of stored schedules if no flag names one. The default target would give a wrong cost.
 func (f *explainFlags) storedTarget(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 || cmd.Flags().Changed("target") {
 		return nil
@@ -225,14 +225,14 @@ func (f *explainFlags) storedTarget(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// notStored stands in place of a compiler where nothing is to be compiled.
+// notStored replaces the compiler when nothing may be compiled.
 type notStored struct{}
 
 func (notStored) Compile(context.Context, aot.Request) (*aot.Result, error) {
 	return nil, app.Usage(errors.New("its cost is not in the cache: leave --stored out, and it is compiled"))
 }
 
-// explainer gives what modules are measured by. Stored schedules need no compiler.
+// explainer returns the instrument for modules. Stored schedules need no compiler.
 func (a CLI) explainer(j *explain.Job, f *explainFlags) (*measure.Instrument, error) {
 	compiled := func(m *explain.Module) bool { return !m.Program.IsStored() }
 	if slices.ContainsFunc(slices.Concat(j.Modules, j.Others), compiled) {

@@ -80,10 +80,10 @@ set of that: solutions in Triton of the definition, or of the contest's two, wit
 type genFlags struct {
 	spec, stored, variant, backend, target, level, after, file, pack string
 	levelGiven                                                       bool
-	byDefault                                                        bool // nothing named a backend
+	byDefault                                                        bool // no flag named a backend
 }
 
-// writers write the program of a backend, and a folder where it has such: the rows of route.Routes, and the text of the IR.
+// writers write the program of a backend, and for some also a folder: the rows of route.Routes, and the text of the IR.
 var writers = map[string]struct {
 	program func(CLI, gdn.Spec, *genFlags) error
 	folder  func(CLI, *genFlags) error
@@ -96,7 +96,7 @@ var writers = map[string]struct {
 	route.PTX:    {program: CLI.ptxText},
 }
 
-// gen writes what the flags ask for.
+// gen writes the output that the flags choose.
 func (a CLI) gen(g *genFlags) error {
 	if g.backend == "" {
 		g.backend, g.byDefault = "stablehlo", true
@@ -128,7 +128,7 @@ func (a CLI) gen(g *genFlags) error {
 	return w.program(a, s, g)
 }
 
-// moduleText writes a module as a backend renders it, or as the text of the IR.
+// moduleText writes a module as rendered by a backend, or as the text of the IR.
 func (a CLI) moduleText(s gdn.Spec, g *genFlags) error {
 	if g.backend == "stablehlo" && g.target != "" {
 		return app.Usage(fmt.Errorf("--backend stablehlo is for a CPU or GPU: leave --target %s out, or take --backend mosaic, or for a GPU --backend ptx", g.target))
@@ -144,7 +144,7 @@ func (a CLI) moduleText(s gdn.Spec, g *genFlags) error {
 	return a.emit(f, g.backend, g.target, g.file, text)
 }
 
-// newFolder refuses a folder that is there.
+// newFolder errs if a folder exists.
 func newFolder(dir string) error {
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s is there already: name a new folder", dir)
@@ -152,7 +152,7 @@ func newFolder(dir string) error {
 	return nil
 }
 
-// afterSteps are the passes that --after takes.
+// afterSteps lists the passes that --after accepts.
 func afterSteps() []string {
 	list := route.Steps()
 	for _, p := range route.PlainSteps() {
@@ -163,15 +163,15 @@ func afterSteps() []string {
 	return list
 }
 
-// generated is a program as data.
+// generated is a program in JSON.
 type generated struct {
 	Spec    string `json:"spec"`
 	Variant string `json:"variant"`
-	Why     string `json:"why,omitempty"` // auto chose it
+	Why     string `json:"why,omitempty"` // reason of auto's choice
 	Unsafe  string `json:"unsafe,omitempty"`
 	Backend string `json:"backend"`
 	Target  string `json:"target,omitempty"`
-	File    string `json:"file,omitempty"` // that has the text; without one it is here
+	File    string `json:"file,omitempty"` // file with the text; empty: Text has it
 	Text    string `json:"text,omitempty"`
 }
 
@@ -196,7 +196,7 @@ func (a CLI) emitText(g generated, file, text string) error {
 	return app.Emit(a.App, g, []generated{g}, nil)
 }
 
-// writeText writes to a file, which appears whole or not at all, or to standard output.
+// writeText writes to a file, atomically, or to standard output.
 func (a CLI) writeText(file, text string) error {
 	if file == "" || file == "-" {
 		_, err := fmt.Fprint(a.Stdout, text)
@@ -227,7 +227,7 @@ func genSpec(text, stored string) (gdn.Spec, error) {
 	return c.Spec, nil
 }
 
-// render gives the text of a spec by a variant, and its form.
+// render returns the text of a spec with a variant, and its form.
 func render(s gdn.Spec, g *genFlags) (*route.Form, string, error) {
 	if g.backend == "ir" {
 		return renderIR(s, g)
@@ -252,7 +252,7 @@ func render(s gdn.Spec, g *genFlags) (*route.Form, string, error) {
 	return f, text, err
 }
 
-// renderIR gives the text of the intermediate representation. Where a target is named, or kernels are asked for, auto is for a TPU.
+// renderIR returns the text of the IR. With a target, or with --kernels, auto is for a TPU.
 func renderIR(s gdn.Spec, g *genFlags) (*route.Form, string, error) {
 	on := g.target
 	if on == "" && (g.level == engine.Kernel || slices.Contains(route.Steps(), g.after)) {
@@ -284,7 +284,7 @@ func renderIR(s gdn.Spec, g *genFlags) (*route.Form, string, error) {
 	return f, m.String(), nil
 }
 
-// resolveFor reads a variant and checks it against the spec; auto is the best known for the target, or where none is named for a CPU.
+// resolveFor resolves a variant and checks it against the spec; auto is the best known for the target, or without one for a CPU.
 func resolveFor(s gdn.Spec, variant, target string) (*route.Form, error) {
 	if target == "" {
 		return app.Resolve(s, variant, nil)

@@ -11,8 +11,8 @@ import (
 	"github.com/gdngen/gdngen/internal/store"
 )
 
-// genContest writes a data set of FlashInfer-Bench with solutions in Triton into a new folder: of a definition, or where it is nil of the
-// contest's two.
+// genContest writes a data set of FlashInfer-Bench with Triton solutions into a new folder: of a definition, or if it
+// is nil of the contest's two.
 func (a CLI) genContest(d *flashinfer.Definition, variant, dir string) error {
 	definitions := []*flashinfer.Definition{d}
 	if d == nil {

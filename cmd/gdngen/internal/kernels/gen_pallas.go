@@ -16,7 +16,7 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// pallasForm is what the Pallas file of a spec is written from, and the form that the variant names on a target.
+// pallasForm returns the form that the Pallas file of a spec is written from, and the form that the variant names on a target.
 func pallasForm(s gdn.Spec, variant, target string) (file, chosen *route.Form, err error) {
 	if s = pallas.Spec(s); s.Packed && s.Seqs == 0 {
 		return nil, nil, errors.New("pallas: the tensors of a file have a batch axis, of any number of rows: leave out packed, or give seqs")
@@ -27,11 +27,11 @@ func pallasForm(s gdn.Spec, variant, target string) (file, chosen *route.Form, e
 	return route.NewForm(s, pallas.Fit(s, chosen.Variant)), chosen, nil
 }
 
-// fileOrders are changes by which files cost less on some targets than by auto, whose variant is the best for Mosaic: the order of a file
-// is another, which has heads interleaved. By wall, a token and head: train 4.96 for 5.12 on tpu7x, with made gates 5.15 for 5.26; 6.88 for
-// 8.07 on v5e, with made gates 7.52 for 8.01. (On v6e it would be 4.88 for 4.90, which is not worth 36 lines.) With norms 9.49 for 9.85
-// on v5e, with made gates too 9.66 for 10.23. Eight packed sequences 2.70 for 2.82 on v6e and 2.68 for 2.77 on tpu7x, 4.29 for 4.37 on v5e.
-// These were counted in files whose text ordered their phases.
+// fileOrders are changes with which files cost less on some targets than with auto, whose variant is the best for Mosaic: files
+// order instructions differently, with heads interleaved. In-order cycles per token and head: train 4.96 for 5.12 on tpu7x, with
+// made gates 5.15 for 5.26; 6.88 for 8.07 on v5e, with made gates 7.52 for 8.01. (On v6e it would be 4.88 for 4.90, not worth 36
+// lines.) With norms 9.49 for 9.85 on v5e, with made gates too 9.66 for 10.23. Eight packed sequences 2.70 for 2.82 on v6e and
+// 2.68 for 2.77 on tpu7x, 4.29 for 4.37 on v5e. Counted in files whose text ordered their phases.
 var fileOrders = []struct {
 	target, changes string
 	applies         func(gdn.Spec, gdn.Variant) bool
@@ -45,12 +45,12 @@ var fileOrders = []struct {
 	{"tpu7x", "state_whole=no,state_delay=3", packsWhole},
 }
 
-// trainsInPhases is whether the backward kernel of sequences of equal length, for keys as they are given, has a phase behind the state.
+// trainsInPhases reports a training step of equal-length sequences, without L2 norms and channels, whose backward kernel has a phase after the state.
 func trainsInPhases(s gdn.Spec, v gdn.Variant) bool {
 	return s.Direction == gdn.Train && s.Seqs == 0 && !s.L2Norm && !s.Rule.Channels() && v.Backward.PhasesAfter > 0
 }
 
-// trainsByGiven and trainsByMade are trainsInPhases of gates that are given, and of gates that are made in the kernel.
+// trainsByGiven and trainsByMade split trainsInPhases: gates given as inputs, or computed in the kernel.
 func trainsByGiven(s gdn.Spec, v gdn.Variant) bool {
 	return s.Gates == gdn.GatesGiven && trainsInPhases(s, v)
 }
@@ -59,15 +59,15 @@ func trainsByMade(s gdn.Spec, v gdn.Variant) bool {
 	return s.Gates != gdn.GatesGiven && trainsInPhases(s, v)
 }
 
-// trainsByNorms is whether the backward kernel of sequences of equal length has norms' gradients in longer pieces in Mosaic.
+// trainsByNorms reports equal-length sequences with L2 norms whose backward kernel has a grain (norms' gradients in longer pieces in Mosaic).
 func trainsByNorms(s gdn.Spec, v gdn.Variant) bool {
 	return s.L2Norm && s.Seqs == 0 && v.Backward.Grain > 0
 }
 
-// packsWhole is whether blocks of packed sequences have all that meets a state made in its phase.
+// packsWhole reports packed sequences whose forward kernel applies whole operands to the state in its phase.
 func packsWhole(s gdn.Spec, v gdn.Variant) bool { return s.Seqs > 0 && v.Forward.StateWhole }
 
-// resolveFile is resolveFor for a file. What the text names stays.
+// resolveFile is resolveFor for a file, with fileOrders applied. Axes that the text names stay.
 func resolveFile(s gdn.Spec, variant, target string) (*route.Form, error) {
 	f, err := resolveFor(s, variant, target)
 	if err != nil || f.From == nil || f.Promoted != "" {
@@ -85,7 +85,7 @@ func resolveFile(s gdn.Spec, variant, target string) (*route.Form, error) {
 	return f, nil
 }
 
-// pallasTargets are those whose costs a file or package names, and those whose orders it has, the default where none is named.
+// pallasTargets returns the targets whose costs a file or package states, and those whose orders it has; the default if none is named.
 func pallasTargets(targets string) (costed string, orders []string, err error) {
 	switch targets {
 	case "none", "all":
@@ -100,7 +100,7 @@ func pallasTargets(targets string) (costed string, orders []string, err error) {
 	return targets, orders, err
 }
 
-// pallasFolder writes the package of a spec into a new folder.
+// pallasFolder writes the Pallas package of a spec into a new folder.
 func (a CLI) pallasFolder(g *genFlags) error {
 	s, err := genSpec(g.spec, g.stored)
 	if err != nil {
@@ -152,8 +152,8 @@ func (a CLI) pallasFile(s gdn.Spec, g *genFlags) error {
 	return a.emit(f, g.backend, auto, g.file, text)
 }
 
-// genPackage writes a package of kernels for training and inference, in the orders of some targets, the first of which have no other name. A
-// variant is for whole sequences; for a few tokens and for packed sequences it is auto.
+// genPackage writes a package of kernels for training and inference, in the orders of some targets; the first target's
+// have no suffix. The variant applies to whole sequences; for a few tokens and for packed sequences auto is used.
 func genPackage(a CLI, s gdn.Spec, variant string, orders []string, targets, pack string) error {
 	if s.Mixed > 0 {
 		return genOperator(a, s, variant, orders, targets, pack)
@@ -197,7 +197,7 @@ func genPackage(a CLI, s gdn.Spec, variant string, orders []string, targets, pac
 	return writePackage(pack, files, err)
 }
 
-// genOperator writes a package of mixed batches.
+// genOperator writes a package for mixed batches.
 func genOperator(a CLI, s gdn.Spec, variant string, orders []string, targets, pack string) error {
 	if len(orders) > 1 {
 		return app.Usage(errors.New("--target: a package of mixed batches is for one target"))
@@ -235,7 +235,7 @@ func writePackage(pack string, files []pallas.File, err error) error {
 	return store.WriteBelow(pack, "dist/"+name, wheel)
 }
 
-// packageCommand writes a package anew.
+// packageCommand returns the command that regenerates a package.
 func packageCommand(s gdn.Spec, variant string, orders []string, pack string) string {
 	command := "gdngen gen --spec " + s.String()
 	if variant != gdn.Auto && variant != "" {
@@ -248,7 +248,7 @@ func packageCommand(s gdn.Spec, variant string, orders []string, pack string) st
 	return command + " --package " + filepath.Base(pack)
 }
 
-// pallasCosts counts the static cost of a form, as Mosaic kernels, on targets.
+// pallasCosts adds the static costs of a form, as Mosaic kernels on targets, to the provenance.
 func (a CLI) pallasCosts(f *route.Form, names string, p *pallas.Provenance) error {
 	targets, err := app.ParseTargets(names)
 	if err != nil {

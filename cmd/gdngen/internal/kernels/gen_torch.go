@@ -14,8 +14,8 @@ import (
 	"github.com/gdngen/gdngen/pjrt/gpu"
 )
 
-// tritonFolder writes a folder for GPUs: of the contest's definitions solutions for FlashInfer-Bench, of other specs a package of functions
-// of torch, which takes all sizes.
+// tritonFolder writes a folder for GPUs: solutions for FlashInfer-Bench if the spec is one of the contest's
+// definitions, else a package of torch functions for all sizes.
 func (a CLI) tritonFolder(g *genFlags) error {
 	dir := g.pack
 	if _, err := gpuTargets(g.target); g.target != "" && err != nil {

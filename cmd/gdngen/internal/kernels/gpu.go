@@ -18,14 +18,14 @@ import (
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
-// tritonProgram is a spec by a variant of the triton backend, and its Python file.
+// tritonProgram is a spec with a variant of the triton backend, and its Python file.
 type tritonProgram struct {
 	spec    gdn.Spec
 	variant triton.Variant
 	source  string
 }
 
-// tritonOf writes the Python of a spec by a variant's text.
+// tritonOf generates the Python of a spec by a variant's text.
 func (a CLI) tritonOf(s gdn.Spec, text string) (*tritonProgram, error) {
 	if err := triton.Supports(s); err != nil {
 		return nil, app.Failed(app.ExitRejected, "%w", err)
@@ -46,13 +46,13 @@ func (a CLI) tritonOf(s gdn.Spec, text string) (*tritonProgram, error) {
 	return &tritonProgram{s, v, source}, nil
 }
 
-// gpuTargets reads the names of GPUs, separated by commas; all where text is all.
+// gpuTargets parses names of GPUs, separated by commas; all GPUs for "all".
 func gpuTargets(text string) ([]*target.GPU, error) {
 	list, err := target.ParseGPUs(text)
 	return list, app.Usage(err)
 }
 
-// tritonFile writes the Python of a spec for GPUs. The text is the same for all of them: what they refuse, check says.
+// tritonFile writes the Python of a spec for GPUs. The text is the same for all GPUs; check finds the ones that refuse it.
 func (a CLI) tritonFile(s gdn.Spec, g *genFlags) error {
 	if _, err := gpuTargets(g.target); g.target != "" && err != nil {
 		return err
@@ -69,13 +69,13 @@ func (a CLI) toolkit() (*gpu.Toolkit, error) {
 	return gpu.Open(a.Ctx, plugins.Options{Progress: a.Stderr, Offline: a.Offline})
 }
 
-// tritonCheck is a check by Triton's interpreter, and the launches as they compile.
+// tritonCheck is the result of a check by Triton's interpreter, and the launches as compiled.
 type tritonCheck struct {
 	*check.Result
 	Compiled []gpu.Launch `json:"compiled,omitempty"`
 }
 
-// checkTriton compares Triton kernels with float64 in Triton's interpreter, and where targets are named compiles them.
+// checkTriton compares Triton kernels with float64 in Triton's interpreter, and compiles them for the targets, if named.
 func (a CLI) checkTriton(s gdn.Spec, variant, targets string, r *check.Result, classes []truth.Class) error {
 	p, err := a.tritonOf(s, variant)
 	if err != nil {
@@ -124,7 +124,7 @@ func (a CLI) checkTriton(s gdn.Spec, variant, targets string, r *check.Result, c
 	return nil
 }
 
-// noTritonFlags refuses what the interpreter of Triton has no use for.
+// noTritonFlags refuses flags that Triton's interpreter does not use.
 func noTritonFlags(level, plugin string) error {
 	if given := cmp.Or(level, plugin); given != "" {
 		return app.Usage(errors.New("--level and --plugin do not go with --engine triton"))

@@ -24,7 +24,7 @@ import (
 // plainBackend is the backend whose programs XLA compiles for GPUs.
 const plainBackend = "stablehlo"
 
-// cudaInstrument gives what programs of StableHLO for GPUs are compiled by, and names it.
+// cudaInstrument returns the instrument that compiles StableHLO for GPUs, and its name.
 func (a CLI) cudaInstrument(fresh bool) (*measure.Instrument, error) {
 	tools, err := plugins.CUDA(a.Ctx, plugins.Options{Progress: a.Stderr, Offline: a.Offline})
 	if err != nil {
@@ -47,7 +47,7 @@ func (a CLI) cudaInstrument(fresh bool) (*measure.Instrument, error) {
 	return &measure.Instrument{Compiler: a.Compiler, Libtpu: tools.Name + " " + build, PTXAS: tools.PTXAS(), Cache: cache, Note: a.Note}, nil
 }
 
-// plainModule is a file, or a spec as StableHLO: of plain operations, or with PTX inside for a GPU.
+// plainModule returns the module of a file, or of a spec as StableHLO: of plain ops, or with PTX inside for a GPU.
 func (o *origin) plainModule(a *app.App, cmd *cobra.Command, args []string, x *measure.Instrument, g *target.GPU) (*explain.Module, error) {
 	if cmd.Flags().Changed("backend") && o.backend != plainBackend && o.backend != route.PTX {
 		return nil, app.Usage(fmt.Errorf("--backend %s: for a GPU XLA compiles a file, --backend %s or --backend %s", o.backend, plainBackend, route.PTX))
@@ -96,7 +96,7 @@ func (o *origin) plainModule(a *app.App, cmd *cobra.Command, args []string, x *m
 	return m, nil
 }
 
-// onGPU is a program on one GPU: the verdict, and what it would run.
+// onGPU is a program on one GPU: the verdict, and the work that it would run.
 type onGPU struct {
 	explain.Verdict
 	*gpuCounts
@@ -110,7 +110,7 @@ type plainCost struct {
 	Note     string          `json:"note,omitempty"`
 }
 
-// plainNote says what the figures of a program of StableHLO are worth.
+// plainNote explains the limits of the figures.
 const plainNote = "launches and traffic are counted in what XLA would run; a modelled time counts no arithmetic, and has not been compared with a device (see docs/gpu.md)"
 
 // compilePlain compiles a program for each GPU. refused is the first refusal.
@@ -150,7 +150,7 @@ func (a CLI) compilePlain(f *origin, cmd *cobra.Command, args []string, targets 
 	return r, refused, nil
 }
 
-// explainPlain says what XLA would run of a program on GPUs.
+// explainPlain shows the work that XLA would run for a program on GPUs.
 func (a CLI) explainPlain(f *explainFlags, cmd *cobra.Command, args []string) error {
 	if err := f.noTPUFlags(); err != nil {
 		return err
@@ -221,7 +221,7 @@ func (r *plainCost) writeVerdicts(w io.Writer) {
 	t.Write(w)
 }
 
-// noTPUFlags refuses what has no meaning for a GPU.
+// noTPUFlags refuses flags without meaning for a GPU.
 func (f *explainFlags) noTPUFlags() error {
 	var given []string
 	for flag, value := range map[string]string{"--diff": f.diff, "--html": f.html, "--picture": f.picture} {
@@ -239,13 +239,13 @@ func (f *explainFlags) noTPUFlags() error {
 	return nil
 }
 
-// gpuCounts is what XLA would run, or why that is not known.
+// gpuCounts is the work that XLA would run, or the reason why it is unknown.
 type gpuCounts struct {
 	Report *thunk.Report `json:"report,omitempty"`
 	Fault  string        `json:"unknown,omitempty"`
 }
 
-// unknown says why there is no cost; empty where there is one.
+// unknown returns why there is no cost; "" if there is one.
 func (c *gpuCounts) unknown() string {
 	if c.Report == nil {
 		return c.Fault

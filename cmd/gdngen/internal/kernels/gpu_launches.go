@@ -19,7 +19,7 @@ type launchesCost struct {
 	gpu.Report
 }
 
-// explainLaunches models the Triton kernels of a Python script, which is run with no GPU, or of a folder that --dump kept of one.
+// explainLaunches models the Triton kernels of a Python script, which runs without a GPU, or of a folder written by --dump.
 func (a CLI) explainLaunches(f *explainFlags, path string, targetNamed bool) error {
 	trips, err := gpu.ParseTrips(f.trips)
 	if err != nil {
@@ -67,7 +67,7 @@ func (a CLI) explainLaunches(f *explainFlags, path string, targetNamed bool) err
 	})
 }
 
-// captureBy runs a script, once for each target: what it launches may depend on that.
+// captureBy runs a script once per target, since its launches may depend on it.
 func (a CLI) captureBy(f *explainFlags, path string) func(*target.GPU) (*gpu.Capture, error) {
 	return func(g *target.GPU) (c *gpu.Capture, err error) {
 		k, o := &gpu.Toolkit{}, gpu.CaptureOptions{Python: f.python, Configs: f.configs}

@@ -13,15 +13,15 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// ptxProgram is a spec as StableHLO for a GPU: with kernels inside, or plain where the plugin takes none.
+// ptxProgram is a spec as StableHLO for a GPU: with kernels inside, or plain if the plugin takes none.
 type ptxProgram struct {
 	variant string
 	backend string // ptxBackend, or plainBackend
 	text    string
 }
 
-// ptxOf compiles the Triton kernels of a spec for a GPU and puts their PTX into StableHLO. ptxas has assembled what is there. Where the CUDA plugin
-// refuses such calls the program is of plain operations, and a warning says so.
+// ptxOf compiles the Triton kernels of a spec for a GPU and puts their PTX into StableHLO; ptxas assembles it as a
+// check. If the CUDA plugin refuses such calls the program has plain ops, with a warning.
 func (a CLI) ptxOf(s gdn.Spec, variant string, x *measure.Instrument, g *target.GPU) (*ptxProgram, error) {
 	t, err := a.tritonOf(s, variant)
 	if err != nil {
@@ -49,7 +49,7 @@ func (a CLI) ptxOf(s gdn.Spec, variant string, x *measure.Instrument, g *target.
 	return p, ptx.AssembleAll(a.Ctx, x.PTXAS, p.text, g)
 }
 
-// plainProgram is a spec by the best known variant as plain operations.
+// plainProgram returns a spec by the best known variant in plain ops.
 func plainProgram(s gdn.Spec) (*ptxProgram, error) {
 	r, err := route.Lookup(plainBackend)
 	if err != nil {

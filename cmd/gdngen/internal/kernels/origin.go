@@ -19,7 +19,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// origin is the flags that say where a module comes from.
+// origin holds the flags that choose a module.
 type origin struct{ spec, variant, backend, python string }
 
 func (o *origin) flags(a *app.App, cmd *cobra.Command) {
@@ -30,7 +30,7 @@ func (o *origin) flags(a *app.App, cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.python, "python", "", "Python with JAX, which lowers --backend pallas; empty: that of "+app.PythonEnv)
 }
 
-// modules makes the module of each target: the file's, or that of the spec.
+// modules returns a module for each target: of a file, or of the spec.
 func (o *origin) modules(a *app.App, cmd *cobra.Command, args []string, targets []*target.Target) ([]*explain.Module, error) {
 	switch {
 	case len(args) == 1 && o.spec != "":
@@ -48,7 +48,7 @@ func (o *origin) modules(a *app.App, cmd *cobra.Command, args []string, targets 
 	return o.generate(a, o.variant, targets)
 }
 
-// others makes the modules to compare with: the same spec by another variant, or those of a file.
+// others returns the modules to compare with: the same spec by another variant, or those of a file.
 func (o *origin) others(a *app.App, text string, targets []*target.Target) ([]*explain.Module, error) {
 	text, err := autotune.VariantOf(text)
 	if err != nil {
@@ -103,7 +103,7 @@ func (o *origin) generate(a *app.App, variant string, targets []*target.Target) 
 	return list, nil
 }
 
-// byJAX lowers the Pallas file of the spec, the same for each target; auto is that of the first.
+// byJAX lowers the Pallas file of the spec, the same for each target; auto is resolved for the first.
 func (o *origin) byJAX(a *app.App, s gdn.Spec, variant string, targets []*target.Target) ([]*explain.Module, error) {
 	python := cmp.Or(o.python, os.Getenv(app.PythonEnv))
 	if python == "" {
@@ -124,7 +124,7 @@ func (o *origin) byJAX(a *app.App, s gdn.Spec, variant string, targets []*target
 	return slices.Repeat([]*explain.Module{m}, len(targets)), nil
 }
 
-// fileModules is the module of a file, or of a folder of stored schedules, the same for each target.
+// fileModules returns the module of a file, or of a folder of stored schedules, the same for each target.
 func (a CLI) fileModules(name string, targets []*target.Target) ([]*explain.Module, error) {
 	if at, err := os.Stat(name); err == nil && at.IsDir() {
 		program, err := measure.Stored(name)

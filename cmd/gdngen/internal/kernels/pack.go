@@ -75,12 +75,12 @@ called with. The same files give the same bytes. --variant packs a variant inste
 	return c
 }
 
-// rootFlag is the folder of a data set.
+// rootFlag adds the flag for the folder of a data set.
 func rootFlag(c *cobra.Command, at *string) {
 	c.Flags().StringVar(at, "root", cmp.Or(os.Getenv(contest.RootEnv), "."), "folder of the data set, whose definitions are known and where paths of workloads start from (default: "+contest.RootEnv+")")
 }
 
-// packVariant makes the solution of a variant.
+// packVariant returns the solution of a variant.
 func (a CLI) packVariant(set contest.Set, variant, definition, generation, author string) (*flashinfer.Solution, error) {
 	var t *target.Target
 	if generation != "" {

@@ -92,7 +92,7 @@ page.`,
 	return c
 }
 
-// errorsAgain makes the errors of a page anew and writes it.
+// errorsAgain measures the errors of a page again and writes the page.
 func errorsAgain(a CLI, l *results.Maker, plan *results.Plan, page, file string) error {
 	old, err := a.ReadInput(page)
 	if err != nil {
@@ -109,7 +109,7 @@ func errorsAgain(a CLI, l *results.Maker, plan *results.Plan, page, file string)
 	return store.WriteFile(file, []byte(text))
 }
 
-// readPlan reads a table of rows and candidates, or gives the one built in.
+// readPlan reads a plan from a file, or returns the built-in one.
 func (a CLI) readPlan(table string) (*results.Plan, error) {
 	if table == "" {
 		return results.Default()

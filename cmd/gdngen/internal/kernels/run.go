@@ -18,7 +18,7 @@ import (
 // casesFlags are the flags of stored cases.
 type casesFlags struct{ cases, out, engine, variant, target, level, only, plugin string }
 
-// CasesCmd is the command that check --cases was.
+// CasesCmd returns the hidden command that check --cases replaces.
 func (a CLI) CasesCmd() *cobra.Command {
 	var r casesFlags
 	c := &cobra.Command{
@@ -100,7 +100,7 @@ func (a CLI) cases(r *casesFlags) error {
 	return a.runCases(&result, check.Engine{Plan: p, Compute: f, Layer: l}, cases, r.out)
 }
 
-// runCases computes the cases, prints the result and gives the status.
+// runCases computes the cases, prints the result and returns an error with the exit status.
 func (a CLI) runCases(r *check.Cases, e check.Engine, cases []truth.Case, out string) error {
 	if err := r.Run(a.Ctx, e, cases, out, a.Note); err != nil {
 		return err

@@ -80,7 +80,7 @@ With --target h100 the Triton kernels run on the attached GPU, by the driver of 
 	return c
 }
 
-// concludeSelftest counts, prints and gives the status. lost says why the test did not come to its end.
+// concludeSelftest counts and prints the rows, and returns an error with the exit status. lost says why the test ended early.
 func (a CLI) concludeSelftest(t *selftest.Test, allowSkip bool, lost error) error {
 	t.Count()
 	if err := app.Emit(a.App, t, t.Rows, func(w io.Writer) { t.Write(w) }); err != nil {

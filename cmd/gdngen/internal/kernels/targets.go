@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// targetRow is a target with what follows from its facts.
+// targetRow is a target with derived facts.
 type targetRow struct {
 	Machine  string  `json:"machine"` // tpu
 	Name     string  `json:"name"`
@@ -24,7 +24,7 @@ type targetRow struct {
 	Peak     float64 `json:"peak_bf16_flops"` // per second
 }
 
-// gpuRow is a GPU with what follows from its facts.
+// gpuRow is a GPU with derived facts.
 type gpuRow struct {
 	Machine    string  `json:"machine"` // gpu
 	Name       string  `json:"name"`
@@ -35,7 +35,7 @@ type gpuRow struct {
 	DRAM       float64 `json:"dram_bytes_per_second"`
 	Clock      float64 `json:"clock_hz"`
 	Peak       float64 `json:"peak_bf16_flops"` // per second
-	Modelled   bool    `json:"modelled"`        // its latencies are tabled, so that times can be modelled
+	Modelled   bool    `json:"modelled"`        // its latencies are known, so that times can be modelled
 }
 
 func (a CLI) TargetsCmd() *cobra.Command {

@@ -21,12 +21,12 @@ import (
 
 // tuneFlags are the flags of tune.
 type tuneFlags struct {
-	model                   model.Config // of flags
+	model                   model.Config // from the flags
 	sizes                   tune.Sizes
 	works, target, accuracy string
 	load                    string
 	out, files              string
-	tensor                  int // devices that share the heads
+	tensor                  int // number of devices that share the heads
 	whole, stored           bool
 }
 
@@ -84,7 +84,7 @@ minutes each.`,
 	return c
 }
 
-// modelOf reads the model of a file, or that of the flags.
+// modelOf returns the model of a file, or of the flags.
 func (f *tuneFlags) modelOf(a *app.App, cmd *cobra.Command, args []string) (model.Config, error) {
 	sized := ""
 	for _, name := range []string{"key-heads", "value-heads", "key-dim", "value-dim", "negative-eigenvalues", "layers"} {
@@ -111,7 +111,7 @@ func (f *tuneFlags) modelOf(a *app.App, cmd *cobra.Command, args []string) (mode
 	return m, app.Usage(err)
 }
 
-// shared is the model whose layers have the heads of one of --tensor devices.
+// shared returns the model with the heads of one of --tensor devices.
 func (f *tuneFlags) shared(c model.Config) (model.Config, error) {
 	r := &c.Rule
 	switch {
@@ -213,7 +213,7 @@ func (a CLI) tune(f *tuneFlags, cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// wholeSteps costs whole layers of the works, where --whole asks for them.
+// wholeSteps costs whole layers of the works, if --whole asks for them.
 func (f *tuneFlags) wholeSteps(a *app.App, config model.Config, works []*tune.Work, variant string, targets []*target.Target, x *measure.Instrument) ([]*tune.Step, error) {
 	if !f.whole {
 		return nil, nil

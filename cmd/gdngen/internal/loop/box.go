@@ -11,26 +11,26 @@ import (
 	"strings"
 )
 
-// Sandboxes are the values of Config.Sandbox. auto is the first of bubblewrap and namespace that can be had, else none.
+// Sandboxes are the values of Config.Sandbox. auto is the first of bubblewrap and namespace that works, else none.
 var Sandboxes = []string{"auto", "bubblewrap", "namespace", "none"}
 
-// box is the sandbox of a command. All of the file system is read-only but for the folders in Writable, and memory of its own at Hidden, where
-// Shown alone is seen. Processes, messages and devices of the machine are out of sight, the network too unless Open.
+// box is the sandbox of a command. The file system is read-only except Writable; folders in Hidden are replaced by empty memory, in which only
+// Shown is visible. Other processes, messages and devices of the machine are invisible, and the network too unless Open.
 type box struct {
 	Name     string   `json:"name"`
-	Stage    string   `json:"stage"`    // an empty folder, over which the new root is put together
-	Hidden   []string `json:"hidden"`   // folders that are empty and writable, and forgotten with the command
-	Shown    []string `json:"shown"`    // files and folders to read
+	Stage    string   `json:"stage"`    // an empty folder, where the new root is mounted
+	Hidden   []string `json:"hidden"`   // folders replaced by empty, writable memory that is lost with the command
+	Shown    []string `json:"shown"`    // files and folders to mount read-only
 	Writable []string `json:"writable"` // folders that outlive the command
 	Masked   []string `json:"masked"`   // files that read as empty
-	Home     string   `json:"home"`     // of the user: shown files have the same place in the command's own home
-	Own      string   `json:"own"`      // that home, in a folder of Writable
+	Home     string   `json:"home"`     // of the user: shown files below it are also mounted below Own
+	Own      string   `json:"own"`      // the command's own home, in a folder of Writable
 	Run      string   `json:"run"`      // folder of the run
 	Open     bool     `json:"open"`     // the command has the machine's network
 	tool     string   // absolute path of bubblewrap
 }
 
-// newBox is the first sandbox of a name that works. why says why auto came to none.
+// newBox returns the first working sandbox of a name. why is the reason if auto chose none.
 func newBox(name string, base box) (b *box, why error, err error) {
 	for _, n := range []string{"bubblewrap", "namespace"} {
 		if name != "auto" && name != n {
@@ -49,7 +49,7 @@ func newBox(name string, base box) (b *box, why error, err error) {
 	return nil, nil, fmt.Errorf("--sandbox %s can not be had here (%s); --sandbox none goes without", name, clip(why.Error(), 300))
 }
 
-// named tries a sandbox: a command must run in it, and must not be able to write outside, nor to undo its mounts.
+// named tries a sandbox: a command must run in it, and must not be able to write outside, or undo its mounts.
 func (b box) named(name string) (*box, error) {
 	b.Name = name
 	var err error
@@ -79,7 +79,7 @@ func (b box) named(name string) (*box, error) {
 	return &b, nil
 }
 
-// only is the sandbox of a command of the judge, which writes into one folder.
+// only returns the sandbox of a judge's command, which may write into one folder.
 func (b *box) only(writable, own string, open bool, shown ...string) *box {
 	other := *b
 	other.Writable, other.Own, other.Open, other.Shown = real([]string{writable}), own, open, existing(append(slices.Clone(b.Shown), shown...))
@@ -92,16 +92,16 @@ func (b *box) only(writable, own string, open bool, shown ...string) *box {
 	return &other
 }
 
-// none tells whether a command is in no sandbox.
+// none reports whether there is no sandbox.
 func (b *box) none() bool { return b == nil || b.Name == "none" }
 
-// hidden are the folders in which others of the machine keep files that may be written, and homes.
+// hidden lists homes, and folders where other programs keep writable files.
 func hidden(home string) []string {
 	return []string{"/tmp", "/var/tmp", "/run", "/root", "/home", home}
 }
 
-// existing cleans paths and drops those that are not there and the root. Outer ones come first. Links above a path are followed, not one at
-// its end.
+// existing cleans paths and drops missing ones and the root. Outer folders come first. Links in parent folders are
+// followed, a link at the end is not.
 func existing(paths []string) (l []string) {
 	for _, p := range paths {
 		if _, err := os.Stat(p); p == "" || err != nil {
@@ -127,12 +127,13 @@ func real(paths []string) (l []string) {
 	return existing(l)
 }
 
-// inside tells whether a path is one of some folders, or below one.
+// inside reports whether a path is one of some folders, or below one.
 func inside(path string, dirs []string) bool {
 	return slices.ContainsFunc(dirs, func(d string) bool { return path == d || strings.HasPrefix(path, d+"/") })
 }
 
-// twins are where files are shown: at their place where that is hidden, and where they are below the user's home, below the command's too.
+// twins returns pairs of source and mount point of shown files: the same path if it is hidden, and also below the command's home for files below the
+// user's.
 func (b *box) twins() (pairs [][2]string) {
 	for _, p := range b.Shown {
 		if inside(p, b.Hidden) && !inside(p, b.Writable) {
@@ -145,7 +146,7 @@ func (b *box) twins() (pairs [][2]string) {
 	return pairs
 }
 
-// unlinked removes what is in the way of a folder below the command's own home: a link that an earlier command left would lead outside.
+// unlinked removes links on the way to a folder below the command's own home: a link of an earlier command would lead outside.
 func (b *box) unlinked(to string) {
 	in, err := filepath.Rel(b.Own, to)
 	if err != nil || !filepath.IsLocal(in) {
@@ -160,7 +161,7 @@ func (b *box) unlinked(to string) {
 	}
 }
 
-// wrap gives the words that run a shell command in a folder, in the sandbox, and variables that they need.
+// wrap returns the words that run a shell command in a folder, in the sandbox, and the environment variables that they need.
 func (b *box) wrap(dir, text string) (words, env []string, err error) {
 	sh, err := program("sh")
 	if err != nil {
@@ -177,9 +178,9 @@ func (b *box) wrap(dir, text string) (words, env []string, err error) {
 	return []string{"/proc/self/exe"}, []string{boxVariable + "=" + string(spec)}, err
 }
 
-// bubblewrap are the words of bwrap before a command's.
+// bubblewrap returns the words of bwrap before the command's.
 func (b *box) bubblewrap(dir string) []string {
-	// To root bwrap leaves all capabilities, by which it could undo the mounts.
+	// For root, bwrap keeps all capabilities, which could undo the mounts.
 	w := []string{b.tool, "--cap-drop", "ALL", "--unshare-user", "--uid", fmt.Sprint(os.Getuid()), "--gid", fmt.Sprint(os.Getgid()), "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session", "--ro-bind", "/", "/",
 		"--dev", "/dev", "--proc", "/proc"}
 	if !b.Open {
@@ -206,10 +207,10 @@ func (b *box) bubblewrap(dir string) []string {
 	return append(w, "--chdir", dir, "--")
 }
 
-// switches are files of the kernel below /proc that root may write, in any namespace.
+// switches are kernel files below /proc that root may write in any namespace.
 var switches = []string{"sys", "sysrq-trigger", "irq", "bus", "fs"}
 
-// devices are accelerators that commands may use.
+// devices lists the accelerators that commands may use.
 func devices() (l []string) {
 	for _, pattern := range []string{"/dev/nvidia*", "/dev/dri", "/dev/kfd", "/dev/accel*", "/dev/vfio"} {
 		found, _ := filepath.Glob(pattern)
@@ -218,10 +219,10 @@ func devices() (l []string) {
 	return l
 }
 
-// boxVariable asks this program to make a sandbox and to run a command there.
+// boxVariable makes this program create a sandbox and run a command in it.
 const boxVariable = "GDNGEN_LOOP_BOX"
 
-// boxed is what it asks for.
+// boxed is the request in boxVariable.
 type boxed struct {
 	Box   box      `json:"box"`
 	Dir   string   `json:"dir"`
@@ -230,7 +231,7 @@ type boxed struct {
 
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// environment is that of a command: the names that are allowed, and folders of its own.
+// environment returns a command's variables: the allowed names, and its own folders.
 func environment(names []string, home, tmp string, more ...string) []string {
 	env := []string{"HOME=" + home, "TMPDIR=" + tmp}
 	for _, name := range append([]string{"PATH", "LANG", "LC_ALL", "TZ", "TERM", "USER", "LOGNAME", "SHELL"}, names...) {

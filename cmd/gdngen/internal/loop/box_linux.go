@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// start runs a command in namespaces of its own and gives its exit status. It is called twice: by the process that makes the namespaces, and
-// by the first process in them, which makes the mounts.
+// start runs a command in its own namespaces and returns its exit status. It runs twice: in the process that creates
+// the namespaces, and in the first process inside, which makes the mounts.
 func (b boxed) start() (int, error) {
-	runtime.LockOSThread() // whose end is the signal of the process below
+	runtime.LockOSThread() // the thread's end signals the child
 	if os.Getpid() == 1 {
 		if err := b.mounts(); err != nil {
 			return -1, err
@@ -27,7 +27,7 @@ func (b boxed) start() (int, error) {
 				return -1, err
 			}
 		}
-		// In a second namespace of the user's own id the mounts of the first are locked.
+		// In a second namespace with the user's own id the mounts of the first are locked.
 		c := exec.Command(b.Words[0], b.Words[1:]...)
 		c.Dir = b.Dir
 		return ended(c, &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS, UidMappings: ids(uid, 0), GidMappings: ids(gid, 0), Pdeathsig: syscall.SIGKILL})
@@ -54,7 +54,7 @@ func ids(inside, outside int) []syscall.SysProcIDMap {
 	return []syscall.SysProcIDMap{{ContainerID: inside, HostID: outside, Size: 1}}
 }
 
-// ended runs a command and gives its exit status, 128 and more for a signal.
+// ended runs a command and returns its exit status, 128 + n for signal n.
 func ended(c *exec.Cmd, attributes *syscall.SysProcAttr) (int, error) {
 	c.Stdin, c.Stdout, c.Stderr, c.SysProcAttr = os.Stdin, os.Stdout, os.Stderr, attributes
 	err := c.Run()
@@ -67,7 +67,7 @@ func ended(c *exec.Cmd, attributes *syscall.SysProcAttr) (int, error) {
 	return 0, err
 }
 
-// mounts puts a new root together over the stage and enters it. Sources are paths of the old root, which is there until the end.
+// mounts builds a new root over the stage and enters it. Sources are paths of the old root, which stays until the end.
 func (b boxed) mounts() error {
 	root := b.Box.Stage
 	at := func(p string) string { return filepath.Join(root, p) }
@@ -91,7 +91,7 @@ func (b boxed) mounts() error {
 	}
 	for _, d := range b.Box.Hidden {
 		if _, err := os.Stat(at(d)); err != nil {
-			continue // a folder of one that is hidden
+			continue // below a hidden folder
 		}
 		if err := memory(at(d), "mode=1777,size=25%"); err != nil {
 			return err
@@ -114,7 +114,7 @@ func (b boxed) mounts() error {
 			}
 		}
 	}
-	// The old root is put over the new one, and taken away.
+	// The old root is put over the new one, and unmounted.
 	if err := errors.Join(os.Chdir(root), unix.PivotRoot(".", "."), unix.Unmount(".", unix.MNT_DETACH), os.Chdir("/")); err != nil {
 		return fmt.Errorf("the new root can not be entered: %w", err)
 	}
@@ -128,11 +128,11 @@ func memory(at, options string) error {
 	return nil
 }
 
-// bind shows a file or folder of the old root at a path of the new one, which is made where it is missing.
+// bind mounts a file or folder of the old root at a path of the new one, which is created if missing.
 func bind(from, to string, writable bool) error {
 	info, err := os.Stat(from)
 	if err != nil {
-		return nil // it is gone since the box was chosen
+		return nil // it was removed since the box was chosen
 	}
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err
@@ -154,7 +154,7 @@ func bind(from, to string, writable bool) error {
 	return nil
 }
 
-// readonly makes a mount and those below it read-only, and programs there without powers of their own.
+// readonly makes a mount and those below it read-only, without setuid programs.
 func readonly(at string) error {
 	err := unix.MountSetattr(unix.AT_FDCWD, at, unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID})
 	if err == nil || !errors.Is(err, unix.ENOSYS) {
@@ -175,7 +175,7 @@ func readonly(at string) error {
 			continue
 		}
 		flags := uintptr(unix.MS_BIND | unix.MS_REMOUNT | unix.MS_RDONLY | unix.MS_NOSUID)
-		for _, o := range strings.Split(fields[5], ",") { // those of before are locked
+		for _, o := range strings.Split(fields[5], ",") { // options of earlier mounts are locked
 			flags |= map[string]uintptr{"nodev": unix.MS_NODEV, "noexec": unix.MS_NOEXEC, "noatime": unix.MS_NOATIME, "nodiratime": unix.MS_NODIRATIME, "relatime": unix.MS_RELATIME}[o]
 		}
 		if err := unix.Mount("", path, "", flags, ""); err != nil {
@@ -192,7 +192,7 @@ func wrapped(at string, err error) error {
 	return nil
 }
 
-// devices fills a new /dev: no disks, no memory, no terminal of the user.
+// devices fills a new /dev, without disks, memory or the user's terminal.
 func (b boxed) devices(dev string) error {
 	for _, d := range append([]string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}, devices()...) {
 		if err := bind(d, filepath.Join(dev, strings.TrimPrefix(d, "/dev")), true); err != nil {
@@ -212,7 +212,7 @@ func (b boxed) devices(dev string) error {
 	return nil
 }
 
-// proc is the process table of the box. Switches of the kernel are read-only: to root they are files as any.
+// proc mounts the process table of the box. The kernel's switches are read-only: root could write them.
 func (b boxed) proc(at string) error {
 	if err := unix.Mount("proc", at, "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return fmt.Errorf("the process table can not be mounted: %w", err)
@@ -226,7 +226,7 @@ func (b boxed) proc(at string) error {
 	return nil
 }
 
-// loopback brings the network of the box up: itself.
+// loopback brings up the box's own loopback interface.
 func loopback() error {
 	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"io/fs"
 )
 
-// start is of Linux alone.
+// start exists only on Linux.
 func (b boxed) start() (int, error) { return -1, errors.New("there are no namespaces on this system") }
 
 // allocated is the size of a file on the disk, in bytes.

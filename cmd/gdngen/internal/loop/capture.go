@@ -14,18 +14,18 @@ import (
 	"strings"
 )
 
-// attempt is what an agent left, as a commit of the store.
+// attempt is an agent's change, as a commit of the store.
 type attempt struct {
 	commit  string
 	changed []string
 }
 
-// boundsError says what an agent did that it may not.
+// boundsError says which forbidden thing an agent did.
 type boundsError struct{ subject, reason string }
 
 func (e *boundsError) Error() string { return e.reason }
 
-// capture makes one commit of what a clone holds, on top of base; none where it holds the same. It runs no program that the clone names.
+// capture commits the content of a clone on top of base; nil if it equals base. It runs no program that the clone names.
 func (s *store) capture(ctx context.Context, tree, base, message string, most int64) (*attempt, error) {
 	if info, err := os.Lstat(tree); err != nil || !info.IsDir() {
 		return nil, &boundsError{tree, "its folder is gone, or is no folder any more"}
@@ -72,15 +72,15 @@ func (s *store) capture(ctx context.Context, tree, base, message string, most in
 	return a, err
 }
 
-// machineFaults are words of git for faults that no change makes.
+// machineFaults matches git's messages about faults of the machine.
 var machineFaults = regexp.MustCompile(`(?i)no space left|disk quota|input/output error|out of memory|cannot allocate|too many open files|index\.lock|read-only file system|signal: killed`)
 
-// ofMachine tells whether an error of git is one of the machine, and not of what it was given.
+// ofMachine reports whether an error of git is a fault of the machine, not of its input.
 func ofMachine(err error) bool {
 	return errors.Is(err, context.Canceled) || machineFaults.MatchString(err.Error())
 }
 
-// gitWords is an error of git without the command.
+// gitWords returns an error of git without the command.
 func gitWords(err error) string {
 	text := err.Error()
 	if i := strings.Index(text, "exit status "); i >= 0 {
@@ -90,7 +90,7 @@ func gitWords(err error) string {
 	return text
 }
 
-// sizes refuses a file that would make the repository large, before it is read. What git ignores may be large.
+// sizes refuses a file that would make the repository large, before git reads it. Files that git ignores may be large.
 func (s *store) sizes(ctx context.Context, tree string, most int64) error {
 	return filepath.WalkDir(tree, func(at string, e fs.DirEntry, err error) error {
 		switch {
@@ -121,7 +121,7 @@ func (s *store) sizes(ctx context.Context, tree string, most int64) error {
 	})
 }
 
-// forbidden finds a changed file that is protected and not allowed.
+// forbidden returns a changed file that is protected and not allowed; "" if none.
 func forbidden(changed, protect, allow []string) string {
 	for _, f := range changed {
 		if matches(f, protect) && !matches(f, allow) {
@@ -131,7 +131,7 @@ func forbidden(changed, protect, allow []string) string {
 	return ""
 }
 
-// matches tells whether a file is named, is below a folder that is, or fits a pattern. A pattern without a slash is one of names.
+// matches reports whether a file is named, is below a named folder, or matches a pattern. A pattern without a slash matches base names.
 func matches(file string, patterns []string) bool {
 	for _, p := range patterns {
 		p = strings.TrimSuffix(p, "/")
@@ -148,7 +148,7 @@ func matches(file string, patterns []string) bool {
 	return false
 }
 
-// treeState is a digest by file of what the user has not committed, and of where HEAD is.
+// treeState returns a digest by file of the user's uncommitted changes, and of HEAD.
 func (r *repository) treeState(ctx context.Context) (map[string]string, error) {
 	m := map[string]string{}
 	if r.tree == "" {
@@ -180,7 +180,7 @@ func (r *repository) treeState(ctx context.Context) (map[string]string, error) {
 	return m, nil
 }
 
-// differs names a file of which two states of a tree tell different things.
+// differs returns a file whose entries in two tree states differ; "" if none.
 func differs(was, is map[string]string, except string) string {
 	for name := range was {
 		if is[name] != was[name] && !strings.HasPrefix(name, except) {

@@ -17,31 +17,31 @@ import (
 	"github.com/gdngen/gdngen/internal/terminal"
 )
 
-// command is a shell command that somebody else wrote.
+// command is a shell command by the user or an agent.
 type command struct {
 	text    string
 	dir     string
 	stdin   string
-	log     string // file for all that it prints
+	log     string // file for all output
 	env     []string
 	box     *box
 	limit   time.Duration
-	silence time.Duration // without a byte of output; 0: no limit
+	silence time.Duration // longest time without output; 0: no limit
 	show    func(line string)
-	over    <-chan string // says that a limit of the night is passed; may be nil
+	over    <-chan string // receives which limit of the run is exceeded; may be nil
 }
 
-// outcome is how a command ended.
+// outcome is the result of a command.
 type outcome struct {
-	last  string // line of its output that is not empty
-	fault string // why it is no success
-	late  bool   // it was ended for its time or silence
-	left  int    // processes that it left behind
+	last  string // last non-blank line of output
+	fault string // why it failed; empty: success
+	late  bool   // stopped at its time or silence limit
+	left  int    // processes that outlived it
 
-	secret bool // it saw the hold-out, which its words could tell the next agent
+	secret bool // it could read the hold-out: its output could tell the next agent
 }
 
-// words are the last line, as agents may read it.
+// words returns the last line, if agents may read it.
 func (o *outcome) words() string {
 	if o.secret && o.last != "" {
 		return "its words are in the log alone, since it saw the hold-out"
@@ -50,13 +50,13 @@ func (o *outcome) words() string {
 }
 
 const (
-	maxLog  = 64 << 20 // bytes of a log; what a command prints beyond is dropped
+	maxLog  = 64 << 20 // bytes of a log; further output is dropped
 	maxLine = 64 << 10
 )
 
-// run runs the command under a keeper. An error is one of the machinery, or that of ctx; processes of the command have ended in any case.
+// run runs the command under a keeper. An error is the machinery's, or ctx's; in any case the command's processes have ended.
 func (c *command) run(ctx context.Context) (o outcome, err error) {
-	if info, err := os.Lstat(c.log); err == nil && info.Mode()&(os.ModeSymlink|os.ModeNamedPipe) != 0 { // that an agent laid there
+	if info, err := os.Lstat(c.log); err == nil && info.Mode()&(os.ModeSymlink|os.ModeNamedPipe) != 0 { // an agent could have put it there
 		if err := os.Remove(c.log); err != nil {
 			return o, err
 		}
@@ -101,7 +101,7 @@ func (c *command) run(ctx context.Context) (o outcome, err error) {
 	lifeW.Close()
 	var s status
 	unsaid := json.NewDecoder(said).Decode(&s)
-	keeper.Wait() // it ends with 0, and its status was said
+	keeper.Wait() // it exits with 0; the status came by the pipe
 	o.left = s.Left
 	switch {
 	case ended != nil:
@@ -117,7 +117,7 @@ func (c *command) run(ctx context.Context) (o outcome, err error) {
 	return o, nil
 }
 
-// follow copies what a command prints until all of its processes have ended, and ends them where a limit is passed.
+// follow copies the command's output until all of its processes have ended, and ends them if a limit is exceeded.
 func (c *command) follow(ctx context.Context, out io.Reader, log io.Writer, end func()) (o outcome, err error) {
 	chunks := make(chan []byte)
 	go func() {
@@ -183,7 +183,7 @@ func (c *command) follow(ctx context.Context, out io.Reader, log io.Writer, end 
 	}
 }
 
-// splitter cuts bytes into lines for a reader: at most maxLine long, without control characters.
+// splitter cuts bytes into lines for display: at most maxLine long, without control characters.
 type splitter struct {
 	each func(string)
 	part []byte
@@ -208,7 +208,7 @@ func (s *splitter) flush() {
 	}
 }
 
-// plain drops what could move a terminal's cursor, turn the direction of text, or end a line of a commit message.
+// plain drops characters that could move a terminal's cursor, change the direction of text, or end a line of a commit message.
 func plain(text string) string { return terminal.Plain(text) }
 
 // clip shortens a text to one plain line.

@@ -13,78 +13,78 @@ import (
 	"time"
 )
 
-// Config is what a loop does. Run keeps it in its folder, so that a run can be resumed by its folder alone.
+// Config is the configuration of a loop. A run stores it in its folder, so that the folder is enough to resume it.
 type Config struct {
 	Dir        string        `json:"-"`          // folder of the run
-	Repo       string        `json:"repo"`       // the user's repository; it is read, but for refs
-	Branch     string        `json:"branch"`     // that keeps move; made at HEAD where it is missing
+	Repo       string        `json:"repo"`       // the user's repository; only refs are written
+	Branch     string        `json:"branch"`     // moved by keeps; created at HEAD if missing
 	Agent      string        `json:"agent"`      // shell command; the prompt is its standard input
-	Iterations int           `json:"iterations"` // of the whole run; interrupted ones do not count
-	Budget     time.Duration `json:"budget"`     // of a session; no iteration begins after it; 0: none
+	Iterations int           `json:"iterations"` // of the whole run, without interrupted ones
+	Budget     time.Duration `json:"budget"`     // of a session; no iteration begins after it; 0: no limit
 
 	Prompt     string      `json:"prompt,omitempty"` // template; empty: DefaultPrompt
 	Directives []Directive `json:"directives,omitempty"`
 	Objective  string      `json:"objective,omitempty"`
-	Bound      string      `json:"bound,omitempty"`      // what the figure can not fall below, in words
-	Kernels    []string    `json:"kernels,omitempty"`    // files and folders of the code under work
-	References []string    `json:"references,omitempty"` // what to read before the work
-	Goal       float64     `json:"goal,omitempty"`       // the loop ends at a figure so small (--end-at); 0: none
-	GoalMFU    float64     `json:"goal_mfu,omitempty"`   // the loop ends at such a model flop utilisation, as a command of the judge notes it; 0: none
+	Bound      string      `json:"bound,omitempty"`      // lower bound of the figure, in words
+	Kernels    []string    `json:"kernels,omitempty"`    // files and folders of the code to improve
+	References []string    `json:"references,omitempty"` // to read before the work
+	Goal       float64     `json:"goal,omitempty"`       // the loop ends at a figure of at most this (--end-at); 0: none
+	GoalMFU    float64     `json:"goal_mfu,omitempty"`   // the loop ends at this model flop utilisation, noted by a judge's command; 0: none
 
-	Build        string        `json:"build,omitempty"` // command in the judge's clones, before all others
+	Build        string        `json:"build,omitempty"` // command run first in the judge's clones
 	Checks       []string      `json:"checks,omitempty"`
 	CheckRetries int           `json:"check_retries"`
-	CheckTimeout time.Duration `json:"check_timeout"` // of a check, a build or a figure
+	CheckTimeout time.Duration `json:"check_timeout"` // of one check, build or figure
 	Measure      string        `json:"measure"`       // command whose last line is the figure; less is better
 	Repeat       int           `json:"repeat"`        // interleaved pairs of base and change
 	Guards       []Guard       `json:"guards,omitempty"`
-	Effect       string        `json:"effect,omitempty"`    // command whose output a change must change
-	HotSpots     string        `json:"hot_spots,omitempty"` // command that prints them, one a line, for the prompt
+	Effect       string        `json:"effect,omitempty"`    // command whose output every change must change
+	HotSpots     string        `json:"hot_spots,omitempty"` // command that prints the hot spots, one a line, for the prompt
 
-	MinGain       float64 `json:"min_gain"`       // share that a keep gains at least
-	MinExpected   float64 `json:"min_expected"`   // share that a change is expected to gain
+	MinGain       float64 `json:"min_gain"`       // least gain of a keep, as a share
+	MinExpected   float64 `json:"min_expected"`   // least gain that a plan must expect, as a share
 	MaxRegression float64 `json:"max_regression"` // share that a scaffold may lose
-	EscalateBelow float64 `json:"escalate_below"` // a keep of less is no reason to go on alike
-	AllowScaffold int     `json:"allow_scaffold"` // in a row
+	EscalateBelow float64 `json:"escalate_below"` // a keep with a smaller gain counts towards escalation
+	AllowScaffold int     `json:"allow_scaffold"` // consecutive scaffolds
 
 	Protect []string `json:"protect"`           // files, folders and patterns that may not change
 	Allow   []string `json:"allow,omitempty"`   // exceptions
-	Holdout string   `json:"holdout,omitempty"` // a file for the checks that the agent does not see
+	Holdout string   `json:"holdout,omitempty"` // a file for the checks, hidden from the agent
 	MaxFile int64    `json:"max_file"`          // bytes
 
 	AgentTimeout time.Duration `json:"agent_timeout"`
-	AgentIdle    time.Duration `json:"agent_idle"` // without output
+	AgentIdle    time.Duration `json:"agent_idle"` // longest silence
 	AgentRetries int           `json:"agent_retries"`
-	MaxFailures  int           `json:"max_failures"` // in a row, of a session; 0 or less: no limit
-	Resilient    bool          `json:"resilient"`    // failures of the machinery are tried again
+	MaxFailures  int           `json:"max_failures"` // consecutive, in a session; 0 or less: no limit
+	Resilient    bool          `json:"resilient"`    // retry after failures of the machinery
 
-	MaxDisk  int64   `json:"max_disk,omitempty"`  // bytes that the run may take on the disk; 0: no limit
-	Spend    string  `json:"spend,omitempty"`     // command whose last line is what agents have spent so far
-	MaxSpend float64 `json:"max_spend,omitempty"` // at which the loop pauses
+	MaxDisk  int64   `json:"max_disk,omitempty"`  // bytes of the run's folder on disk; 0: no limit
+	Spend    string  `json:"spend,omitempty"`     // command whose last line is the agents' spending so far
+	MaxSpend float64 `json:"max_spend,omitempty"` // spending at which the loop pauses; 0: no limit
 
-	IncludeDirty bool `json:"include_dirty,omitempty"` // agents see what the user has not committed; the branch does not get it
+	IncludeDirty bool `json:"include_dirty,omitempty"` // agents see the user's uncommitted changes; the branch does not get them
 
-	Sandbox      string   `json:"sandbox"`                 // of Sandboxes
-	Show         []string `json:"show,omitempty"`          // files and folders of homes, /tmp and /run that agent and checks may read
+	Sandbox      string   `json:"sandbox"`                 // one of Sandboxes
+	Show         []string `json:"show,omitempty"`          // files and folders of homes, /tmp and /run that agents and checks may read
 	AgentNetwork bool     `json:"agent_network,omitempty"` // agents reach the network
-	CheckNetwork bool     `json:"check_network,omitempty"` // checks do; with On they do in any case
-	Unwatched    bool     `json:"unattended,omitempty"`    // warnings are not read: no sandbox is an error, unless Sandbox is none
+	CheckNetwork bool     `json:"check_network,omitempty"` // so do checks; always with On
+	Unwatched    bool     `json:"unattended,omitempty"`    // nobody reads warnings: a missing sandbox is an error, unless Sandbox is none
 
-	Env      []string `json:"env,omitempty"` // names of variables that agent and checks see beside the usual ones
+	Env      []string `json:"env,omitempty"` // names of further variables for agents and checks
 	On       string   `json:"on,omitempty"`  // place of gdngen remote, for the agent and the checks
-	SyncBase string   `json:"sync_base"`     // of Syncs
+	SyncBase string   `json:"sync_base"`     // one of Syncs
 
 	ShowFileUpdates bool              `json:"-"`
-	Judge           string            `json:"-"` // program that is gdngen for agent and checks; empty: none
-	JudgeEnv        []string          `json:"-"` // for the checks, such as where plugins are
-	Readable        []string          `json:"-"` // shown to agent and checks beside Show, such as the folder of plugins
+	Judge           string            `json:"-"` // program that is called gdngen for agents and checks; empty: none
+	JudgeEnv        []string          `json:"-"` // for the checks: paths of plugins, for example
+	Readable        []string          `json:"-"` // shown to agents and checks besides Show, such as the folder of plugins
 	Note            func(string)      `json:"-"`
 	Warn            func(string)      `json:"-"`
-	Ended           func(Record)      `json:"-"` // called for each iteration that is over
+	Ended           func(Record)      `json:"-"` // called after each iteration
 	Step            func(name string) `json:"-"` // called before each step, for tests
 }
 
-// Elsewhere names a check that uses another place than the loop's; empty where none does.
+// Elsewhere returns a check whose --on names another place than the loop's; "" if there is none.
 func (c *Config) Elsewhere() string {
 	for _, check := range append(slices.Clone(c.Checks), c.Measure) {
 		for _, m := range onFlag.FindAllStringSubmatch(check, -1) {
@@ -98,13 +98,13 @@ func (c *Config) Elsewhere() string {
 
 var onFlag = regexp.MustCompile(`--on[= ]("[^"]*"|'[^']*'|\S+)`)
 
-// Guard is a figure that may rise by a share at most.
+// Guard is a figure that may rise at most by a share.
 type Guard struct {
 	Command string  `json:"command"`
 	Share   float64 `json:"share"`
 }
 
-// ParseGuard reads COMMAND=SHARE.
+// ParseGuard parses COMMAND=SHARE.
 func ParseGuard(text string) (g Guard, err error) {
 	i := strings.LastIndexByte(text, '=')
 	if i < 1 {
@@ -118,21 +118,21 @@ func ParseGuard(text string) (g Guard, err error) {
 // Syncs are the values of Config.SyncBase.
 var Syncs = []string{"off", "once", "each"}
 
-// DefaultProtect is what judges a change of gdngen itself: references and inputs, exams, gates, costs, the ladder and the loop.
+// DefaultProtect lists the files that judge a change of gdngen itself: references and inputs, accuracy tests, gates, costs, the ladder and the loop.
 var DefaultProtect = []string{"tests", "gdn/truth", "gdn/exam", "autotune/judge", "autotune/guards.go", "autotune/text_score.go", "autotune/journal", "autotune/ladder", "autotune/measure", "cmd/gdngen/internal/loop", "ir/target", "pjrt/llo", "pjrt/machine", "go.mod", "go.sum", ".ci", ".github"}
 
-// Defaults is a configuration with everything but folder, agent and measure.
+// Defaults returns a configuration that lacks only folder, agent and measure.
 func Defaults() Config {
 	return Config{Repo: ".", Branch: "gdngen-loop", Iterations: 10, CheckRetries: 1, CheckTimeout: 30 * time.Minute, Repeat: 1, MinGain: .0025, MinExpected: .1, MaxRegression: .01, EscalateBelow: .03,
 		Protect: slices.Clone(DefaultProtect), MaxFile: 32 << 20, AgentTimeout: 2 * time.Hour, AgentIdle: 15 * time.Minute, AgentRetries: 1, MaxFailures: 3, Sandbox: "auto", SyncBase: "off"}
 }
 
-// Unattended changes a configuration for nights: no failure ends the loop, and all is tried again.
+// Unattended changes a configuration to run unattended: no failure ends the loop, and all failures are retried.
 func (c *Config) Unattended() {
 	c.Resilient, c.MaxFailures, c.AgentRetries, c.CheckRetries = true, 0, max(2, c.AgentRetries), max(2, c.CheckRetries)
 }
 
-// Validate says what of a configuration no loop can be made of, and completes its paths.
+// Validate returns why a configuration is invalid, or nil, and makes its paths absolute.
 func (c *Config) Validate() (err error) {
 	switch {
 	case c.Dir == "":
@@ -191,7 +191,7 @@ func (c *Config) Validate() (err error) {
 	return nil
 }
 
-// shown is the absolute path of a file or folder that is shown in a sandbox.
+// shown returns the absolute path of a file or folder to show in a sandbox.
 func shown(path string) (string, error) {
 	if rest, ok := strings.CutPrefix(path, "~/"); ok {
 		home, err := os.UserHomeDir()
@@ -209,7 +209,7 @@ func shown(path string) (string, error) {
 // configName is the file of the configuration in the folder of a run.
 const configName = "loop.json"
 
-// Load reads the configuration of a run.
+// Load reads the configuration of the run in a folder.
 func Load(dir string) (c Config, err error) {
 	text, err := os.ReadFile(filepath.Join(dir, configName))
 	if errors.Is(err, os.ErrNotExist) {

@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// RunContained runs a program, passes its output lines to show, and ends its child processes with it. Where the
-// program is not trusted, none of its processes runs beside the next step.
+// RunContained runs a program, passes its output lines to show, and ends its child processes with it. So no process of
+// an untrusted program runs during the next step.
 func RunContained(ctx context.Context, show func(line string), words ...string) error {
 	if err := supported(); err != nil {
 		return err

@@ -4,16 +4,16 @@ import (
 	"context"
 )
 
-// What the user has not committed can be shown to the agent without becoming part of the branch: the agent begins at a commit of the loop's own
-// that is on the base, and its change is put onto the base alone afterwards, as git merges three trees.
+// Uncommitted changes of the user can be shown to the agent without becoming part of the branch. The agent begins at a commit of the loop
+// that has them on top of the base. Afterwards only its own change is put onto the base, by a three-way merge.
 
-// conflictError says that a change does not go without another.
+// conflictError says that a change depends on another one.
 type conflictError struct{ reason string }
 
 func (e *conflictError) Error() string { return e.reason }
 
-// dirty gives the base with the user's uncommitted changes of tracked files on top, or the base itself where there are none. Neither the
-// user's index nor a ref is touched.
+// dirty returns a commit of the user's uncommitted changes of tracked files on top of the base, or the base if there
+// are none. It changes neither the user's index nor a ref.
 func (l *Loop) dirty(ctx context.Context, base string) (string, error) {
 	if !l.IncludeDirty || l.repo.tree == "" {
 		return base, nil
@@ -42,9 +42,9 @@ func (l *Loop) dirty(ctx context.Context, base string) (string, error) {
 	return l.store.onto(ctx, head, base, changes, "what is not committed, in the user's tree")
 }
 
-// onto is a commit on base with what a commit changed since another. A conflict is a *conflictError.
+// onto applies the difference between two commits to base and returns the commit. A conflict is a *conflictError.
 func (s *store) onto(ctx context.Context, since, base, commit, message string) (string, error) {
-	var twins [3]string // of since, base and commit: git finds the merge base by ancestry, and these have no other
+	var twins [3]string // copies of since, base and commit with the ancestry that git's merge needs
 	for i, c := range []string{since, base, commit} {
 		words := []string{"commit-tree", c + "^{tree}", "-m", "twin"}
 		if i > 0 {

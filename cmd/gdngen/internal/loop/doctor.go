@@ -11,14 +11,13 @@ import (
 	"time"
 )
 
-// TryLimit is how long an agent may take for a trivial prompt.
+// TryLimit is the time limit of an agent for a trivial prompt.
 const TryLimit = time.Minute
 
-// tryPrompt is that prompt.
 const tryPrompt = "This is a trial. Change no file. Answer with the word ready, and end.\n"
 
-// Try asks an agent something trivial, as a loop would: in a folder and a home of its own, with the variables of env beside the usual ones. It
-// tells what the agent said, or why it can not serve.
+// Try sends an agent a trivial prompt like a loop: in a folder and a home of its own, with the variables of env added.
+// It returns the agent's last words, or an error that says why it can not be used.
 func Try(ctx context.Context, agent string, env []string, limit time.Duration) (said string, err error) {
 	if err := supported(); err != nil {
 		return "", err
@@ -51,7 +50,7 @@ func Try(ctx context.Context, agent string, env []string, limit time.Duration) (
 	return said, unexpectedFile(dir)
 }
 
-// unexpectedFile names a file beside the agent's folders, its home and the log. Agents keep settings in their homes.
+// unexpectedFile returns an error naming a file outside the agent's folders, its home and the log. Agents keep settings in their homes.
 func unexpectedFile(dir string) error {
 	return filepath.WalkDir(dir, func(at string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {

@@ -13,13 +13,13 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 )
 
-// Noted is a note of a command.
+// Noted is a note that a command of the judge wrote.
 type Noted struct {
 	journal.Note
 	By string `json:"by"` // name of the command: check-1, measure, hot-spots
 }
 
-// The most that is taken of the notes of a command.
+// Limits on the notes of one command.
 const (
 	mostNotes = 64 << 10 // bytes
 	fewNotes  = 8        // notes
@@ -27,7 +27,7 @@ const (
 
 func notesFile(in room) string { return filepath.Join(in.tmp(), "notes.jsonl") }
 
-// takeNotes reads what a command noted, and removes the file. Whatever it holds, it is data: a line that is no note is left out.
+// takeNotes reads a command's notes and removes the file. The content is only data: invalid lines are skipped.
 func takeNotes(in room, by string) (l []Noted, err error) {
 	path := notesFile(in)
 	info, err := os.Lstat(path)

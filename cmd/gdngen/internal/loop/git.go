@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// author is who the loop's commits are by.
+// author identifies the loop's commits.
 var author = []string{"GIT_AUTHOR_NAME=gdngen loop", "GIT_AUTHOR_EMAIL=loop@gdngen.invalid", "GIT_COMMITTER_NAME=gdngen loop", "GIT_COMMITTER_EMAIL=loop@gdngen.invalid"}
 
 // git runs git in a folder without hooks, without the configuration of user and system, and without prompts.
@@ -36,7 +36,7 @@ func git(ctx context.Context, dir string, args ...string) (string, error) {
 	return strings.TrimSuffix(string(out), "\n"), nil
 }
 
-// indexEnv gives a command of the own git folder an index that nobody else has.
+// indexEnv gives a command in the loop's own git folder a private index.
 func indexEnv(args []string) []string {
 	for _, a := range args {
 		if dir, ok := strings.CutPrefix(a, "--git-dir="); ok {
@@ -46,7 +46,7 @@ func indexEnv(args []string) []string {
 	return nil
 }
 
-// repository is the user's, as the loop sees it: read, but for refs.
+// repository is the user's repository; the loop only writes refs.
 type repository struct {
 	tree   string // top of the work tree, empty for a bare one
 	common string // the folder of objects and refs
@@ -71,7 +71,7 @@ func openRepository(ctx context.Context, dir string) (*repository, error) {
 	return r, nil
 }
 
-// dir is where commands of the repository run.
+// dir returns the folder in which git commands of the repository run.
 func (r *repository) dir() string {
 	if r.tree != "" {
 		return r.tree
@@ -83,7 +83,7 @@ func (r *repository) tip(ctx context.Context, branch string) (string, error) {
 	return git(ctx, r.dir(), "rev-parse", "--verify", "-q", "refs/heads/"+branch+"^{commit}")
 }
 
-// prepare makes the branch where it is missing, and refuses one that is checked out: its work tree would lag behind.
+// prepare creates the branch if missing, and refuses one that is checked out: its work tree would become stale.
 func (r *repository) prepare(ctx context.Context, branch string) error {
 	if _, err := git(ctx, r.dir(), "check-ref-format", "--branch", branch); err != nil {
 		return fmt.Errorf("--branch %s is no name of a branch", branch)
@@ -113,19 +113,19 @@ func (r *repository) prepare(ctx context.Context, branch string) error {
 	return err
 }
 
-// move sets the branch from one commit to another, if it is still at the first.
+// move sets the branch from one commit to another, only if it is still at the first.
 func (r *repository) move(ctx context.Context, branch, from, to string) error {
 	_, err := git(ctx, r.dir(), "update-ref", "-m", "gdngen loop", "refs/heads/"+branch, to, from)
 	return err
 }
 
-// take copies a commit of the own git folder to a ref of the repository.
+// take copies a commit of the loop's own git folder to a ref of the repository.
 func (r *repository) take(ctx context.Context, own, commit, ref string) error {
 	_, err := git(ctx, r.dir(), "fetch", "-q", "--no-tags", "--no-write-fetch-head", own, "+"+commit+":"+ref)
 	return err
 }
 
-// store is the loop's own git folder. It borrows the objects of the repository and adds those of attempts.
+// store is the loop's own git folder. It borrows the repository's objects and adds the attempts' objects.
 type store struct{ dir string }
 
 func openStore(ctx context.Context, dir string, r *repository) (*store, error) {
@@ -148,12 +148,12 @@ func openStore(ctx context.Context, dir string, r *repository) (*store, error) {
 	return s, err
 }
 
-// reword makes a commit of the same tree and parent with another message.
+// reword returns a commit with the same tree and parent and another message.
 func (s *store) reword(ctx context.Context, commit, message string) (string, error) {
 	return git(ctx, s.dir, "commit-tree", commit+"^{tree}", "-p", commit+"^", "-m", message)
 }
 
-// clone checks a commit out in a folder of its own, which names neither the repository nor the store.
+// clone checks out a commit in a new folder that refers to neither the repository nor the store.
 func (s *store) clone(ctx context.Context, dir, branch, commit string) error {
 	if err := remove(dir); err != nil {
 		return err
@@ -176,7 +176,7 @@ func (s *store) clone(ctx context.Context, dir, branch, commit string) error {
 	return err
 }
 
-// lookLimit bounds how long git looks at files that others left: one that it opens can be a pipe without an end.
+// lookLimit bounds git's time on files of an agent: one of them can be an endless pipe.
 var lookLimit = 5 * time.Minute
 
 // on runs git with the store as its folder and a clone as its work tree.

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// iterate is one iteration, up to its end record.
+// iterate runs one iteration, up to its end record.
 func (l *Loop) iterate(ctx context.Context, n int) (r Record, err error) {
 	begun := time.Now()
 	r = Record{Kind: KindEnd, Iteration: n}
@@ -116,7 +116,7 @@ func (l *Loop) verdict(r Record, v Verdict, subject, format string, args ...any)
 	return r
 }
 
-// runAgent has the agent work in a fresh clone of a commit, several times where it fails. fault says why it is no success.
+// runAgent runs the agent in a fresh clone of a commit, with retries. fault says why it failed.
 func (l *Loop) runAgent(ctx context.Context, n int, tree, start string, r *Record) (fault string, err error) {
 	prompt := l.render(n, r.Base)
 	file := filepath.Join(l.folder(n), "prompt.md")
@@ -136,7 +136,7 @@ func (l *Loop) runAgent(ctx context.Context, n int, tree, start string, r *Recor
 		c := command{text: l.Agent, dir: tree, stdin: prompt, log: filepath.Join(l.folder(n), name), box: l.box.only(l.path("work"), l.path("work", "home"), l.AgentNetwork, append(l.references(), file, l.path(LogName))...), limit: l.AgentTimeout, silence: l.AgentIdle, show: screen.line,
 			env: l.environment(l.path("work", "home"), l.path("work", "tmp"), "GDNGEN_PROMPT="+file, "GDNGEN_ITERATION="+fmt.Sprint(n), "GDNGEN_PLAN="+filepath.Join(tree, PlanName))}
 		if !l.box.none() {
-			c.env = append(c.env, l.JudgeEnv...) // where plugins are: the agent's home has none
+			c.env = append(c.env, l.JudgeEnv...) // paths of plugins: the agent's home has none
 		}
 		l.Step("agent")
 		over, done := l.watch(ctx, true)
@@ -161,7 +161,7 @@ func (l *Loop) runAgent(ctx context.Context, n int, tree, start string, r *Recor
 	return fault, nil
 }
 
-// references are the files and folders of Config.References, to be shown.
+// references lists the existing files and folders of Config.References.
 func (l *Loop) references() (files []string) {
 	for _, r := range l.References {
 		if p, err := shown(r); err == nil {
@@ -190,7 +190,7 @@ func fresh(dir string) error {
 	return os.MkdirAll(dir, 0o755)
 }
 
-// bounds tells whether the agent reached out of its clone, or into what is protected.
+// bounds checks whether the agent changed files outside its clone, or protected ones.
 func (l *Loop) bounds(ctx context.Context, was map[string]string, made *attempt, r *Record) (done bool, err error) {
 	refuse := func(subject, format string, args ...any) (bool, error) {
 		*r = l.verdict(*r, OutOfBounds, subject, format, args...)
@@ -211,9 +211,9 @@ func (l *Loop) bounds(ctx context.Context, was map[string]string, made *attempt,
 	}
 	own := "\x00"
 	if in, err := filepath.Rel(l.repo.tree, l.Dir); err == nil && !strings.HasPrefix(in, "..") {
-		own = in + "/" // the folder of the run may be in the work tree
+		own = in + "/" // the run's folder may be in the work tree
 	}
-	if l.box.Name == "none" { // in a sandbox it can only have been the user
+	if l.box.Name == "none" { // with a sandbox, only the user can have done it
 		if file := differs(was, is, own); file != "" {
 			return refuse(file, "%s of the user's tree changed while the agent ran; without a sandbox nobody can tell by whom", plain(file))
 		}
@@ -231,7 +231,7 @@ func (l *Loop) bounds(ctx context.Context, was map[string]string, made *attempt,
 	return false, err
 }
 
-// message is that of the commit of an iteration.
+// message returns the commit message of an iteration.
 func (l *Loop) message(n int, r *Record) string {
 	title, body := fmt.Sprintf("loop: iteration %d", n), ""
 	if p := r.Plan; p != nil && p.Hypothesis != "" {
@@ -245,7 +245,7 @@ func (l *Loop) message(n int, r *Record) string {
 	return fmt.Sprintf("%s\n\n%sGdngen-Iteration: %d\nGdngen-Base: %s\n", title, body, n, r.Base)
 }
 
-// trailers are the evidence of a commit that was judged.
+// trailers returns the evidence of a judged commit, as trailers of its message.
 func trailers(r *Record) string {
 	var b strings.Builder
 	line := func(name, text string) {
@@ -266,11 +266,11 @@ func trailers(r *Record) string {
 	return b.String()
 }
 
-// spots are hot spots in one line.
+// spots returns hot spots on one line.
 func spots(text string) string { return strings.Join(strings.Split(text, "\n"), "; ") }
 
-// carryOut puts the commit of a decision to its side ref, and moves the branch where the verdict says so. A branch that somebody else moved
-// meanwhile is left alone.
+// carryOut puts the commit of a decision on its side ref, and moves the branch if the verdict says so. It does not
+// touch a branch that someone else moved meanwhile.
 func (l *Loop) carryOut(ctx context.Context, r *Record) error {
 	if err := l.repo.take(ctx, l.store.dir, r.Commit, Ref(l.Dir, r.Iteration)); err != nil {
 		return err
@@ -294,7 +294,7 @@ func (l *Loop) carryOut(ctx context.Context, r *Record) error {
 	return nil
 }
 
-// sync rebases the branch on its upstream, or on what is checked out, in a clone of the loop's own.
+// sync rebases the branch on its upstream, or on the checked-out branch, in a clone of the loop's own.
 func (l *Loop) sync(ctx context.Context, n int) error {
 	if l.SyncBase == "off" || l.SyncBase == "once" && len(ends(l.records())) > 0 {
 		return nil

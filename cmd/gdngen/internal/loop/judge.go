@@ -15,9 +15,9 @@ import (
 	"github.com/gdngen/gdngen/internal/ratio"
 )
 
-// judge gives a commit its verdict: build, checks and figures in clones that the agent never saw, beside one of the base.
+// judge decides on a commit: build, checks and figures, in clones that the agent never saw, compared with a clone of the base.
 func (l *Loop) judge(ctx context.Context, r *Record) error {
-	r.Seed = strconv.FormatUint(seed(), 10) // nobody knew it before the agent had ended
+	r.Seed = strconv.FormatUint(seed(), 10) // it did not exist while the agent ran
 	l.noted = nil
 	defer func() { r.Evidence = l.noted }()
 	run := l.judgeRun(r.Iteration, r.Seed)
@@ -55,7 +55,7 @@ func (l *Loop) judge(ctx context.Context, r *Record) error {
 		*r = l.verdict(*r, BuildFailed, l.Build, "%s", bad)
 		return nil
 	}
-	before, bad, err := l.built(ctx, run, baseRoom, r.Base) // after all that the change did
+	before, bad, err := l.built(ctx, run, baseRoom, r.Base) // after all commands on the change
 	if err == nil && bad != "" {
 		err = fmt.Errorf("the base can not be built: %s", bad)
 	}
@@ -81,7 +81,7 @@ func (l *Loop) judge(ctx context.Context, r *Record) error {
 	return l.spotsAfter(ctx, run, r, after)
 }
 
-// spotsAfter are the hot spots of the change. They decide nothing, so a fault is a note.
+// spotsAfter records the hot spots of the change. They decide nothing, so a failure is only a note.
 func (l *Loop) spotsAfter(ctx context.Context, run judgeRun, r *Record, after room) error {
 	if l.HotSpots == "" {
 		return nil
@@ -101,7 +101,7 @@ func (l *Loop) spotsAfter(ctx context.Context, run judgeRun, r *Record, after ro
 	return err
 }
 
-// rank decides by the figures.
+// rank decides by the guards and the figures.
 func (l *Loop) rank(ctx context.Context, run judgeRun, r *Record, before, after room) error {
 	for i, g := range l.Guards {
 		f, bad, err := l.compare(ctx, run, fmt.Sprintf("guard-%d", i+1), g.Command, before, after)
@@ -135,7 +135,7 @@ func (l *Loop) rank(ctx context.Context, run judgeRun, r *Record, before, after 
 	return nil
 }
 
-// scaffolds is how many there were since the last keep.
+// scaffolds counts the scaffolds since the last keep.
 func (l *Loop) scaffolds() (n int) {
 	for _, r := range slices.Backward(ends(l.records())) {
 		switch r.Verdict {
@@ -148,14 +148,14 @@ func (l *Loop) scaffolds() (n int) {
 	return n
 }
 
-// sameEffect refuses a change that what --effect prints does not show.
+// sameEffect refuses a change that leaves the output of --effect unchanged.
 func (l *Loop) sameEffect(ctx context.Context, r *Record, before, after room) (bool, error) {
 	if l.Effect == "" {
 		return false, nil
 	}
 	run := l.judgeRun(r.Iteration, r.Seed)
 	var texts [2]string
-	for i, in := range []room{before, after} { // of the change in the room of its checks
+	for i, in := range []room{before, after} { // the change's effect runs in the folder of its checks
 		name := []string{"effect-base", "effect"}[i]
 		o, err := run(ctx, name, l.Effect, in)
 		if err != nil {
@@ -181,7 +181,7 @@ func (l *Loop) sameEffect(ctx context.Context, r *Record, before, after room) (b
 	return false, nil
 }
 
-// compare measures base and change in turn. bad says why the change has no figure; one that the base lacks is a fault of the machinery.
+// compare measures base and change alternately. bad says why the change has no figure; if the base has none, that is an error of the machinery.
 func (l *Loop) compare(ctx context.Context, run judgeRun, name, text string, before, after room) (f *Figures, bad string, err error) {
 	var was, is, ratios []float64
 	for range l.Repeat {
@@ -217,13 +217,13 @@ func figure(ctx context.Context, run judgeRun, name, text string, in room) (x fl
 	return x, "", nil
 }
 
-// output is what a command prints in a clone of a commit.
+// output returns the output of a command in a clone of a commit.
 func (l *Loop) output(ctx context.Context, n int, name, text, commit string) (string, error) {
 	in, err := l.enter(ctx, baseRoom, commit)
 	if err != nil {
 		return "", err
 	}
-	blind := *l // it is code of changes that were kept, and its words go to the next agent
+	blind := *l // it runs code of kept changes, and its output goes to the next agent: no hold-out
 	blind.Holdout = ""
 	o, err := blind.judgeRun(n, "1")(ctx, name, text, in)
 	if err != nil {
@@ -247,14 +247,14 @@ func plainLines(text string, most int) string {
 	return strings.Join(l, "\n")
 }
 
-// final measures the first and the last commit once more, with a seed that decided nothing.
+// final measures the first and the last commit again, with a seed that no decision used.
 func (l *Loop) final(ctx context.Context) error {
 	done := ends(l.records())
 	kept := slices.IndexFunc(done, func(r Record) bool { return meaning(r.Verdict).Moves })
 	if kept < 0 {
 		return nil
 	}
-	if last := l.records()[len(l.records())-1]; last.Kind == KindSession { // this session added nothing to a run that was whole
+	if last := l.records()[len(l.records())-1]; last.Kind == KindSession { // this session added nothing to a complete run
 		return nil
 	}
 	r := Record{Kind: KindFinal, Base: done[0].Base, Seed: strconv.FormatUint(seed(), 10)}
@@ -283,7 +283,7 @@ func (l *Loop) final(ctx context.Context) error {
 	return l.book.add(r)
 }
 
-// seed draws a seed of 53 bits, which a float64 holds exactly in any language.
+// seed draws a seed of 53 bits, which a float64 holds exactly.
 func seed() uint64 {
 	var b [8]byte
 	rand.Read(b[:])

@@ -6,24 +6,24 @@ import (
 	"os"
 )
 
-// A keeper is this program again, between the loop and a command. It is the reaper of whatever the command leaves behind, daemons under
-// setsid included, and ends all of it when the command ends, or when the loop does: it holds one end of a pipe that closes then.
+// A keeper is a process of this program between the loop and a command. It reaps all processes that the command starts, daemons
+// under setsid included, and ends them when the command ends, or when the loop does: then a pipe to the keeper closes.
 const keeperVariable = "GDNGEN_LOOP_KEEPER"
 
 // The pipes of a keeper.
 const (
-	lifeFD   = 3 // closes when the loop wants the command to end, or is gone
+	lifeFD   = 3 // closes when the loop ends the command, or is gone
 	statusFD = 4
 )
 
-// status is what a keeper tells of its command.
+// status is a keeper's report on its command.
 type status struct {
 	Exit  int    `json:"exit"`
 	Fault string `json:"fault,omitempty"` // why it could not be started, or which signal ended it
-	Left  int    `json:"left,omitempty"`  // processes that it left behind
+	Left  int    `json:"left,omitempty"`  // processes that outlived it
 }
 
-// RunKeeperIfAsked turns this process into a keeper, if it was started as one. main calls it first.
+// RunKeeperIfAsked turns this process into a keeper, or into the first process of a sandbox, if it was started as one. main must call it first.
 func RunKeeperIfAsked() {
 	if os.Getenv(keeperVariable) == "" {
 		runBoxedIfAsked()
@@ -35,7 +35,7 @@ func RunKeeperIfAsked() {
 	os.Exit(0)
 }
 
-// noBox is the exit status where a sandbox could not be made.
+// noBox is the exit status if a sandbox could not be made.
 const noBox = 125
 
 func runBoxedIfAsked() {
@@ -43,7 +43,7 @@ func runBoxedIfAsked() {
 	if text == "" {
 		return
 	}
-	if os.Getpid() == 1 { // the one outside hands it on
+	if os.Getpid() == 1 { // the process outside passes it on
 		os.Unsetenv(boxVariable)
 	}
 	var b boxed

@@ -16,13 +16,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// supported says why loops can not run here.
+// supported returns why loops can not run here, or nil.
 func supported() error { return nil }
 
-// keeperAttributes put a keeper out of reach of the terminal's signals.
+// keeperAttributes move a keeper out of the terminal's process group.
 func keeperAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// keep runs a command to its end and ends what it left.
+// keep runs a command to its end and ends the processes that outlive it.
 func keep(life *os.File, words []string) (s status) {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	syscall.CloseOnExec(lifeFD)
@@ -63,13 +63,13 @@ func keep(life *os.File, words []string) (s status) {
 	return s
 }
 
-// Rounds of a sweep. A process that forks all the time is stopped before it is killed, or its children would run ahead.
+// Rounds of a sweep. A process that forks repeatedly is stopped before it is killed, or its children would escape.
 const (
 	stopRounds  = 50
 	sweepRounds = 500
 )
 
-// sweep ends all descendants of this process and reaps them, but for one that somebody else waits for. It tells how many there were.
+// sweep ends and reaps all descendants of this process, except waited, for which someone else waits. It returns their number.
 func sweep(waited int) int {
 	stopped := map[int]bool{}
 	for range stopRounds {
@@ -115,7 +115,7 @@ func processOf(pid int) (p process, ok bool) {
 	if err != nil {
 		return p, false
 	}
-	f := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])) // the name may hold anything
+	f := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])) // the name may hold any bytes
 	if len(f) < 20 {
 		return p, false
 	}
@@ -137,7 +137,7 @@ func table() map[int]process {
 	return m
 }
 
-// children are those of this process, the dead ones too if asked for.
+// children returns the child processes of this process, with ended ones if dead.
 func children(dead bool) (l []int) {
 	for pid, p := range table() {
 		if p.parent == os.Getpid() && (dead || !p.dead) {
@@ -147,7 +147,7 @@ func children(dead bool) (l []int) {
 	return l
 }
 
-// descendants are the living processes below this one.
+// descendants returns the living processes below this one.
 func descendants() (l []int) {
 	all := table()
 	below := map[int][]int{}
@@ -165,7 +165,7 @@ func descendants() (l []int) {
 	return l
 }
 
-// allocated is the size of a file on the disk, in bytes; holes take none.
+// allocated returns the size of a file on the disk, in bytes; holes take none.
 func allocated(info fs.FileInfo) int64 {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return 512 * s.Blocks

@@ -14,22 +14,22 @@ import (
 	"github.com/gdngen/gdngen/internal/terminal"
 )
 
-// How often the limits of a night are looked at while an agent or a check is at work.
+// Intervals between checks of the run's limits while an agent or a check runs.
 var (
 	diskEvery  = 2 * time.Second
 	spendEvery = time.Minute
 )
 
-// spendLimit is how long the command of --spend may take.
+// spendLimit is the time limit of the command of --spend.
 const spendLimit = time.Minute
 
-// LimitError says that a limit of the night is exceeded. The run resumes once the limit is raised or the counted
-// quantity has shrunk.
+// LimitError says that a limit of the run is exceeded. The run resumes once the limit is raised or the counted quantity
+// has shrunk.
 type LimitError struct{ Text string }
 
 func (e *LimitError) Error() string { return e.Text }
 
-// afford tells whether another iteration may begin. A limit that is passed is a pause, with a *LimitError.
+// afford reports whether another iteration may begin. An exceeded limit is a pause, with a *LimitError.
 func (l *Loop) afford(ctx context.Context) error {
 	err := l.within(ctx)
 	if err == nil || ctx.Err() != nil {
@@ -54,7 +54,7 @@ func (l *Loop) within(ctx context.Context) error {
 	return nil
 }
 
-// crowded says that the run has too much on the disk; empty: it has not.
+// crowded says that the run takes too much of the disk; "" if not.
 func (l *Loop) crowded() string {
 	if l.MaxDisk <= 0 {
 		return ""
@@ -65,7 +65,7 @@ func (l *Loop) crowded() string {
 	return ""
 }
 
-// poor says that agents have spent what they may.
+// poor says that agents have spent their limit; "" if not.
 func (l *Loop) poor() string {
 	if l.spent < l.MaxSpend {
 		return ""
@@ -73,7 +73,7 @@ func (l *Loop) poor() string {
 	return fmt.Sprintf("--spend tells %g, and --max-spend is %g", l.spent, l.MaxSpend)
 }
 
-// ask runs the command that tells what was spent. It is the user's, in no sandbox; its last line is a number that never falls.
+// ask runs the command of --spend. It is the user's, without a sandbox; its last line must be a number that never falls.
 func (l *Loop) ask(ctx context.Context) error {
 	c := command{text: l.Spend, dir: l.Repo, log: l.path("spend.log"), env: os.Environ(), limit: spendLimit}
 	o, err := c.run(ctx)
@@ -88,7 +88,7 @@ func (l *Loop) ask(ctx context.Context) error {
 	return nil
 }
 
-// watch looks at the limits while a command is at work, and says on over which is passed. The disk ends any command, money an agent alone.
+// watch checks the limits while a command runs, and sends an exceeded one on over. The disk limit ends any command, the spending limit only an agent.
 func (l *Loop) watch(ctx context.Context, agent bool) (over <-chan string, done func()) {
 	if l.MaxDisk <= 0 && (l.Spend == "" || !agent) {
 		return nil, func() {}
@@ -121,7 +121,7 @@ func (l *Loop) watch(ctx context.Context, agent bool) (over <-chan string, done 
 	return said, func() { stop(); <-ended }
 }
 
-// usage is the size of a folder on the disk, in bytes. Files that can not be read count as none.
+// usage returns the size of a folder on the disk, in bytes. Unreadable files count as 0.
 func usage(dir string) (sum int64) {
 	filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil {

@@ -12,10 +12,10 @@ import (
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/loop/logbook"
 )
 
-// LogName is the log of a run, for readers. It is made of the records alone, anew after each iteration.
+// LogName is the log of a run, for readers. It is rewritten from the records after each iteration.
 const LogName = "log.md"
 
-// writeLog writes the log and holds its last entry to the rules of logs.
+// writeLog writes the log and checks its last entry by the rules of logs.
 func (l *Loop) writeLog(done []Record) error {
 	text := Log(l.Config, done)
 	if faults := logbook.Lint(logbook.Parse(text), logbook.Rules{Fields: logFields, Last: true}); len(faults) > 0 {
@@ -24,10 +24,10 @@ func (l *Loop) writeLog(done []Record) error {
 	return writeSynced(l.path(LogName), []byte(text))
 }
 
-// logFields are what each entry has.
+// logFields are the required fields of an entry.
 var logFields = append([]string{"commit"}, logbook.Required...)
 
-// Log is the log of a run.
+// Log returns the log of a run in Markdown.
 func Log(c Config, done []Record) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Loop on branch %s\n\nAgent `%s`; figure `%s`, less is better. Attempts are at %s.\n", c.Branch, clip(c.Agent, 200), clip(c.Measure, 200), strings.TrimSuffix(Ref(c.Dir, 0), "/000"))
@@ -96,7 +96,7 @@ func entry(b *strings.Builder, c Config, r Record) {
 	line("Next", "%s", next)
 }
 
-// lowImpact is the share below which a keep is marked.
+// lowImpact: a keep with a smaller gain is marked.
 const lowImpact = .03
 
 func result(r Record) string {
@@ -141,7 +141,7 @@ func Rules(ctx context.Context, repo string, fields []string, last bool) logbook
 		}}
 }
 
-// Lint lists what is wrong with the log and the journal of a run.
+// Lint lists the faults of a run's log and journal.
 func Lint(ctx context.Context, c Config) (faults []logbook.Fault, err error) {
 	text, err := os.ReadFile(filepath.Join(c.Dir, LogName))
 	if err != nil {

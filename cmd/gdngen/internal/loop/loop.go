@@ -16,37 +16,37 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// Loop is a session.
+// Loop is a session of a run.
 type Loop struct {
 	Config
 	repo  *repository
 	store *store
 	book  *book
 	box   *box
-	hot   string  // spots of the base
-	noted []Noted // by commands on the change
+	hot   string  // hot spots of the base
+	noted []Noted // by the judge's commands on the change
 	start time.Time
-	spent float64 // as --spend told last
+	spent float64 // last output of --spend
 	tools string  // folder with gdngen, ahead of PATH
 
 	seals   []seal
 	holdout string   // the run's copy
-	baseSum string   // of the tracked files of the base, as its last command left them
-	goEnv   []string // where modules are, in a sandbox
+	baseSum string   // of the base's tracked files, after the last command on it
+	goEnv   []string // paths of Go modules, in a sandbox
 }
 
-// ConfigError says what of a configuration no loop can be made of.
+// ConfigError says why a configuration is invalid.
 type ConfigError struct{ Err error }
 
 func (e *ConfigError) Error() string { return e.Err.Error() }
 func (e *ConfigError) Unwrap() error { return e.Err }
 
-// LockedError says that another loop has the run or the branch.
+// LockedError says that another loop uses the run or the branch.
 type LockedError struct{ What string }
 
 func (e *LockedError) Error() string { return "another loop is at work on " + e.What }
 
-// PauseError says that the machinery failed. The same command goes on.
+// PauseError says that the machinery failed. The same command resumes the run.
 type PauseError struct{ Err error }
 
 func (e *PauseError) Error() string {
@@ -54,7 +54,7 @@ func (e *PauseError) Error() string {
 }
 func (e *PauseError) Unwrap() error { return e.Err }
 
-// FailuresError says that so many iterations in a row kept nothing.
+// FailuresError says that Count consecutive iterations kept nothing.
 type FailuresError struct{ Count int }
 
 func (e *FailuresError) Error() string {
@@ -72,19 +72,19 @@ func (l *Loop) path(words ...string) string {
 	return filepath.Join(append([]string{l.Dir}, words...)...)
 }
 
-// folder is that of an iteration.
+// folder returns the folder of an iteration.
 func (l *Loop) folder(n int) string { return l.path(fmt.Sprintf("iter-%03d", n)) }
 
-// Folders of a run that an agent may write, and the one with the rooms of the judge.
+// Folders of a run that an agent may write, and the folder of the judge's rooms.
 var (
 	agentFolders = []string{"root", "work", "work/home", "work/tmp"}
 	judgeFolders = []string{"judge"}
 )
 
-// stageName is the folder of a run over which a sandbox makes its root.
+// stageName is the folder of a run where a sandbox mounts its root.
 var stageName = "root"
 
-// Ref is where the attempt of an iteration is in the user's repository.
+// Ref returns the ref of an iteration's attempt in the user's repository.
 func Ref(dir string, n int) string {
 	name := strings.Map(func(r rune) rune {
 		if r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
@@ -95,8 +95,8 @@ func Ref(dir string, n int) string {
 	return fmt.Sprintf("refs/gdngen/%s/%03d", cmp.Or(strings.Trim(name, "-"), "run"), n)
 }
 
-// Run begins a loop, or goes on with the one in c.Dir. It ends after c.Iterations iterations, when the budget is spent, at the goal, or with
-// ctx; then an agent is ended and its iteration is interrupted. Errors are *LockedError, *PauseError, *FailuresError, or of the configuration.
+// Run begins a loop, or resumes the one in c.Dir. It ends after c.Iterations iterations, when the budget is spent, at the goal, or with ctx;
+// then the agent is ended and its iteration is interrupted. Errors are *ConfigError, *LockedError, *PauseError or *FailuresError.
 func Run(ctx context.Context, c Config) (err error) {
 	if err := errors.Join(supported(), c.Validate()); err != nil {
 		return &ConfigError{err}
@@ -137,7 +137,7 @@ func Run(ctx context.Context, c Config) (err error) {
 	return pause(errors.Join(err, l.book.add(Record{Kind: KindStop, Reason: clip(stopped, 400)}), l.clean()))
 }
 
-// pause makes a pause of an error that is no other way to end.
+// pause wraps an error in a *PauseError, unless it is a regular way to end.
 func pause(err error) error {
 	for _, other := range []any{new(*ConfigError), new(*LockedError), new(*PauseError), new(*FailuresError)} {
 		if err == nil || errors.As(err, other) {
@@ -150,7 +150,7 @@ func pause(err error) error {
 	return &PauseError{err}
 }
 
-// prepare opens all that a session needs, and ends what the last one left open.
+// prepare opens everything that a session needs, and finishes an iteration left open by the last session.
 func (l *Loop) prepare(ctx context.Context) (err error) {
 	if l.store, err = openStore(ctx, l.path("own.git"), l.repo); err != nil {
 		return err
@@ -179,7 +179,7 @@ func (l *Loop) prepare(ctx context.Context) (err error) {
 	return l.book.add(r)
 }
 
-// chooseBox chooses the sandbox of a session. It is tried, since a machine can have the programs and refuse their use.
+// chooseBox chooses the session's sandbox by trying it: a machine can have the programs and refuse their use.
 func (l *Loop) chooseBox(ctx context.Context) error {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -210,7 +210,7 @@ func (l *Loop) chooseBox(ctx context.Context) error {
 	return nil
 }
 
-// network says who reaches the network of the machine, in words.
+// network describes who has access to the machine's network.
 func (l *Loop) network() string {
 	switch agent, checks := l.AgentNetwork, l.CheckNetwork || l.On != ""; {
 	case l.box.none() || agent && checks:
@@ -223,7 +223,7 @@ func (l *Loop) network() string {
 	return "closed"
 }
 
-// goFolders are the folders of Go and of its modules, to be shown in a sandbox, and the variable that names the modules.
+// goFolders returns the folders of Go and its modules to show in a sandbox, and the variable that names the modules.
 func goFolders(ctx context.Context) (folders, env []string) {
 	exe, err := program("go")
 	if err != nil {
@@ -238,12 +238,12 @@ func goFolders(ctx context.Context) (folders, env []string) {
 	return nil, nil
 }
 
-// clean removes clones; what is worth keeping is in the folders of iterations and on refs.
+// clean removes clones; results are in the folders of iterations and on refs.
 func (l *Loop) clean() error {
 	return errors.Join(remove(l.path("work")), remove(l.path("judge")), remove(l.path("root")))
 }
 
-// recover ends an iteration that was killed. A decision that was made is carried out.
+// recover ends an iteration that was killed. A recorded decision is carried out.
 func (l *Loop) recover(ctx context.Context) error {
 	was := open(l.records())
 	if was == nil {
@@ -321,7 +321,7 @@ func (l *Loop) drive(ctx context.Context) (stopped string, err error) {
 	}
 }
 
-// broken is the verdict on an iteration that an error of the machinery or of ctx ended, and that error.
+// broken gives an iteration that an error of the machinery or of ctx ended its verdict, and returns the error.
 func (l *Loop) broken(ctx context.Context, r *Record, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -330,13 +330,13 @@ func (l *Loop) broken(ctx context.Context, r *Record, err error) error {
 	case l.Resilient:
 		r.Verdict = Blocked
 	default:
-		r.Verdict = Interrupted // it is done again
+		r.Verdict = Interrupted // it is repeated
 	}
 	r.Reason = clip(err.Error(), 400)
 	return err
 }
 
-// reached says whether a commit that was kept is at the goal.
+// reached reports whether a kept commit meets the goal.
 func (l *Loop) reached(r *Record) bool {
 	if !meaning(r.Verdict).Moves || r.Figures == nil {
 		return false
@@ -371,7 +371,7 @@ func (l *Loop) finish(r Record) error {
 	return nil
 }
 
-// resolver are files below hidden folders that any program needs: where names are looked up, and the system of NixOS.
+// resolver lists files below hidden folders that any program needs: for name resolution, and of NixOS.
 func resolver() (l []string) {
 	if to, err := filepath.EvalSymlinks("/etc/resolv.conf"); err == nil && to != "/etc/resolv.conf" {
 		l = append(l, to)

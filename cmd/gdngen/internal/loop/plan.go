@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// PlanName is the file that an agent is asked to write into its folder. It is read, and is no part of the commit.
+// PlanName is the file that an agent is asked to write into its folder. The loop reads it and leaves it out of the commit.
 const PlanName = "iteration.json"
 
 // maxPlan bounds it in bytes.
 const maxPlan = 1 << 20
 
-// Plan is what an agent says of its iteration. Shares are of the figure: .1 is 10 % less.
+// Plan is the agent's description of its iteration. Shares are of the figure: .1 is 10 % less.
 type Plan struct {
 	Hypothesis string `json:"hypothesis,omitempty"`
 	Bottleneck string `json:"bottleneck,omitempty"`
@@ -24,25 +24,25 @@ type Plan struct {
 	Risk       Share  `json:"risk,omitempty"`
 	Shortlist  []Idea `json:"shortlist,omitempty"`
 	Next       *Idea  `json:"next,omitempty"`
-	Scaffold   string `json:"scaffold,omitempty"` // what it prepares, where it gains nothing by itself
+	Scaffold   string `json:"scaffold,omitempty"` // what it prepares, if it gains nothing itself
 	Blocked    *Block `json:"blocked,omitempty"`
 }
 
-// Idea is a change that was weighed.
+// Idea is a change that the agent considered.
 type Idea struct {
 	Change  string `json:"change"`
 	Gain    Share  `json:"gain,omitempty"`
 	Risk    Share  `json:"risk,omitempty"`
-	Command string `json:"command,omitempty"` // that tests it
+	Command string `json:"command,omitempty"` // to test it
 }
 
-// Block is what stopped an agent from outside.
+// Block is an outside reason that stopped an agent.
 type Block struct {
 	Command string `json:"command"`
 	Text    string `json:"text"`
 }
 
-// Share is a part of one. In JSON it may be a text with a per cent sign too.
+// Share is a fraction of one. In JSON it may also be a string with a per cent sign.
 type Share float64
 
 // UnmarshalJSON reads .1 and "10%".
@@ -58,7 +58,7 @@ func (s *Share) UnmarshalJSON(text []byte) error {
 
 func (s Share) String() string { return fmt.Sprintf("%.3g %%", 100*float64(s)) }
 
-// fall words a gain.
+// fall describes a gain in words.
 func fall(gain float64) string {
 	if gain < 0 {
 		return fmt.Sprintf("%v more", Share(-gain))
@@ -66,7 +66,7 @@ func fall(gain float64) string {
 	return fmt.Sprintf("%v less", Share(gain))
 }
 
-// UnmarshalJSON reads an idea; a text alone is the change.
+// UnmarshalJSON reads an object, or a string with only the change.
 func (i *Idea) UnmarshalJSON(text []byte) error {
 	if json.Unmarshal(text, &i.Change) == nil {
 		return nil
@@ -75,7 +75,7 @@ func (i *Idea) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*plain)(i))
 }
 
-// readPlan reads what the agent wrote, if anything. A note says what is wrong with it; the change is judged all the same.
+// readPlan reads the agent's plan, if there is one. Notes name its faults; the change is judged anyway.
 func readPlan(dir string, least float64) (p *Plan, notes []string) {
 	path := filepath.Join(dir, PlanName)
 	info, err := os.Lstat(path)
@@ -126,7 +126,7 @@ func (p *Plan) tidy() {
 	}
 }
 
-// ParseShare reads 2% or .02.
+// ParseShare parses 2% or .02.
 func ParseShare(text string) (float64, error) {
 	number, percent := strings.CutSuffix(strings.TrimSpace(text), "%")
 	var x float64

@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-var programs sync.Map // name: absolute path
+var programs sync.Map // absolute path by name
 
-// program is the absolute path of a program. It is looked up once: what an agent puts into a folder of PATH later is not run.
+// program returns the absolute path of a program. It is looked up only once, so a program that an agent puts into PATH later is not run.
 func program(name string) (string, error) {
 	if path, ok := programs.Load(name); ok {
 		return path.(string), nil

@@ -14,15 +14,15 @@ import (
 //go:embed prompt.md
 var DefaultPrompt string
 
-// Directive is what the user demands of all iterations of a session.
+// Directive is the user's instruction for all iterations of a session.
 type Directive struct {
-	Name string `json:"name,omitempty"` // of a preset or a file
+	Name string `json:"name,omitempty"` // of a preset or file
 	Text string `json:"text"`
 }
 
 var variable = regexp.MustCompile(`\{\{([^{}]*)\}\}`)
 
-// Variables are the names that a template may use, in alphabetical order.
+// Variables returns the names that a template may use, sorted.
 func Variables() []string {
 	var names []string
 	for name := range (&Loop{}).values(1, "") {
@@ -32,7 +32,7 @@ func Variables() []string {
 	return names
 }
 
-// CheckPrompt refuses a template with a name that stands for nothing.
+// CheckPrompt errs if a template uses an unknown name.
 func CheckPrompt(template string) error {
 	known := Variables()
 	for _, m := range variable.FindAllStringSubmatchIndex(template, -1) {
@@ -45,7 +45,7 @@ func CheckPrompt(template string) error {
 
 var blankLines = regexp.MustCompile(`\n{3,}`)
 
-// render fills a template for an iteration. What an agent wrote before is data: names in it stay as they are.
+// render fills a template for an iteration. Text by an agent is data: names in it are not replaced.
 func (l *Loop) render(n int, base string) string {
 	values := l.values(n, base)
 	text := variable.ReplaceAllStringFunc(l.template(), func(name string) string { return values[strings.Trim(name, "{}")] })
@@ -59,7 +59,7 @@ func (l *Loop) template() string {
 	return DefaultPrompt
 }
 
-// values are what the names stand for.
+// values returns the text for each name.
 func (l *Loop) values(n int, base string) map[string]string {
 	done := ends(l.records())
 	return map[string]string{
@@ -84,7 +84,7 @@ func (l *Loop) values(n int, base string) map[string]string {
 	}
 }
 
-// context says where the agent finds what it works on, what judges it, and what is known.
+// context tells the agent where its code, its judges and known facts are.
 func (l *Loop) context() string {
 	var b strings.Builder
 	line := func(name string, words []string) {
@@ -125,7 +125,7 @@ func (l *Loop) objective() string {
 	return orElse(l.Objective, fmt.Sprintf("Make the figure smaller that `%s` prints, by a change of what is computed, not of how it is counted.", l.Measure))
 }
 
-// figure is the figure now, the first one, and the goal.
+// figure describes the present figure, the first one, and the goal.
 func (l *Loop) figure(done []Record) string {
 	first, now := 0., 0.
 	for _, r := range done {
@@ -152,7 +152,7 @@ func (l *Loop) figure(done []Record) string {
 	return text
 }
 
-// told is how many iterations a prompt tells of.
+// told is the number of iterations listed in a prompt.
 const told = 10
 
 func journalText(done []Record) string {
@@ -173,7 +173,7 @@ func hypothesis(r Record) string {
 	return strings.TrimSuffix(r.Plan.Hypothesis, ".")
 }
 
-// failedTwice tells what ended the same way more than once.
+// failedTwice lists causes of failure that occurred more than once.
 func failedTwice(done []Record) string {
 	count := map[string]int{}
 	var order []string
@@ -200,10 +200,10 @@ func failedTwice(done []Record) string {
 	return strings.TrimSpace(b.String())
 }
 
-// stuckAfter is how many judged iterations without a gain worth its name lead to escalation.
+// stuckAfter is the number of judged iterations without a real gain before escalation.
 const stuckAfter = 4
 
-// escalation demands a larger step where the last keep gained little on the same hot spots, or where nothing gained for long.
+// escalation demands a larger step if the last keep gained little with the same hot spots, or if nothing gained for long.
 func (l *Loop) escalation(done []Record) string {
 	const demand = " A small step does not count now: change the algorithm, the decomposition, or what passes between kernels."
 	judged := slices.DeleteFunc(slices.Clone(done), func(r Record) bool { return !meaning(r.Verdict).Fails && r.Verdict != Keep })
@@ -223,7 +223,7 @@ func (l *Loop) escalation(done []Record) string {
 	return ""
 }
 
-// sameSpots compares the first word of each line: names, not figures.
+// sameSpots compares the first word of each line: names without figures.
 func sameSpots(a, b string) bool {
 	names := func(text string) (l []string) {
 		for line := range strings.Lines(text) {

@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// Required are the fields of an entry.
+// Required are the default fields of an entry.
 var Required = []string{"hypothesis", "command", "result", "verdict", "next"}
 
-// Rules are what a log is held to.
+// Rules are the checks of a log.
 type Rules struct {
-	Fields  []string                // that every entry has
-	Last    bool                    // judge the last entry alone
-	Commit  func(name string) error // whether a commit exists; nil: not asked
-	Head    func() (string, error)  // the message of the newest commit, for "this commit"
-	Program func(name string) error // whether a program exists; nil: not asked
+	Fields  []string                // required in every entry
+	Last    bool                    // check only the last entry
+	Commit  func(name string) error // errs if a commit does not exist; nil: not checked
+	Head    func() (string, error)  // returns the message of the newest commit, for "this commit"
+	Program func(name string) error // errs if a program does not exist; nil: not checked
 }
 
-// Fault is what is wrong with an entry.
+// Fault is a violation of a rule in an entry.
 type Fault struct {
 	Line  int    `json:"line"`
 	Entry string `json:"entry"`
@@ -41,10 +41,10 @@ var (
 	setting = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
 )
 
-// NoCommit is written in place of a commit by an attempt that left none.
+// NoCommit replaces the commit of an attempt without one.
 const NoCommit = "none (failed attempt)"
 
-// Lint lists what makes a log unfit to be acted on.
+// Lint lists violations of the rules, and other reasons why a reader could not act on a log.
 func Lint(entries []Entry, rules Rules) (faults []Fault) {
 	if len(entries) == 0 {
 		return []Fault{{1, "", "no entry: an entry begins with a heading such as ## 1. Title"}}
@@ -86,12 +86,12 @@ func Lint(entries []Entry, rules Rules) (faults []Fault) {
 	return faults
 }
 
-// required tells whether a field is one that entries must have, once and finished.
+// required reports whether every entry must have the field, once and finished.
 func (r *Rules) required(name string) bool {
 	return name == "commit" || slices.ContainsFunc(r.Fields, func(want string) bool { return strings.EqualFold(want, name) })
 }
 
-// Finished replaces the words of a text by which Lint recognises an unfinished entry.
+// Finished replaces words in a text that Lint takes for an unfinished entry.
 func Finished(text string) string {
 	return strings.ReplaceAll(pending.ReplaceAllString(text, "open"), "<", "(")
 }
@@ -146,7 +146,7 @@ func (r *Rules) commit(e *Entry, text string) string {
 	return ""
 }
 
-// programs are the first words of the commands of a field: those in backquotes, or the first line.
+// programs returns the first words of the commands in a field: of the texts in backquotes, or of the first line.
 func programs(text string) (l []string) {
 	commands := []string{strings.SplitN(text, "\n", 2)[0]}
 	if m := quoted.FindAllStringSubmatch(text, -1); m != nil {

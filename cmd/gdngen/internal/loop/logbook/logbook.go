@@ -26,14 +26,14 @@ type Entry struct {
 	Fields []Field
 }
 
-// Field is one line of an entry and what belongs to it.
+// Field is a line of an entry with its continuation lines.
 type Field struct {
 	Line int
 	Name string // lower case
 	Text string
 }
 
-// Field finds a field; nil if there is none.
+// Field returns a field by name; nil if there is none.
 func (e *Entry) Field(name string) *Field {
 	i := slices.IndexFunc(e.Fields, func(f Field) bool { return f.Name == name })
 	if i < 0 {

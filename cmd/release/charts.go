@@ -128,7 +128,11 @@ func lineChart(title, xTitle string, list []series) string {
 		}
 	}
 	for v := range marks {
-		fmt.Fprintf(&b, "<text text-anchor=\"middle\" x=\"%.1f\" y=\"%.0f\">%g</text>", x(v), chartBottom+18, v)
+		anchor, at := "middle", x(v)
+		if at > chartRight-24 { // a long number would be cut
+			anchor, at = "end", chartWidth
+		}
+		fmt.Fprintf(&b, "<text text-anchor=\"%s\" x=\"%.1f\" y=\"%.0f\">%g</text>", anchor, at, chartBottom+18, v)
 	}
 	fmt.Fprintf(&b, "<text text-anchor=\"end\" x=\"%.0f\" y=\"%.0f\">%s</text></svg><p class=\"legend\">", chartRight, chartBottom+38, xTitle)
 	for i, l := range list {

@@ -47,7 +47,7 @@ func (s *site) schedules() (string, error) {
 		return "", err
 	}
 	var b strings.Builder
-	b.WriteString("<div class=\"wide\"><table><tr><th>work</th>")
+	b.WriteString("<div class=\"wide\"><table class=\"schedules\"><tr><th>work</th>")
 	for _, t := range siteTargets {
 		fmt.Fprintf(&b, "<th>%s</th>", t)
 	}

@@ -60,7 +60,9 @@ func New(s gdn.Spec, n int, forward gdn.Variant, backward *gdn.Variant) (*Progra
 // partOf returns the spec of one of n parts.
 func partOf(s gdn.Spec, n int) (gdn.Spec, error) {
 	switch {
-	case n < 1 || s.Tokens%n != 0:
+	case n < 1:
+		return s, fmt.Errorf("parallel: %d parts: want one or more", n)
+	case s.Tokens%n != 0:
 		return s, fmt.Errorf("parallel: %d tokens are not %d parts of equal length: pad them (a padded token has beta 0 and log decay 0)", s.Tokens, n)
 	case s.Seqs > 0 || s.Pool > 0 || s.InPlace || s.Every > 0:
 		return s, fmt.Errorf("parallel: %s: one sequence a batch row is split: leave out seqs, pool, inplace and every", s)

@@ -116,6 +116,9 @@ func Group(c *cobra.Command, below ...*cobra.Command) *cobra.Command {
 			names = append(names, b.Name())
 		}
 		if len(args) > 0 {
+			if _, err := os.Stat(args[0]); err == nil {
+				return Usage(fmt.Errorf("%s is a file or folder: name a command before it, %s COMMAND %[1]s (known: %s)", args[0], cmd.CommandPath(), strings.Join(names, " ")))
+			}
 			return Usage(fmt.Errorf("unknown command %q for %q%s (known: %s)", args[0], cmd.CommandPath(), Near(args[0], names, ""), strings.Join(names, " ")))
 		}
 		return cmd.Help()

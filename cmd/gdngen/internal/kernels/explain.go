@@ -118,6 +118,11 @@ func (a CLI) explainAll(f *explainFlags, cmd *cobra.Command, args []string) erro
 	if len(args) == 1 && f.spec == "" && (forGPU && strings.HasSuffix(args[0], ".py") || gpu.IsCapture(args[0])) {
 		return a.explainLaunches(f, args[0], cmd.Flags().Changed("target"))
 	}
+	for _, flag := range []string{"trips", "configs"} {
+		if cmd.Flags().Changed(flag) {
+			return app.Usage(fmt.Errorf("--%s is for Triton kernels of a Python script, or of a folder of its launches: gdngen explain SCRIPT.py --target h100", flag))
+		}
+	}
 	if forGPU {
 		if len(args) > 0 || cmd.Flags().Changed("backend") && f.backend != triton.Name {
 			return a.explainPlain(f, cmd, args)

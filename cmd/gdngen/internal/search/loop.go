@@ -78,7 +78,7 @@ Status 0: the loop ended by itself; 7: the machinery failed, the same command go
 	for old, now := range map[string]string{"directive": "directive-text", "guard": "guard-command", "kernel": "code", "objective": "purpose"} {
 		a.Formerly(c, old, now)
 	}
-	c.AddCommand(a.loopStatusCmd(), a.loopResumeCmd(), a.loopShowCmd(), a.loopLintCmd(), a.loopPromptCmd(), a.loopFigureCmd())
+	c.AddCommand(onRun(a.loopStatusCmd()), onRun(a.loopResumeCmd()), onRun(a.loopShowCmd()), onRun(a.loopLintCmd()), a.loopPromptCmd(), a.loopFigureCmd())
 	return c
 }
 

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"maps"
 	"path"
+	"strings"
 )
 
 // stored has results of gdngen tune CONFIG --work prefill,decode -o jsonl, one file a model. A row holds for exactly its program and what the cost
@@ -16,6 +17,9 @@ import (
 //
 //go:embed stored/*.jsonl
 var stored embed.FS
+
+// storedSource stands before the compiler of a stored cost.
+const storedSource = "stored, "
 
 // Stored are costs of programs that were compiled elsewhere.
 type Stored map[string]*Row
@@ -53,6 +57,7 @@ func parseStored(data []byte) (Stored, error) {
 			return nil, err
 		}
 		if row.Cycles > 0 {
+			row.Source = strings.TrimPrefix(row.Source, storedSource) // of an earlier file
 			s[row.key()] = row
 		}
 	}
@@ -67,7 +72,7 @@ func (row *Row) key() string {
 func (s Stored) fill(row *Row) bool {
 	found, ok := s[row.key()]
 	if ok {
-		row.Source = "stored, " + found.Source
+		row.Source = storedSource + found.Source
 		row.set(found.Cycles, found.Throughput)
 	}
 	return ok

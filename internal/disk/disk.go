@@ -1,5 +1,5 @@
-// Package disk is the part of a file system that is below journals, objects and files that are written as a whole. Its functions are those
-// of package os. Tests put another System below, which fails, or keeps what a loss of power would leave (tests/crash).
+// Package disk makes the file-system changes for journals, objects and files that are replaced atomically. Its functions have the
+// names of package os. Tests substitute another System that fails, or that keeps only what survives a loss of power (tests/crash).
 package disk
 
 import (
@@ -15,7 +15,7 @@ import (
 	"syscall"
 )
 
-// File is an open file, as os.File is one.
+// File is an open file, such as *os.File.
 type File interface {
 	io.Reader
 	io.Writer
@@ -27,7 +27,7 @@ type File interface {
 	Sync() error
 }
 
-// System makes the changes. Reading is left to package os.
+// System makes changes. Reads use package os.
 type System interface {
 	OpenFile(path string, flag int, mode fs.FileMode) (File, error)
 	CreateTemp(dir, pattern string) (File, error)
@@ -79,7 +79,7 @@ func system() System {
 	return OS{}
 }
 
-// Use puts a system below all that is written from now on, for tests. back takes it away.
+// Use substitutes a system for all further writes, in tests. back restores the operating system.
 func Use(s System) (back func()) {
 	current.Store(&s)
 	return func() { current.Store(nil) }
@@ -94,7 +94,7 @@ func Remove(path string) error                     { return system().Remove(path
 func Truncate(path string, size int64) error       { return system().Truncate(path, size) }
 func SyncDir(path string) error                    { return system().SyncDir(path) }
 
-// Trouble tells the errors of a disk that is full or fails: the same may succeed later.
+// Trouble reports whether an error means a full or failing disk: the same write may succeed later.
 func Trouble(err error) bool {
 	for _, e := range []error{syscall.ENOSPC, syscall.EIO, syscall.EDQUOT, syscall.EFBIG, syscall.EROFS} {
 		if errors.Is(err, e) {
@@ -104,7 +104,7 @@ func Trouble(err error) bool {
 	return false
 }
 
-// MkdirAll makes a folder and those above it, each of which is on the disk when it returns.
+// MkdirAll makes a folder and its parents; each is on the disk when it returns.
 func MkdirAll(path string, mode fs.FileMode) error {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return nil
@@ -116,15 +116,15 @@ func MkdirAll(path string, mode fs.FileMode) error {
 		}
 	}
 	if err := system().Mkdir(path, mode); err != nil {
-		if info, bad := os.Stat(path); bad != nil || !info.IsDir() { // another made it
+		if info, bad := os.Stat(path); bad != nil || !info.IsDir() { // another process made it
 			return err
 		}
 	}
 	return system().SyncDir(above)
 }
 
-// Append adds bytes to a file, which is made where it is missing, and waits until they are on the disk. After an error the file is as it was,
-// or has a part of them at its end.
+// Append adds bytes to a file, which is made if missing, and waits until they are on the disk. After an error the file
+// is unchanged, or has a part of the bytes at its end.
 func Append(path string, text []byte) error {
 	_, err := os.Stat(path)
 	isNew := errors.Is(err, fs.ErrNotExist)
@@ -139,7 +139,7 @@ func Append(path string, text []byte) error {
 	return err
 }
 
-// Sum is the SHA-256 of a file, in hexadecimal.
+// Sum returns the SHA-256 of a file, in hexadecimal.
 func Sum(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package golden compares what tests print with files that a review reads.
+// Package golden compares the output of tests with stored files.
 package golden
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Check fails with the difference where a file has another text; with update it writes the file. command writes it anew.
+// Check fails with the difference if the file's text is not got; with update it writes the file instead. command, shown on failure, updates it.
 func Check(t testing.TB, file string, got []byte, update bool, command string) {
 	t.Helper()
 	if update {

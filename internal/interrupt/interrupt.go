@@ -1,9 +1,9 @@
-// Package interrupt ends the wait for work that does not look at a context, such as the interpreter.
+// Package interrupt stops waiting for work that ignores a context, such as the interpreter.
 package interrupt
 
 import "context"
 
-// Await gives what f gives, or the error of ctx as soon as that ends; f then goes on until the process ends.
+// Await returns f's results, or ctx's error as soon as ctx ends; f then goes on until the process ends.
 func Await[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	type outcome struct {
 		value T

@@ -1,4 +1,4 @@
-// Package irtest makes random programs, which tests of passes run before and after.
+// Package irtest makes random programs, which tests run before and after a pass.
 package irtest
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// gen makes random tensor-level programs: every op of that level, small shapes, many constants and repeats.
+// gen makes random tensor-level programs with every op of that level, small shapes, many constants and repeated instructions.
 type gen struct {
 	*ir.Builder
 	r     *rand.Rand
@@ -23,7 +23,7 @@ type gen struct {
 	grid  bool // inside a grid: program_id is allowed
 }
 
-// Program makes a module of about n instructions; the same seed gives the same module.
+// Program returns a module of about n instructions and arguments for it; the same seed gives the same module.
 func Program(t testing.TB, seed uint64, n int) (*ir.Module, map[string]*array.Array) {
 	m, b := ir.NewModule("random")
 	g := &gen{Builder: b, r: rand.New(rand.NewPCG(seed, 77))}
@@ -45,7 +45,7 @@ func Program(t testing.TB, seed uint64, n int) (*ir.Module, map[string]*array.Ar
 	var names []string
 	var outs []*ir.Value
 	for i, v := range g.vals {
-		if g.r.IntN(3) > 0 { // the others may be dead
+		if g.r.IntN(3) > 0 { // the other results may be dead
 			names, outs = append(names, fmt.Sprintf("o%d", i)), append(outs, v)
 		}
 	}
@@ -68,7 +68,7 @@ func (g *gen) steps(n int) {
 		if f := makers[op]; f != nil {
 			if v := g.try(f, op); v != nil {
 				g.vals = append(g.vals, v...)
-				if g.r.IntN(6) == 0 { // again, for cse
+				if g.r.IntN(6) == 0 { // repeat it, for cse
 					in := v[0].Def
 					if in != nil && in.Body == nil {
 						explicit := []ir.Type{}
@@ -83,7 +83,7 @@ func (g *gen) steps(n int) {
 	}
 }
 
-// noneFits is the panic of pick that gives up an instruction.
+// noneFits is the panic by which pick abandons an instruction.
 type noneFits struct{}
 
 // try makes an instruction, or none.
@@ -98,7 +98,7 @@ func (g *gen) try(f maker, op ir.Op) (v []*ir.Value) {
 	return f(g, op)
 }
 
-// pick returns a value that ok accepts; where it finds none the instruction is given up.
+// pick returns a value that ok accepts; if there is none it abandons the instruction.
 func (g *gen) pick(ok func(ir.Type) bool) *ir.Value {
 	for range 30 {
 		if v := g.vals[g.r.IntN(len(g.vals))]; ok(v.Type) && v.Type.Size() <= 512 {
@@ -117,7 +117,7 @@ func ranked(n int) func(ir.Type) bool {
 
 var specials = []float64{0, 0, math.Copysign(0, -1), math.Copysign(0, -1), 1, 1, -1, 2, .5, math.Inf(1), math.Inf(-1), 65535, 1.5}
 
-// like returns a value of a type: one at hand, or a constant.
+// like returns a value of a type: an existing one, or a constant.
 func (g *gen) like(t ir.Type) *ir.Value {
 	if g.r.IntN(3) > 0 {
 		if v := g.pick(t.Equal); v != nil {
@@ -147,7 +147,7 @@ func binary(ok func(ir.Type) bool) maker {
 	}
 }
 
-// indices makes i32 values in 0 .. n-1 of a shape.
+// indices returns i32 values in 0 .. n-1, in a shape.
 func (g *gen) indices(n int, shape ...int) *ir.Value {
 	x := g.like(ir.T(ir.I32, shape...))
 	return g.Min(g.Max(x, g.Like(x, 0)), g.Like(x, float64(n-1)))
@@ -166,13 +166,13 @@ func one(v *ir.Value) []*ir.Value { return []*ir.Value{v} }
 // makers has an entry for every op of the tensor level.
 var makers map[ir.Op]maker
 
-// maker appends an instruction, and gives its results; nil where it has none to make.
+// maker appends an instruction, and returns its results; nil if it can not make one.
 type maker func(g *gen, op ir.Op) []*ir.Value
 
 // some are the element types of constants, conversions and casts.
 var some = []ir.DType{ir.F32, ir.BF16, ir.F16, ir.F64, ir.I32, ir.U32, ir.U16, ir.I64, ir.Bool}
 
-func init() { // they make bodies by makers themselves
+func init() { // they use makers themselves
 	makers = elementwise()
 	for _, more := range []map[ir.Op]maker{moving(), picking(), computing(), bodies()} {
 		maps.Copy(makers, more)
@@ -377,7 +377,7 @@ func computing() map[ir.Op]maker {
 	return makers
 }
 
-// bodies makes what has a body, and what is in one.
+// bodies makes ops with a body, and ops that occur only in one.
 func bodies() map[ir.Op]maker {
 	return map[ir.Op]maker{
 		ir.OpLoop: func(g *gen, _ ir.Op) []*ir.Value {

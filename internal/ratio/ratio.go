@@ -1,4 +1,4 @@
-// Package ratio sums up ratios of measurements that were taken in pairs.
+// Package ratio summarizes ratios of paired measurements.
 package ratio
 
 import (
@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// Median is the middle value, or the mean of the two in the middle. The list has one value at least.
+// Median returns the middle value, or the mean of the two middle ones. It panics on an empty list.
 func Median(l []float64) float64 {
 	s := slices.Sorted(slices.Values(l))
 	n := len(s)
 	return (s[(n-1)/2] + s[n/2]) / 2
 }
 
-// Interval covers the median with 95 % by ranks: the k-th smallest and largest, the share of cases outside being the binomial's two tails.
-// Fewer than six values can not do so, and their range is taken. Of eight values k is 1, since 2 (1/2)^8 is below 5 % and 2 (1+8) (1/2)^8 is not.
+// Interval returns a 95 % confidence interval of the median by ranks: the k-th smallest and largest value, by the binomial's two tails. Fewer
+// than six values are too few: then it is their range. For eight values k is 1, since 2 (1/2)^8 is below 5 % and 2 (1+8) (1/2)^8 is not.
 func Interval(l []float64) (low, high float64) {
 	s := slices.Sorted(slices.Values(l))
 	n, k := len(s), 0

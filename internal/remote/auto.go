@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// Auto asks for what is configured: the place, what a Ray cluster reserves, the type and the zone of a machine.
+// Auto asks for configured values: of the place, of the resources on a Ray cluster, of a machine's type and zone.
 const Auto = "auto"
 
-// Variables that stand for the type and the zone of a machine, where they are auto.
+// Environment variables for the type and the zone of a machine, if those are auto.
 const (
 	TypeEnv = "GDNGEN_TPU_TYPE"
 	ZoneEnv = "GDNGEN_TPU_ZONE"
 )
 
-// FindPlace is the place that Auto stands for, and why: the one of OnEnv, the machine that is held, or the only name of the user's file.
+// FindPlace returns the place for Auto, and the reason: the value of OnEnv, the held machine, or the only name in the user's file.
 func FindPlace() (place, why string, err error) {
 	if on := os.Getenv(OnEnv); on != "" && on != Auto {
 		return on, "it is " + OnEnv, nil
@@ -53,13 +53,13 @@ func FindPlace() (place, why string, err error) {
 	return "", "", badPlace("where? there are several places: give --on with one of %s", strings.Join(known, " "))
 }
 
-// counting is a place that counts what jobs reserve.
+// counting is a place that counts reserved resources.
 type counting interface {
-	// accelerators are those of one node that a job can reserve, by name; none where the place has none.
+	// accelerators returns those of one node that a job can reserve, by name; empty if there are none.
 	accelerators(ctx context.Context) (map[string]float64, error)
 }
 
-// Reserve completes a job by the accelerators of a node of its place, where the place counts any.
+// Reserve sets a job's resources to the accelerators of one node, if its place counts any.
 func (j *Job) Reserve(ctx context.Context, p Place) error {
 	c, ok := p.(counting)
 	if !ok {
@@ -73,7 +73,7 @@ func (j *Job) Reserve(ctx context.Context, p Place) error {
 	return err
 }
 
-// accelerators asks the cluster for its nodes: of those that are alive the most TPUs, or else GPUs, of one.
+// accelerators asks the cluster for its living nodes and returns the most TPUs, or else GPUs, of one node.
 func (p *rayPlace) accelerators(ctx context.Context) (map[string]float64, error) {
 	var answer struct {
 		Data struct {

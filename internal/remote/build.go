@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// Build is the identity of this program: the sha256 of its file, in hex.
+// Build returns the identity of this program: the sha256 of its file, in hex.
 var Build = sync.OnceValues(func() (string, error) {
 	path, err := os.Executable()
 	if err != nil {

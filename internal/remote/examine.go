@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// describer is a place that can say what it is.
+// describer is a place that can describe itself.
 type describer interface {
 	describe(ctx context.Context) (string, error)
 }
 
-// Examine tries a place: the calls that a job would begin with. It says what answered, or which call failed.
+// Examine tests a place by the calls that begin a job. It returns a description of what answered, or an error naming the failed call.
 func Examine(ctx context.Context, text string) (said string, err error) {
 	p, full, err := Parse(text)
 	if err != nil {
@@ -40,7 +40,7 @@ func Examine(ctx context.Context, text string) (said string, err error) {
 	return fmt.Sprintf("%s; %d jobs, %d of them going on", said, len(jobs), going), nil
 }
 
-// describe asks for the version, and for the nodes with what they have.
+// describe asks for the version, and for the nodes with their resources.
 func (p *rayPlace) describe(ctx context.Context) (string, error) {
 	var version struct {
 		Ray string `json:"ray_version"`
@@ -61,7 +61,7 @@ func (p *rayPlace) describe(ctx context.Context) (string, error) {
 	said := "Ray " + version.Ray
 	q := url.Values{"detail": {"1"}}
 	if err := p.call(ctx, http.MethodGet, "/api/v0/nodes?"+q.Encode(), nil, &answer); err != nil {
-		return said + ", which does not list its nodes", nil // older ones
+		return said + ", which does not list its nodes", nil // older versions
 	}
 	alive, has := 0, map[string]float64{}
 	for _, n := range answer.Data.Result.Result {
@@ -81,7 +81,7 @@ func (p *rayPlace) describe(ctx context.Context) (string, error) {
 	return said, nil
 }
 
-// describe asks for the system, its processors and the devices of TPUs.
+// describe asks for the system, its processors and its TPU devices.
 func (m *machinePlace) describe(ctx context.Context) (string, error) {
 	text, err := m.ssh.Run(ctx, `uname -sm; nproc; ls -d /dev/accel* /dev/vfio/[0-9]* 2>/dev/null | wc -l`, nil)
 	if err != nil {

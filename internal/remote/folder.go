@@ -19,17 +19,17 @@ import (
 	"strings"
 )
 
-// machinePlace runs jobs on one machine that is reached by ssh. A job is a folder there:
+// machinePlace runs jobs on one machine by ssh. A job is a folder there:
 //
 //	jobs/ID/run    the script
-//	jobs/ID/env    variables, for the owner alone
-//	jobs/ID/work   its working folder, with the files that travelled
+//	jobs/ID/env    variables, readable only by the owner
+//	jobs/ID/work   its working folder, with the files sent along
 //	jobs/ID/out    its results
-//	jobs/ID/log    what it printed
+//	jobs/ID/log    its output
 //	jobs/ID/pid    its process group
-//	jobs/ID/exit   its status, once it ended
+//	jobs/ID/exit   its exit status, once it ended
 //
-// It runs in a session of its own, so that a cut connection loses nothing.
+// A job runs in its own session, so that a cut connection does not end it.
 type machinePlace struct {
 	text string
 	ssh  *SSH
@@ -42,7 +42,7 @@ func openSSH(rest string) (Place, error) {
 	return &machinePlace{"ssh:" + rest, &SSH{Host: rest}}, nil
 }
 
-// jobsThere is the folder of jobs, for a shell.
+// jobsThere is the folder of jobs, as a shell expression.
 const jobsThere = cacheThere + "/jobs"
 
 func folderOf(id string) string { return jobsThere + "/" + id }
@@ -67,7 +67,7 @@ func (m *machinePlace) Submit(ctx context.Context, j *Job) error {
 		return err
 	}
 	job := folderOf(j.ID)
-	// What arrives is complete before the folder is made, which is the lock: of two that submit the same id one begins it.
+	// The upload is complete before the folder is made. Making the folder is the lock: of two submissions of the same id only one begins the job.
 	_, err = m.ssh.Run(ctx, fmt.Sprintf(`set -e; umask 077; new=%[1]s.new.$$; mkdir -p "$new/work" "$new/out"; tar -xzf - -C "$new"; trap '' HUP
 if test -d %[1]s || ! mv "$new" %[1]s 2>/dev/null || test -d %[1]s/"$(basename "$new")"; then rm -rf "$new" %[1]s/"$(basename "$new")"; exit 0; fi
 cd %[1]s; if command -v setsid >/dev/null; then setsid sh "$PWD/run" >log 2>&1 </dev/null & else nohup sh "$PWD/run" >log 2>&1 </dev/null & fi
@@ -75,7 +75,7 @@ echo $! > pid`, job), parcel)
 	return err
 }
 
-// pack is a compressed archive of texts, of which env is the owner's alone, and of files for work.
+// pack returns a compressed archive of texts, of which env is readable only by the owner, and of files below work.
 func pack(texts map[string]string, files []string) (io.Reader, error) {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
@@ -108,10 +108,10 @@ func pack(texts map[string]string, files []string) (io.Reader, error) {
 	return &b, errors.Join(t.Close(), z.Close())
 }
 
-// stateScript prints one line for the job in the current folder.
+// stateScript prints the state of the job in the current folder, on one line.
 const stateScript = `if test -f exit; then echo ended $(cat exit); elif test -f pid && kill -0 $(cat pid) 2>/dev/null; then echo running 0; elif test -f exit; then echo ended $(cat exit); elif test -f stopped; then echo stopped 0; else echo lost 0; fi`
 
-// parseState reads that line.
+// parseState parses the line of stateScript.
 func parseState(line string) (*State, error) {
 	word, number, _ := strings.Cut(strings.TrimSpace(line), " ")
 	n, err := strconv.Atoi(number)
@@ -131,7 +131,7 @@ func parseState(line string) (*State, error) {
 	return s, nil
 }
 
-// in runs a script in the folder of a job. *NoJobError where there is none.
+// in runs a script in the folder of a job. A missing job is a *NoJobError.
 func (m *machinePlace) in(ctx context.Context, id, script string) (string, error) {
 	said, err := m.ssh.Run(ctx, fmt.Sprintf("cd %s 2>/dev/null || { echo none; exit 0; }; echo there; %s", folderOf(id), script), nil)
 	if err != nil {
@@ -166,12 +166,12 @@ func (m *machinePlace) Logs(ctx context.Context, id string, from int64, follow b
 	if !follow {
 		return m.ssh.stream(ctx, fmt.Sprintf("cd %s; tail -c +%d log", folderOf(id), from+1), sshSilence)
 	}
-	// The reader ends a moment after the job, and with its connection: what it prints then is lost to a closed pipe.
+	// The reader ends shortly after the job, or with its connection: later output goes to a closed pipe.
 	return m.ssh.stream(ctx, fmt.Sprintf(`cd %s; tail -c +%d -f log & t=$!; trap 'kill $t' EXIT
 while ! test -f exit && kill -0 $(cat pid) 2>/dev/null && kill -0 $t 2>/dev/null; do sleep .2; done; sleep .3`, folderOf(id), from+1), 0)
 }
 
-// stopTries is how often, a fifth of a second apart, a job that is to stop is looked at before it is killed.
+// stopTries is the number of checks, a fifth of a second apart, before a stopping job is killed.
 const stopTries = 25
 
 func (m *machinePlace) Stop(ctx context.Context, id string) error {
@@ -208,7 +208,7 @@ func (m *machinePlace) Open(ctx context.Context, id, name string) (io.ReadCloser
 	return m.ssh.stream(ctx, fmt.Sprintf("cat %s/out/%s", folderOf(id), Quote(name)), sshSilence)
 }
 
-// local says whether a name stays below its folder.
+// local reports whether a name stays below its folder.
 func local(name string) bool {
 	return filepath.IsLocal(name) && path.Clean(name) == name && terminal.Plain(name) == name
 }
@@ -221,7 +221,7 @@ func (m *machinePlace) List(ctx context.Context) (l []Listed, err error) {
 	for line := range strings.Lines(said) {
 		id, rest, _ := strings.Cut(strings.TrimSpace(terminal.Lines(line)), " ")
 		if CheckID(id) != nil {
-			continue // not of ours
+			continue // not a job of gdngen
 		}
 		s, err := parseState(rest)
 		if err != nil {

@@ -15,15 +15,15 @@ type Follower struct {
 	Place   Place
 	ID      string
 	Out     io.Writer     // of the job; nil: none
-	From    int64         // bytes of the output that are left out
-	Every   time.Duration // between two looks; 0: lookEvery
-	Pending time.Duration // that it may wait to begin; 0: no limit
-	Note    func(string)  // called for what the user should know; may be nil
+	From    int64         // bytes of the output to skip
+	Every   time.Duration // interval between checks; 0: lookEvery
+	Pending time.Duration // longest wait for the job to begin; 0: no limit
+	Note    func(string)  // called for messages to the user; may be nil
 }
 
 const (
 	lookEvery = 2 * time.Second
-	cutsMost  = 20 // failures in a row after which a place is given up
+	cutsMost  = 20 // consecutive failures before a place is given up
 )
 
 // PendingError says that a job did not begin in time.
@@ -37,7 +37,7 @@ func (e *PendingError) Error() string {
 	return fmt.Sprintf("job %s did not begin within %v: %s", e.ID, e.After, e.Message)
 }
 
-// Wait returns the state of the job once it has ended. Connections that are cut are made again, and nothing is printed twice.
+// Wait returns the state of the job once it has ended. Cut connections are reopened, and no output is repeated.
 func (f *Follower) Wait(ctx context.Context) (*State, error) {
 	every := f.Every
 	if every <= 0 {
@@ -78,7 +78,7 @@ func (f *Follower) Wait(ctx context.Context) (*State, error) {
 	}
 }
 
-// copy copies the output until its stream ends. The output of a job that has ended is not followed: what follows it may end before all is read.
+// copy copies the output until its stream ends. It does not follow the output of an ended job: the stream could end before all is read.
 func (f *Follower) copy(ctx context.Context, follow bool) error {
 	r, err := f.Place.Logs(ctx, f.ID, f.From, follow)
 	if err != nil {
@@ -103,10 +103,10 @@ func (f *Follower) copy(ctx context.Context, follow bool) error {
 	}
 }
 
-// mostOutput bounds what of a job's output is read at once, in bytes.
+// mostOutput bounds the output of a job that is read at once, in bytes.
 const mostOutput = 1 << 30
 
-// Output is what a job has printed so far.
+// Output returns a job's output so far.
 func Output(ctx context.Context, p Place, id string) (string, error) {
 	r, err := p.Logs(ctx, id, 0, false)
 	if err != nil {
@@ -117,7 +117,7 @@ func Output(ctx context.Context, p Place, id string) (string, error) {
 	return string(text), err
 }
 
-// Last makes the follower begin with the last lines of what a job has printed so far.
+// Last makes the follower begin with the last lines of a job's output so far.
 func (f *Follower) Last(ctx context.Context, lines int) error {
 	text, err := Output(ctx, f.Place, f.ID)
 	if err != nil {

@@ -19,27 +19,27 @@ import (
 	"github.com/gdngen/gdngen/internal/store"
 )
 
-// Hold is a TPU machine of a cloud that is taken for a while, by gcloud's queued resources.
+// Hold reserves a TPU machine of a cloud for a while, by gcloud's queued resources.
 type Hold struct {
 	Name     string
 	Type     string   // such as v6e-8
-	Version  string   // of the machine's software; empty: that of the type
+	Version  string   // of the machine's software; empty: the usual one for the type
 	Zones    []string // tried in turn
 	Project  string
 	Spot     bool
-	Reserved bool          // of the project's reservation
+	Reserved bool          // from the project's reservation
 	Attempts int           // in each zone
-	Ready    time.Duration // that one attempt may take
-	Sleep    time.Duration // between attempts
-	Every    time.Duration // between two looks; 0: holdEvery
-	Max      time.Duration // after which it is given back; 0: none
+	Ready    time.Duration // time limit of one attempt
+	Sleep    time.Duration // pause between attempts
+	Every    time.Duration // interval between checks; 0: holdEvery
+	Max      time.Duration // time after which the machine is released; 0: no limit
 	Leases   string        // folder of leases
 	Note     func(string)
 }
 
 const holdEvery = 10 * time.Second
 
-// Lease says that a machine is paid for.
+// Lease records a machine that costs money.
 type Lease struct {
 	Name    string    `json:"name"`
 	Zone    string    `json:"zone"`
@@ -50,7 +50,7 @@ type Lease struct {
 	Until   time.Time `json:"until,omitzero"`
 }
 
-// Place is how other commands reach the machine.
+// Place returns the text of the place for other commands.
 func (l *Lease) Place() string {
 	text := "tpu:" + l.Name + "?zone=" + l.Zone
 	if l.Project != "" {
@@ -59,7 +59,7 @@ func (l *Lease) Place() string {
 	return text
 }
 
-// NoMachineError says that no attempt gave a machine.
+// NoMachineError says why no attempt gave a machine.
 type NoMachineError struct{ Why []string }
 
 func (e *NoMachineError) Error() string {
@@ -72,7 +72,7 @@ func LeasesDir() (string, error) {
 	return filepath.Join(dir, "gdngen", "holds"), err
 }
 
-// Leases lists the held machines, by name.
+// Leases returns the leases of held machines, by name.
 func Leases(dir string) (l []*Lease, err error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	for _, name := range names {
@@ -89,7 +89,7 @@ func Leases(dir string) (l []*Lease, err error) {
 	return l, err
 }
 
-// leaseOf is the lease of a machine by its name.
+// leaseOf returns the lease of a machine by its name.
 func leaseOf(name string) (*Lease, error) {
 	dir, err := LeasesDir()
 	if err != nil {
@@ -109,7 +109,7 @@ func leaseOf(name string) (*Lease, error) {
 
 func leaseFile(dir, name string) string { return filepath.Join(dir, name+".json") }
 
-// Check says what is wrong with a hold.
+// Check returns what is wrong with a hold, or nil, and fills in the software's version.
 func (h *Hold) Check() error {
 	generation, _, _ := strings.Cut(h.Type, "-")
 	h.Version = cmp.Or(h.Version, runtimes[generation])
@@ -134,13 +134,13 @@ func (h *Hold) Check() error {
 	return nil
 }
 
-// runtimes is the software of a machine by the generation that its type begins with (https://cloud.google.com/tpu/docs/runtimes).
+// runtimes lists the software version by TPU generation (https://cloud.google.com/tpu/docs/runtimes).
 var runtimes = map[string]string{
 	"v2": "tpu-ubuntu2204-base", "v3": "tpu-ubuntu2204-base", "v4": "tpu-ubuntu2204-base",
 	"v5litepod": "v2-alpha-tpuv5-lite", "v5p": "v2-alpha-tpuv5", "v6e": "v2-alpha-tpuv6e",
 }
 
-// Commands are the calls of gcloud that take the machine in a zone, ask for it, and give it back.
+// Commands returns the gcloud calls that request the machine in a zone, show its state, and delete it.
 func (h *Hold) Commands(zone string) (create, describe, remove []string) {
 	call := func(verb string, words ...string) []string {
 		l := append([]string{gcloud(), "compute", "tpus", "queued-resources", verb, h.Name + "-gdngen", "--zone", zone}, words...)
@@ -159,7 +159,7 @@ func (h *Hold) Commands(zone string) (create, describe, remove []string) {
 	return call("create", words...), call("describe", "--format=json"), call("delete", "--force", "--quiet")
 }
 
-// Calls are all of them in the zones, in the order in which they are tried.
+// Calls returns all gcloud calls for the zones, in the order in which they are tried.
 func (h *Hold) Calls() (calls []string) {
 	for _, zone := range h.Zones {
 		create, describe, remove := h.Commands(zone)
@@ -182,7 +182,7 @@ func run(ctx context.Context, words []string) ([]byte, error) {
 	return out, err
 }
 
-// state asks for the state of the resource.
+// state asks gcloud for the state of the resource.
 func (h *Hold) state(ctx context.Context, zone string) (string, error) {
 	_, describe, _ := h.Commands(zone)
 	out, err := run(ctx, describe)
@@ -200,7 +200,7 @@ func (h *Hold) state(ctx context.Context, zone string) (string, error) {
 	return answer.State.State, nil
 }
 
-// Acquire takes a machine in the first zone that gives one, waits until it answers, and writes its lease.
+// Acquire takes a machine in the first zone that gives one, waits until it answers, and writes its lease. The error is a *NoMachineError if none does.
 func (h *Hold) Acquire(ctx context.Context) (*Lease, error) {
 	var why []string
 	for _, zone := range h.Zones {
@@ -232,7 +232,7 @@ func (h *Hold) note(text string) {
 	}
 }
 
-// attempt is one try in a zone. The lease is written first: what may be paid for is known, whatever happens.
+// attempt tries one zone. It writes the lease first, so that a machine that may cost money is always recorded.
 func (h *Hold) attempt(ctx context.Context, zone string) (*Lease, error) {
 	l := &Lease{Name: h.Name, Zone: zone, Project: h.Project, Type: h.Type, PID: os.Getpid(), Start: time.Now().UTC()}
 	if h.Max > 0 {
@@ -251,7 +251,7 @@ func (h *Hold) attempt(ctx context.Context, zone string) (*Lease, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, h.Ready, fmt.Errorf("not ready within %v", h.Ready))
 	defer cancel()
 	create, _, _ := h.Commands(zone)
-	if _, err := run(ctx, create); ctx.Err() != nil { // the command was killed, which says nothing
+	if _, err := run(ctx, create); ctx.Err() != nil { // the command was killed, so its error is not gcloud's
 		return nil, context.Cause(ctx)
 	} else if err != nil {
 		return nil, err
@@ -285,10 +285,10 @@ func (h *Hold) every() time.Duration {
 	return holdEvery
 }
 
-// removeWithin bounds a deletion, which is made also where the user wants to leave.
+// removeWithin is the time limit of a deletion, which also runs after an interrupt.
 const removeWithin = 5 * time.Minute
 
-// remove gives the machine back and ends its lease. The lease stays where that failed.
+// remove deletes the machine and its lease. If the deletion fails the lease stays.
 func (h *Hold) remove(zone string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), removeWithin)
 	defer cancel()
@@ -325,7 +325,7 @@ func (h *Hold) Keep(ctx context.Context, tell func(*Lease)) error {
 				return h.remove(l.Zone)
 			}
 			if _, err := os.Stat(leaseFile(h.Leases, h.Name)); errors.Is(err, fs.ErrNotExist) {
-				return nil // released by another command
+				return nil // another command released it
 			}
 			state, err := h.state(ctx, l.Zone)
 			lost = err == nil && state != "ACTIVE"
@@ -339,8 +339,8 @@ func (h *Hold) Keep(ctx context.Context, tell func(*Lease)) error {
 	}
 }
 
-// Run holds a machine while a command runs there or here, which start makes for the first lease; nil holds it until ctx ends. The
-// error is the command's.
+// Run holds a machine while a command runs there or here. start makes the command for the first lease; if it returns
+// nil, Run holds until ctx ends. The error is the command's.
 func (h *Hold) Run(ctx context.Context, start func(context.Context, *Lease) *exec.Cmd) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

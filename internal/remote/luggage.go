@@ -6,20 +6,20 @@ import (
 	"path/filepath"
 )
 
-// item is a file that travels with a job.
+// item is a file sent along with a job.
 type item struct {
-	name string // below the working folder, with slashes
-	path string // here
+	name string // path below the working folder, with slashes
+	path string // local path
 	mode fs.FileMode
 }
 
-// baseName is what a file or folder is called in the working folder.
+// baseName returns the name of a file or folder in the working folder.
 func baseName(path string) (string, error) {
 	full, err := filepath.Abs(path)
 	return filepath.Base(full), err
 }
 
-// luggage lists what travels of files and folders, a folder with all that is in it. What is neither, such as a link inside, does not travel.
+// luggage lists the files to send: of a folder, everything in it. Other things than files and folders, such as links inside, are skipped.
 func luggage(paths []string) (l []item, err error) {
 	for _, path := range paths {
 		base, err := baseName(path)

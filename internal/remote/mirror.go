@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// Mirror copies the results of a job while they grow, so that they are there if its node is lost.
+// Mirror copies the results of a job as they grow, so that they survive the loss of its node.
 type Mirror struct {
 	Place Place
 	ID    string
 	Dir   string        // of the copies
-	Every time.Duration // between two rounds; 0: mirrorEvery
-	Note  func(string)  // called for what the user should know; may be nil
+	Every time.Duration // interval between rounds; 0: mirrorEvery
+	Note  func(string)  // called for messages to the user; may be nil
 }
 
 const mirrorEvery = 30 * time.Second
 
-// Keep makes rounds until ctx ends.
+// Keep copies repeatedly until ctx ends.
 func (m *Mirror) Keep(ctx context.Context) {
 	every := m.Every
 	if every <= 0 {

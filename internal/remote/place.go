@@ -15,44 +15,44 @@ import (
 	"time"
 )
 
-// OnEnv names the place that is meant where none is given.
+// OnEnv is the environment variable with the default place.
 const OnEnv = "GDNGEN_ON"
 
-// Place runs commands somewhere else. Its methods may be asked again after any error.
+// Place runs commands on another machine. After any error, every method may be called again.
 type Place interface {
-	// Submit begins a job. Of a job that is there it does nothing.
+	// Submit begins a job. If the job exists, it does nothing.
 	Submit(ctx context.Context, j *Job) error
-	// Status says how a job stands; *NoJobError where there is none.
+	// Status returns the state of a job, or a *NoJobError.
 	Status(ctx context.Context, id string) (*State, error)
-	// Logs gives the output of a job from a byte on; follow waits for more while the job runs, and its stream may end early.
+	// Logs returns the output of a job from a byte on. With follow the stream goes on while the job runs, but may end early.
 	Logs(ctx context.Context, id string, from int64, follow bool) (io.ReadCloser, error)
 	// Stop ends a job. It returns once the job has ended, or with an error that says why it has not.
 	Stop(ctx context.Context, id string) error
-	// Files lists what a job left in the folder for results.
+	// Files lists the files in a job's results folder.
 	Files(ctx context.Context, id string) ([]File, error)
-	// Open reads one of them.
+	// Open opens one of the result files.
 	Open(ctx context.Context, id, name string) (io.ReadCloser, error)
-	// List gives the jobs of a place by id.
+	// List returns the jobs of a place, by id.
 	List(ctx context.Context) ([]Listed, error)
 }
 
-// Job is a command to be run elsewhere.
+// Job is a command to run on a Place.
 type Job struct {
 	ID        string             `json:"id"`
 	Place     string             `json:"place"`
-	Command   []string           `json:"command"`             // @out at the beginning of a word, or after a =, is the folder for results
-	Files     []string           `json:"files,omitempty"`     // and folders of this machine, that travel with it into its working folder
-	EnvNames  []string           `json:"env,omitempty"`       // of Env; values are never stored here
+	Command   []string           `json:"command"`             // @out at the beginning of a word, or after a =, becomes the results folder
+	Files     []string           `json:"files,omitempty"`     // local files and folders to copy into its working folder
+	EnvNames  []string           `json:"env,omitempty"`       // names in Env; values are never stored here
 	Env       map[string]string  `json:"-"`                   //
-	CPUs      float64            `json:"cpus,omitempty"`      // that it asks for, where the place counts
+	CPUs      float64            `json:"cpus,omitempty"`      // requested, if the place counts
 	Resources map[string]float64 `json:"resources,omitempty"` // likewise, by name
-	Limit     time.Duration      `json:"limit,omitempty"`     // of its run, after which it is stopped; 0: none
-	Pending   time.Duration      `json:"pending,omitempty"`   // that it may wait to begin; 0: no limit
-	NoSync    bool               `json:"no_sync,omitempty"`   // this program is there, on PATH
+	Limit     time.Duration      `json:"limit,omitempty"`     // time limit of its run; 0: none
+	Pending   time.Duration      `json:"pending,omitempty"`   // longest wait to begin; 0: no limit
+	NoSync    bool               `json:"no_sync,omitempty"`   // gdngen is already there, on PATH
 	Submitted time.Time          `json:"submitted"`
 }
 
-// Phase is how far a job is.
+// Phase is the progress of a job.
 type Phase string
 
 // The phases.
@@ -62,10 +62,10 @@ const (
 	Succeeded Phase = "succeeded"
 	Failed    Phase = "failed"
 	Stopped   Phase = "stopped"
-	Lost      Phase = "lost" // it does not run, and left no status
+	Lost      Phase = "lost" // it does not run, and left no exit status
 )
 
-// Done says whether a job has ended.
+// Done reports whether a job has ended.
 func (p Phase) Done() bool { return p != Pending && p != Running }
 
 // State is the state of a job.
@@ -79,7 +79,7 @@ type State struct {
 // File is a result of a job.
 type File struct {
 	Name string `json:"name"` // below the folder for results, with slashes
-	Size int64  `json:"size"` // bytes; -1 where the place does not say
+	Size int64  `json:"size"` // bytes; -1: unknown
 }
 
 // Listed is a job in a list.
@@ -88,7 +88,7 @@ type Listed struct {
 	State State  `json:"state"`
 }
 
-// NoJobError says that a place knows no such job.
+// NoJobError says that a place has no such job.
 type NoJobError struct{ Place, ID string }
 
 func (e *NoJobError) Error() string { return fmt.Sprintf("%s has no job %s", e.Place, e.ID) }
@@ -110,7 +110,7 @@ var kinds = []struct {
 	{"ray", "ray:URL", "a Ray cluster by the address of its dashboard, such as ray:http://head:8265; RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH has its token", openRay},
 }
 
-// Docs describes the places: form and meaning.
+// Docs returns the syntax of each place, and its meaning.
 func Docs() (forms, docs []string) {
 	for _, k := range kinds {
 		forms, docs = append(forms, k.form), append(docs, k.doc)
@@ -118,10 +118,10 @@ func Docs() (forms, docs []string) {
 	return forms, docs
 }
 
-// PlacesName is the file with names for places, in the folder gdngen of the user's configuration: an object of texts by name.
+// PlacesName is the file with names for places, in the folder gdngen of the user's configuration: a JSON object of texts by name.
 const PlacesName = "places.json"
 
-// Parse finds a place by its text, or by its name in the user's file. The full text comes too.
+// Parse returns a place by its text, or by its name in the user's file, and its full text.
 func Parse(text string) (Place, string, error) {
 	if text == Auto {
 		found, _, err := FindPlace()
@@ -176,12 +176,12 @@ func userPlaces() (file string, names map[string]string, err error) {
 
 var validID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// NewID draws an id.
+// NewID returns a new id: the kind, the time and random characters.
 func NewID(kind string) string {
 	return kind + "-" + time.Now().UTC().Format("0102-150405") + "-" + strings.ToLower(rand.Text()[:6])
 }
 
-// CheckID says why a text is no id.
+// CheckID returns why a text is not a valid id, or nil.
 func CheckID(id string) error {
 	if !validID.MatchString(id) {
 		return badPlace("id %q: want letters, digits, dots, dashes and underscores, at most 64", id)
@@ -191,7 +191,7 @@ func CheckID(id string) error {
 
 var validEnv = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// Check says why a job can not be submitted.
+// Check returns why a job can not be submitted, or nil.
 func (j *Job) Check() error {
 	if err := CheckID(j.ID); err != nil {
 		return err
@@ -221,10 +221,10 @@ func (j *Job) Check() error {
 	return nil
 }
 
-// outWord is the folder for results in a word of a command.
+// outWord stands for the results folder in a word of a command.
 const outWord = "@out"
 
-// line is the command for a shell that has GDNGEN_OUT.
+// line returns the command for a shell in which GDNGEN_OUT is set.
 func (j *Job) line() string {
 	l := make([]string, len(j.Command))
 	for i, w := range j.Command {

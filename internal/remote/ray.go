@@ -21,16 +21,16 @@ import (
 	"github.com/gdngen/gdngen/internal/web"
 )
 
-// rayPlace runs jobs on a Ray cluster by the REST of its dashboard. A job's package is named by its content, so that it travels once. Its
-// results are below the logs of its node, whose files the dashboard serves: no bucket is needed.
+// rayPlace runs jobs on a Ray cluster by the REST API of its dashboard. A job's package is named by its content, so that it is
+// sent only once. The results are below the logs of the job's node, whose files the dashboard serves: no bucket is needed.
 type rayPlace struct {
 	text    string
 	address string
 	http    *http.Client
-	settle  time.Duration // that a stop may take
+	settle  time.Duration // time limit of a stop
 }
 
-// The variables that hold the token of a Ray cluster, or name its file.
+// Environment variables with the token of a Ray cluster, or the name of its file.
 const (
 	rayTokenEnv     = "RAY_AUTH_TOKEN"
 	rayTokenPathEnv = "RAY_AUTH_TOKEN_PATH"
@@ -46,7 +46,7 @@ func openRay(rest string) (Place, error) {
 	return &rayPlace{text: "ray:" + rest, address: strings.TrimRight(rest, "/"), http: web.New(web.Limits{}), settle: raySettle}, nil
 }
 
-// rayToken is the user's token; empty: none.
+// rayToken returns the user's token; empty: none.
 func rayToken() (string, error) {
 	if t := os.Getenv(rayTokenEnv); t != "" {
 		return t, nil
@@ -86,7 +86,7 @@ func (e *RayError) Error() string {
 // rayAnswer bounds an answer in bytes; results are read as streams.
 const rayAnswer = 256 << 20
 
-// NotStoppedError says that a job goes on although the place was asked to stop it.
+// NotStoppedError says that a job goes on after a request to stop it.
 type NotStoppedError struct {
 	ID      string
 	Phase   Phase
@@ -118,12 +118,12 @@ func (p *rayPlace) request(ctx context.Context, method, path string, body io.Rea
 		defer a.Body.Close()
 		data, _ := io.ReadAll(io.LimitReader(a.Body, 64<<10))
 		lines := strings.Split(strings.TrimSpace(string(data)), "\n")
-		return nil, &RayError{a.StatusCode, lines[len(lines)-1]} // a failure of Ray is a trace whose last line says what
+		return nil, &RayError{a.StatusCode, lines[len(lines)-1]} // Ray's error is a stack whose last line has the reason
 	}
 	return a, nil
 }
 
-// call makes a call whose answer, if out is not nil, is JSON.
+// call makes a request. If out is not nil, the JSON answer is decoded into it.
 func (p *rayPlace) call(ctx context.Context, method, path string, body []byte, out any) error {
 	a, err := p.request(ctx, method, path, bytes.NewReader(body))
 	if err != nil {
@@ -143,7 +143,7 @@ func (p *rayPlace) call(ctx context.Context, method, path string, body []byte, o
 	return nil
 }
 
-// rayJob is what a dashboard says of a job.
+// rayJob is a dashboard's description of a job.
 type rayJob struct {
 	ID      string `json:"submission_id"`
 	Status  string `json:"status"`
@@ -159,7 +159,7 @@ func (j *rayJob) state() State {
 		s.Exit = *j.Exit
 	}
 	if s.Phase == Failed && s.Exit <= 0 {
-		s.Phase = Lost // by its node or its runtime environment: the command did not end by itself
+		s.Phase = Lost // its node or its environment failed: the command did not end by itself
 	}
 	return s
 }
@@ -173,10 +173,10 @@ func (p *rayPlace) job(ctx context.Context, id string) (*rayJob, error) {
 	return j, err
 }
 
-// resultsOf is the folder for results of a job, below the logs of its node.
+// resultsOf returns the results folder of a job, below the logs of its node.
 func resultsOf(id string) string { return "gdngen/" + id }
 
-// beganName is a file that a job writes first: where it is not served, the dashboard does not see the job's results.
+// beganName is a file that a job writes first. If the dashboard does not serve it, the job's results are out of its reach.
 const beganName = ".began"
 
 func (p *rayPlace) Submit(ctx context.Context, j *Job) error {
@@ -211,7 +211,7 @@ func (p *rayPlace) Submit(ctx context.Context, j *Job) error {
 		bad := (*RayError)(nil)
 		switch {
 		case err == nil, errors.As(err, &bad) && strings.Contains(bad.Text, "already exists"):
-			return nil // ours: an answer before was lost
+			return nil // the job exists: an earlier answer was lost
 		case bad != nil && bad.Code < 500, attempt == 4, ctx.Err() != nil:
 			return err
 		}
@@ -226,7 +226,7 @@ func (p *rayPlace) Submit(ctx context.Context, j *Job) error {
 	}
 }
 
-// upload sends a job's package, unless it is there, and gives its URI.
+// upload sends a job's package, unless it is there, and returns its URI.
 func (p *rayPlace) upload(ctx context.Context, j *Job) (uri string, err error) {
 	files, err := luggage(j.Files)
 	if err != nil {
@@ -256,7 +256,7 @@ func (p *rayPlace) upload(ctx context.Context, j *Job) (uri string, err error) {
 			return "", err
 		}
 	}
-	if len(files) == 0 { // without a package a job would not begin where its results are served
+	if len(files) == 0 { // a job without a package would not begin where its results are served
 		if _, err := z.Create(".gdngen"); err != nil {
 			return "", err
 		}
@@ -282,7 +282,7 @@ func (p *rayPlace) Status(ctx context.Context, id string) (*State, error) {
 	return &s, nil
 }
 
-// Logs is a websocket while the job runs, which begins anew with each connection, and the whole text once it has ended.
+// Logs uses a websocket while the job runs, which starts from the beginning at each connection, and the whole text once the job has ended.
 func (p *rayPlace) Logs(ctx context.Context, id string, from int64, follow bool) (io.ReadCloser, error) {
 	j, err := p.job(ctx, id)
 	if err != nil {
@@ -311,7 +311,7 @@ func (p *rayPlace) Logs(ctx context.Context, id string, from int64, follow bool)
 	return &tail{ctx: ctx, conn: c, skip: from}, nil
 }
 
-// tail reads the text frames of a websocket after a number of bytes. A close by the other end, however it is meant, is the end.
+// tail reads the text frames of a websocket after a number of bytes. Any close by the other end is the end of the stream.
 type tail struct {
 	ctx  context.Context
 	conn *websocket.Conn
@@ -398,7 +398,7 @@ func (p *rayPlace) Files(ctx context.Context, id string) ([]File, error) {
 		if err := p.call(ctx, http.MethodGet, "/api/v0/logs?"+q.Encode(), nil, &answer); err != nil {
 			return nil, err
 		}
-		for _, names := range answer.Data.Result { // by what Ray takes them for
+		for _, names := range answer.Data.Result { // grouped by Ray's guess of their kind
 			for _, name := range names {
 				rest, ok := strings.CutPrefix(name, root)
 				switch {

@@ -22,15 +22,14 @@ import (
 // Records is the folder of the jobs submitted from here, one folder a job.
 type Records struct{ Dir string }
 
-// RecordsDir is where they are, below the folder that the program was started in.
+// RecordsDir is the folder of records, below the folder in which the program was started.
 const RecordsDir = ".gdngen/remote"
 
-// recordName is the job in its folder.
 const recordName = "job.json"
 
 func (r Records) folder(id string) string { return filepath.Join(r.Dir, id) }
 
-// Add writes a job, without the values of its variables. One of the same id must be the same.
+// Add writes a job, without the values of its variables. An existing job of the same id must have the same place and command.
 func (r Records) Add(j *Job) error {
 	if old, err := r.Load(j.ID); err == nil {
 		if old.Place != j.Place || !slices.Equal(old.Command, j.Command) {
@@ -48,7 +47,7 @@ func (r Records) Add(j *Job) error {
 	return store.WriteFile(filepath.Join(r.folder(j.ID), recordName), append(text, '\n'))
 }
 
-// Load reads a job.
+// Load reads the record of a job.
 func (r Records) Load(id string) (*Job, error) {
 	if err := CheckID(id); err != nil {
 		return nil, err
@@ -64,7 +63,7 @@ func (r Records) Load(id string) (*Job, error) {
 	return j, nil
 }
 
-// Find gives a job and its place, which the record of its submission knows; on names it where there is none, or another than is usual.
+// Find returns a job and its place, as recorded at submission. on names the place if there is no record, or if it differs from the usual place.
 func (r Records) Find(id, on, usual string) (Place, *Job, error) {
 	if err := CheckID(id); err != nil {
 		return nil, nil, err
@@ -83,7 +82,7 @@ func (r Records) Find(id, on, usual string) (Place, *Job, error) {
 	return p, j, err
 }
 
-// All lists the jobs, the last first.
+// All lists the jobs, the latest first.
 func (r Records) All() (l []*Job, err error) {
 	entries, err := os.ReadDir(r.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -98,7 +97,7 @@ func (r Records) All() (l []*Job, err error) {
 	return l, err
 }
 
-// Out is the default folder for the results of a job.
+// Out returns the default folder for the results of a job.
 func (r Records) Out(id string) string { return filepath.Join(r.folder(id), "out") }
 
 // Fetched is a result that was copied.
@@ -109,7 +108,7 @@ type Fetched struct {
 	SHA256 string `json:"sha256"`
 }
 
-// Fetch copies the results of a job whose names match a glob, where it is not empty, into a folder. A copy gets its name once it is whole.
+// Fetch copies the results of a job whose names match a glob (empty: all) into a folder. A copy gets its name once it is complete.
 func Fetch(ctx context.Context, p Place, id, glob, dir string) (l []Fetched, err error) {
 	if _, err := path.Match(glob, ""); err != nil {
 		return nil, badPlace("%q is no pattern of names: %v", glob, err)
@@ -161,7 +160,7 @@ func fetch(ctx context.Context, p Place, id string, f File, to string) (x Fetche
 	}
 	defer os.Remove(w.Name())
 	sum := sha256.New()
-	most := f.Size // the listed size is the limit: the rest of a growing file comes the next time
+	most := f.Size // a growing file is cut at its listed size: the next call copies the rest
 	if most < 0 {
 		most = mostResult
 	}
@@ -185,7 +184,7 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("job %s was stopped at its limit of %v", e.ID, e.Limit)
 }
 
-// Attend waits for a job, and stops it at a limit after its submission; 0: there is none.
+// Attend waits for a job, and stops it when limit is over since its submission (0: no limit); then the error is a *LimitError.
 func (f *Follower) Attend(ctx context.Context, limit time.Duration, submitted time.Time) (*State, error) {
 	if limit <= 0 {
 		return f.Wait(ctx)

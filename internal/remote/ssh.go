@@ -20,16 +20,16 @@ import (
 	"github.com/gdngen/gdngen/internal/web"
 )
 
-// SSHEnv names a program that stands in for ssh, with its first arguments.
+// SSHEnv is the environment variable with a program and arguments to use instead of ssh.
 const SSHEnv = "GDNGEN_SSH"
 
-// SSH reaches one machine by the user's own ssh, which knows names, keys and jumps. Nothing is asked: who needs a password fails.
+// SSH reaches one machine by the user's own ssh, with its names, keys and jumps. It never prompts: if a password is needed it fails.
 type SSH struct {
 	Host string   // as ssh takes it
-	Via  []string // a command that takes a script as its last argument, in place of ssh and the host
+	Via  []string // a command to use instead of ssh and the host; the script becomes its last argument
 }
 
-// Quote makes a word of a shell's command line.
+// Quote returns words quoted for a shell's command line.
 func Quote(words ...string) string {
 	l := make([]string, len(words))
 	for i, w := range words {
@@ -38,7 +38,7 @@ func Quote(words ...string) string {
 	return strings.Join(l, " ")
 }
 
-// Command runs a script there, by sh whatever the user's shell is.
+// Command returns a command that runs a script there, by sh whatever the user's shell is.
 func (s *SSH) Command(script string) *exec.Cmd {
 	words := s.Via
 	if len(words) == 0 {
@@ -47,7 +47,7 @@ func (s *SSH) Command(script string) *exec.Cmd {
 	return exec.Command(words[0], append(append([]string{}, words[1:]...), "sh -c "+Quote(script))...)
 }
 
-// UnreachableError says that a machine could not be reached, or lost.
+// UnreachableError says that a machine could not be reached, or that the connection was lost.
 type UnreachableError struct {
 	Host string
 	Err  error
@@ -58,18 +58,18 @@ func (e *UnreachableError) Error() string {
 }
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// sshFailed is the status by which ssh itself fails.
+// sshFailed is the exit status of ssh's own failures.
 const sshFailed = 255
 
-// sshSilence is how long a script may neither print nor take of its input. Logs that are followed have no such limit.
+// sshSilence is the longest time in which a script may neither print nor read input. Followed logs have no such limit.
 var sshSilence = 2 * time.Minute
 
-// Run runs a script with an input, which may be nil, and gives what it prints. An error other than *UnreachableError holds its last words.
+// Run runs a script with an input (or nil) and returns its output. An error other than an *UnreachableError holds the end of its error output.
 func (s *SSH) Run(ctx context.Context, script string, in io.Reader) (string, error) {
 	cmd := s.Command(script)
 	var silent atomic.Bool
 	quiet := time.AfterFunc(sshSilence, func() { silent.Store(true); cmd.Process.Kill() })
-	quiet.Stop() // until it runs
+	quiet.Stop() // until the script runs
 	heard := func() { quiet.Reset(sshSilence) }
 	out, noise := &answer{end: func() { cmd.Process.Kill() }, heard: heard}, &last{}
 	if in != nil {
@@ -108,15 +108,15 @@ func (s *SSH) Run(ctx context.Context, script string, in io.Reader) (string, err
 // sshAnswer bounds an answer in bytes; files are read as streams.
 const sshAnswer = 64 << 20
 
-// answer keeps what a script prints, up to a limit. It ends one that prints more.
+// answer stores the output of a script, up to a limit; it ends a script that prints more.
 type answer struct {
-	text  bytes.Buffer // no embedded one, whose ReadFrom knows no limit
+	text  bytes.Buffer // not embedded: its ReadFrom would bypass the limit
 	large bool
 	end   func()
 	heard func()
 }
 
-// taken is an input that tells when something of it is taken.
+// taken is an input that reports each read.
 type taken struct {
 	io.Reader
 	heard func()
@@ -137,7 +137,7 @@ func (a *answer) Write(b []byte) (int, error) {
 	return a.text.Write(b)
 }
 
-// last keeps the end of what a script complains of.
+// last keeps the end of a script's error output.
 type last struct{ text []byte }
 
 func (l *last) Write(b []byte) (int, error) {
@@ -149,13 +149,13 @@ func (l *last) Write(b []byte) (int, error) {
 
 func (l *last) String() string { return terminal.Lines(string(l.text)) }
 
-// cacheThere is gdngen's folder on the other machine, for a shell.
+// cacheThere is gdngen's folder on the other machine, as a shell expression.
 const cacheThere = `"${XDG_CACHE_HOME:-$HOME/.cache}/gdngen"`
 
-// pushes keeps workers of one machine from sending it the program at the same time.
+// pushes keeps concurrent workers from sending the program to one machine twice.
 var pushes sync.Map
 
-// Push brings this program to the machine, unless it is there, and gives its path for a shell.
+// Push copies this program to the machine, unless it is there, and returns its path as a shell expression.
 func (s *SSH) Push(ctx context.Context) (path string, err error) {
 	lock, _ := pushes.LoadOrStore(s.Host, new(sync.Mutex))
 	lock.(*sync.Mutex).Lock()
@@ -201,8 +201,8 @@ func (s *SSH) Push(ctx context.Context) (path string, err error) {
 	return path, err
 }
 
-// stream runs a script whose output is read as it comes, and that may be silent for a time; 0: for ever. Closing it, or the end of ctx, ends the
-// script's connection.
+// stream returns the output of a script as it comes; the script may be silent for a time (0: no limit). Closing the
+// stream, or the end of ctx, ends the connection.
 func (s *SSH) stream(ctx context.Context, script string, silence time.Duration) (io.ReadCloser, error) {
 	cmd := s.Command(script)
 	noise := &last{}
@@ -220,7 +220,7 @@ func (s *SSH) stream(ctx context.Context, script string, silence time.Duration) 
 	return r, nil
 }
 
-// stream is the output of a running script. A script that fails is an error in place of the end.
+// stream is the output of a running script. If the script fails, the stream ends with an error instead of EOF.
 type stream struct {
 	io.ReadCloser
 	cmd   *exec.Cmd

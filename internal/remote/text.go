@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// SetEnv reads the variables of a job: NAME=VALUE, or NAME for its value here.
+// SetEnv sets the variables of a job: NAME=VALUE, or NAME for its local value.
 func (j *Job) SetEnv(texts []string) error {
 	j.Env = map[string]string{}
 	for _, text := range texts {
@@ -28,7 +28,7 @@ func (j *Job) SetEnv(texts []string) error {
 	return nil
 }
 
-// SetResources reads what a job asks for beside processors: numbers by name.
+// SetResources sets a job's resources besides processors: NAME=NUMBER.
 func (j *Job) SetResources(texts []string) error {
 	for _, pair := range texts {
 		name, text, _ := strings.Cut(pair, "=")
@@ -44,7 +44,7 @@ func (j *Job) SetResources(texts []string) error {
 	return nil
 }
 
-// Lines gives the lines of a text that match a pattern; of these the last, where last is positive.
+// Lines returns the lines of a text that match a pattern; only the last ones if last is positive.
 func Lines(text string, pattern *regexp.Regexp, last int) string {
 	all := slices.Collect(strings.Lines(text))
 	all = slices.DeleteFunc(all, func(l string) bool { return !pattern.MatchString(strings.TrimRight(l, "\n")) })
@@ -54,7 +54,7 @@ func Lines(text string, pattern *regexp.Regexp, last int) string {
 	return strings.Join(all, "")
 }
 
-// WriteJobs prints what was submitted.
+// WriteJobs prints submitted jobs.
 func WriteJobs(w io.Writer, l []*Job) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, j := range l {
@@ -72,7 +72,7 @@ func WriteListed(w io.Writer, l []Listed) {
 	t.Flush()
 }
 
-// String tells of a machine that is held.
+// String describes a held machine.
 func (l *Lease) String() string {
 	until := ""
 	if !l.Until.IsZero() {

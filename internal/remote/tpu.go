@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// GcloudEnv names a program that stands in for gcloud.
+// GcloudEnv is the environment variable with a program to use instead of gcloud.
 const GcloudEnv = "GDNGEN_GCLOUD"
 
 func gcloud() string { return cmp.Or(os.Getenv(GcloudEnv), "gcloud") }
 
 var cloudName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,61}$`)
 
-// openTPU reaches the first host of a TPU machine by gcloud, which knows keys, addresses and the project. A name alone is of a machine that is held:
-// it is where its lease says, also after it was lost and taken again in another zone.
+// openTPU reaches the first host of a TPU machine by gcloud, which knows keys, addresses and the project. A name alone
+// is a held machine in the zone of its lease, which may have changed since it was first taken.
 func openTPU(rest string) (Place, error) {
 	if cloudName.MatchString(rest) {
 		l, err := leaseOf(rest)

@@ -1,5 +1,5 @@
-// Package rotate draws the samples of tests that are too long to compute whole. What is drawn rotates by commit, so that it comes to
-// everything in time, and the same commit fails or passes the same. GDNGEN_TESTS=all computes the whole.
+// Package rotate draws samples for tests that are too long to run in full. The sample depends on the commit: over time everything
+// is tested, and a commit always fails or passes in the same way. With GDNGEN_TESTS=all there is no sampling.
 package rotate
 
 import (
@@ -10,13 +10,13 @@ import (
 	"testing"
 )
 
-// Env names the variable that asks for the whole.
+// Env is the environment variable that switches sampling off.
 const Env = "GDNGEN_TESTS"
 
-// All says whether the whole is asked for.
+// All reports whether sampling is off.
 func All() bool { return os.Getenv(Env) == "all" }
 
-// Short is n, or at least 1 and a quarter of n where -short asks for less, as with the race detector.
+// Short returns n, or with -short a quarter of n, at least 1.
 func Short(n int) int {
 	if testing.Short() && !All() {
 		return max(1, n/4)
@@ -24,7 +24,7 @@ func Short(n int) int {
 	return n
 }
 
-// Rand draws by the commit and a number of the test's own; without git it draws the same always.
+// Rand returns a source seeded by the commit and a test's own number; without git the commit is ignored.
 func Rand(test uint64) *rand.Rand {
 	out, _ := exec.Command("git", "rev-parse", "HEAD").Output()
 	h := fnv.New64a()
@@ -32,7 +32,7 @@ func Rand(test uint64) *rand.Rand {
 	return rand.New(rand.NewPCG(h.Sum64(), test))
 }
 
-// Sample draws n of a list, or gives all where the whole is asked for. The list is not changed.
+// Sample draws n elements of a list, or returns all if sampling is off. The list is not changed.
 func Sample[T any](test uint64, list []T, n int) []T {
 	if All() || n >= len(list) {
 		return list

@@ -15,14 +15,14 @@ const (
 	sumSize  = len(sumOpen) + 2*sha256.Size + len(sumClose)
 )
 
-// Seal makes a line of a JSON object: its last field is the SHA-256 of the object without it.
+// Seal returns the line of a JSON object with the SHA-256 of the object as last field, and that sum.
 func Seal(object []byte) (line []byte, sum string) {
 	digest := sha256.Sum256(object)
 	sum = hex.EncodeToString(digest[:])
 	return append(object[:len(object)-1:len(object)-1], sumOpen+sum+sumClose...), sum
 }
 
-// Unseal gives the object of a line, its end included, and its sum, which is verified.
+// Unseal returns the object of a line that ends in a newline, and its sum, or an error if the sum does not match.
 func Unseal(line []byte) (object []byte, sum string, err error) {
 	at := len(line) - sumSize
 	if at < 1 || !bytes.HasPrefix(line[at:], []byte(sumOpen)) || !bytes.HasSuffix(line, []byte(sumClose)) {
@@ -36,7 +36,7 @@ func Unseal(line []byte) (object []byte, sum string, err error) {
 	return object, sum, nil
 }
 
-// Torn tells whether what follows the last whole line is one that a kill cut. A whole line with another byte for its end is damage.
+// Torn reports whether the rest after the last complete line is a line cut by a kill. A complete line whose newline was changed is damage.
 func Torn(rest []byte) bool {
 	if len(rest) == 0 {
 		return true
@@ -45,8 +45,8 @@ func Torn(rest []byte) bool {
 	return err != nil
 }
 
-// Hole says whether a last line has zeros that no program wrote: a loss of power can leave them where a write
-// reached the disk in parts. One flipped bit does not make such a line.
+// Hole reports whether a last line has zeros that no program wrote: a loss of power can leave them if a write reached
+// the disk in parts. One flipped bit does not make such a line.
 func Hole(line []byte) bool {
 	return len(line) > 0 && (line[0] == 0 || bytes.Contains(line, []byte{0, 0}))
 }
@@ -57,7 +57,7 @@ type link struct {
 	Record json.RawMessage `json:"record"`
 }
 
-// Link makes a line of a record. prev is the sum of the line before; empty for the first.
+// Link returns the line of a record and its sum. prev is the sum of the line before; empty for the first.
 func Link(prev string, record any) (line []byte, sum string, err error) {
 	text, err := json.Marshal(record)
 	if err == nil {
@@ -70,8 +70,8 @@ func Link(prev string, record any) (line []byte, sum string, err error) {
 	return line, sum, nil
 }
 
-// ReadChain gives the records of lines that Link made, and verifies that each follows from the one before. whole is the length without a last
-// line that a kill cut, last the sum of the last line. Lines of earlier releases have no sums: old says so.
+// ReadChain calls each for the records of lines by Link, and verifies the chain. whole is the length without a last
+// line cut by a kill, last the sum of the last line. old means lines of an earlier release, without sums.
 func ReadChain(text []byte, each func(record []byte) error) (whole int, last string, old bool, err error) {
 	for n := 1; whole < len(text); n++ {
 		rest := text[whole:]

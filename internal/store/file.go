@@ -9,11 +9,11 @@ import (
 	"github.com/gdngen/gdngen/internal/disk"
 )
 
-// WriteFile writes a file as a whole or not at all: what was there stays until the new content is on the disk. Its mode stays;
-// that of a new file is 0644. What is no regular file, such as a pipe, is written as it is. An error names path.
+// WriteFile replaces a file atomically: the old content stays until the new one is on the disk. Its mode stays; a new
+// file's is 0644. A pipe, or other special file, is written directly. Errors name path.
 func WriteFile(path string, data []byte) error { return naming(path, replace(path, data)) }
 
-// WriteBelow writes a file whose path, with slashes, starts from a folder; folders on the way are made.
+// WriteBelow writes a file at a path with slashes, relative to dir, and makes missing folders.
 func WriteBelow(dir, path string, data []byte) error {
 	whole := filepath.Join(dir, filepath.FromSlash(path))
 	if err := disk.MkdirAll(filepath.Dir(whole), 0o755); err != nil {
@@ -22,7 +22,7 @@ func WriteBelow(dir, path string, data []byte) error {
 	return WriteFile(whole, data)
 }
 
-// Writable tells whether a file can be made at path, before the work whose result it is to hold.
+// Writable returns an error if no file can be made at path. Call it before long work whose result goes there.
 func Writable(path string) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		f, err := os.OpenFile(path, os.O_WRONLY, 0)
@@ -38,7 +38,7 @@ func Writable(path string) error {
 	return naming(path, err)
 }
 
-// naming tells of path in place of the part beside it, which means nothing to anybody.
+// naming replaces the temporary name in an error by path.
 func naming(path string, err error) error {
 	if at := (*fs.PathError)(nil); errors.As(err, &at) {
 		return &fs.PathError{Op: "write", Path: path, Err: at.Err}
@@ -48,7 +48,7 @@ func naming(path string, err error) error {
 
 func replace(path string, data []byte) error {
 	if to, err := filepath.EvalSymlinks(path); err == nil {
-		path = to // a link stays a link
+		path = to // keep the link, replace its target
 	}
 	mode := fs.FileMode(0o644)
 	if info, err := os.Stat(path); err == nil {
@@ -72,7 +72,7 @@ func replace(path string, data []byte) error {
 	return disk.SyncDir(filepath.Dir(path))
 }
 
-// Same tells whether two names mean one folder; the second may not exist yet.
+// Same reports whether two names are one folder; the second need not exist.
 func Same(x, y string) (bool, error) {
 	dx, err := os.Stat(x)
 	if err != nil {

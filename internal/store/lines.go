@@ -9,8 +9,8 @@ import (
 	"github.com/gdngen/gdngen/internal/disk"
 )
 
-// AppendLine adds a value to a file of lines, as one of a chain, and waits until it is on the disk. A last line that a kill cut is dropped
-// before; a file that is damaged is left as it is.
+// AppendLine adds a value to a chain of lines and waits until it is on the disk. It drops a last line cut by a kill; it
+// does not change a damaged file.
 func AppendLine(path string, v any) error {
 	had, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -36,8 +36,8 @@ func AppendLine(path string, v any) error {
 	return disk.Append(path, line)
 }
 
-// ReadLines reads what AppendLine wrote; none where there is no file. A last line that a kill cut is left out. cure says in the error what
-// mends a damaged file.
+// ReadLines reads the values of AppendLine; nil if there is no file. A last line cut by a kill is skipped. cure, part
+// of an error, tells how to repair a damaged file.
 func ReadLines[T any](path, cure string) (l []T, err error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {

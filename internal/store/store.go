@@ -1,5 +1,5 @@
-// Package store keeps the objects of a search by content: a key is the SHA-256 of what is stored. Files are compressed,
-// appear whole or not at all, and are never changed.
+// Package store stores the objects of a search by content: a key is the SHA-256 of the content. Files are compressed,
+// written atomically, and never changed.
 package store
 
 import (
@@ -20,7 +20,7 @@ import (
 // Store is a folder of objects. The folder is made by the first Put.
 type Store struct{ Dir string }
 
-// Key is the key of some content.
+// Key returns the key of some content.
 func Key(content []byte) string {
 	sum := sha256.Sum256(content)
 	return hex.EncodeToString(sum[:])
@@ -42,7 +42,7 @@ func (s Store) Put(content []byte) (key string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("store: %w", err)
 	}
-	defer disk.Remove(f.Name()) // nothing is there any more after the rename
+	defer disk.Remove(f.Name()) // no effect after the rename
 	z := gzip.NewWriter(f)
 	_, err = z.Write(content)
 	if err = errors.Join(err, z.Close(), f.Chmod(0o644), f.Sync(), f.Close()); err == nil {
@@ -83,7 +83,7 @@ func (s Store) Get(key string) ([]byte, error) {
 	return content, nil
 }
 
-// Clean removes what writers that were killed left behind. No other writer may be at work.
+// Clean removes temporary files of killed writers. No other writer may be active.
 func (s Store) Clean() error {
 	left, err := filepath.Glob(filepath.Join(s.Dir, ".new-*"))
 	for _, path := range left {

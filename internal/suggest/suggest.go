@@ -1,4 +1,4 @@
-// Package suggest finds the name that was meant.
+// Package suggest finds the name that a user meant.
 package suggest
 
 import (
@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Name gives ` (did you mean "x"?)` for the known name nearest to a mistyped one, or nothing where none is near.
+// Name returns ` (did you mean "x"?)` for the known name nearest to a mistyped one, or "" if none is near.
 func Name(got string, known []string) string {
 	best, name := (len(got)+1)/2+1, ""
 	for _, k := range known {

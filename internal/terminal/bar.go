@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Bar shows how much of some work is done: on a terminal one line that is overwritten, elsewhere a line for each piece.
+// Bar shows the progress of work: on a terminal one line that is overwritten, elsewhere a line for each piece.
 type Bar struct {
 	w        io.Writer
 	terminal bool
 	wide     int // characters of the line on the terminal
 }
 
-// NewBar makes a bar that shows nothing yet.
+// NewBar returns a bar that shows nothing yet.
 func NewBar(w io.Writer) *Bar {
 	f, ok := w.(*os.File)
 	return &Bar{w: w, terminal: ok && Is(f)}
@@ -23,8 +23,8 @@ func NewBar(w io.Writer) *Bar {
 
 const barWidth = 24
 
-// Draw shows how much is done, what the last piece of it was, and how long the rest may take; 0 where that is not known. On a terminal a
-// line that is to stay is not overwritten.
+// Draw shows the progress, a text about the last piece, and the time left (0: unknown). With stay, the line is not
+// overwritten on a terminal.
 func (b *Bar) Draw(done, total int, text string, left time.Duration, stay bool) {
 	filled := barWidth * done / max(1, total)
 	line := fmt.Sprintf("[%s%s] %d/%d", strings.Repeat("#", filled), strings.Repeat(".", barWidth-filled), done, total)

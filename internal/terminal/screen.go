@@ -11,10 +11,10 @@ import (
 	"golang.org/x/term"
 )
 
-// drawEvery is how often a screen is drawn without news: clocks run.
+// drawEvery is the interval of redraws without news, for clocks.
 const drawEvery = time.Second
 
-// Screen is a whole terminal that is drawn anew with each piece of news.
+// Screen is a whole terminal, redrawn at each Draw.
 type Screen struct {
 	file *os.File
 	text func(width, height int) string
@@ -23,8 +23,8 @@ type Screen struct {
 	done chan struct{}
 }
 
-// NewScreen takes the terminal behind w for text, which gives at most so many lines of so many characters. It is nil where w is no
-// terminal, or a dumb one.
+// NewScreen takes over the terminal behind w. text returns at most height lines of at most width characters. The result
+// is nil if w is no terminal, or a dumb one.
 func NewScreen(w io.Writer, text func(width, height int) string) *Screen {
 	f, ok := w.(*os.File)
 	if !ok || os.Getenv("TERM") == "" || !Is(f) {
@@ -60,7 +60,7 @@ func (s *Screen) Draw() {
 	fmt.Fprint(s.file, "\x1b[H"+strings.ReplaceAll(s.text(width, height), "\n", "\x1b[K\r\n")+"\x1b[K\x1b[J")
 }
 
-// Close gives the terminal back.
+// Close restores the terminal.
 func (s *Screen) Close() {
 	close(s.stop)
 	<-s.done

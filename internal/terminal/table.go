@@ -8,24 +8,24 @@ import (
 	"unicode/utf8"
 )
 
-// signals are the words that a table colours.
+// signals are the words with a colour in tables.
 var signals = map[string]int{
 	"pass": Green, "ok": Green, "accepted": Green, "keep": Green,
 	"FAIL": Red, "error": Red, "rejected": Red, "compile-reject": Red, "internal": Red, "vmem": Red, "crash": Red, "timeout": Red, "absent": Red, "numerics": Red,
 	"cost-unknown": Yellow, "unsupported": Yellow, "unsafe": Yellow, "negative": Yellow, "illegal": Yellow,
 }
 
-// Table is text in columns. A heading that starts with ">" aligns its column to the right, and with "?" leaves it out where all its cells are
-// "-" or empty; with ">?" both.
+// Table is text in columns. A heading that starts with ">" aligns its column to the right; "?" omits the column if all
+// its cells are "-" or empty; ">?" does both.
 type Table struct {
 	heads []string
 	rows  [][]string
 }
 
-// NewTable makes a table without rows.
+// NewTable returns a table without rows.
 func NewTable(heads ...string) *Table { return &Table{heads: heads} }
 
-// Add appends a row; values are printed as %v prints them, missing ones are empty.
+// Add appends a row; values are formatted by %v, missing ones are empty.
 func (t *Table) Add(values ...any) {
 	row := make([]string, len(t.heads))
 	for i, v := range values {
@@ -34,7 +34,7 @@ func (t *Table) Add(values ...any) {
 	t.rows = append(t.rows, row)
 }
 
-// Write prints the table; the last column is as wide as it is.
+// Write prints the table; the last column is not padded.
 func (t *Table) Write(w io.Writer) {
 	heads := make([]string, len(t.heads))
 	width := make([]int, len(t.heads))
@@ -70,7 +70,7 @@ func (t *Table) Write(w io.Writer) {
 	}
 }
 
-// left says whether a column is left out.
+// left reports whether a column is omitted.
 func (t *Table) left(i int) bool {
 	return strings.Contains(t.heads[i][:min(2, len(t.heads[i]))], "?") && !slices.ContainsFunc(t.rows, func(r []string) bool { return r[i] != "-" && r[i] != "" })
 }

@@ -1,4 +1,4 @@
-// Package terminal is the form of what people read: colours where a terminal shows them, and sizes and shares in words.
+// Package terminal formats output for people: colours on terminals, sizes and shares as text.
 package terminal
 
 import (
@@ -21,20 +21,20 @@ const (
 	Yellow = 33
 )
 
-// Plain drops characters that move a cursor, turn the direction of text or are not shown: words of others are shown as they read. Tabs are
-// blanks. Line ends stay where they are asked for by Lines.
+// Plain drops characters that move a cursor, change the direction of text or are invisible, so that foreign text is
+// shown as it reads. Tabs become blanks. Only Lines keeps line ends.
 func Plain(text string) string { return plain(text, false) }
 
 // Lines is Plain for a text of several lines.
 func Lines(text string) string { return plain(text, true) }
 
-// Others gives a writer for the output of other programs, which filters it by Lines. A carriage return ends a
-// line, as in progress bars; tabs are kept.
+// Others returns a writer for the output of other programs, which filters it by Lines. A carriage return ends a line,
+// as in progress bars; tabs are kept.
 func Others(w io.Writer) io.Writer { return &others{w: w} }
 
 type others struct {
 	w    io.Writer
-	part []byte // of a character, or of a line end, that is not whole yet
+	part []byte // incomplete character or line end
 }
 
 func (o *others) Write(b []byte) (int, error) {
@@ -79,7 +79,7 @@ func plain(text string, lines bool) string {
 	}, text)
 }
 
-// Paint colours text for a terminal; NO_COLOR and a dumb terminal turn colours off.
+// Paint colours text if w is a terminal, unless NO_COLOR is set or the terminal is dumb.
 func Paint(w io.Writer, colour int, text string) string {
 	f, isFile := w.(*os.File)
 	if !isFile || os.Getenv("NO_COLOR") != "" || !Is(f) {
@@ -88,10 +88,10 @@ func Paint(w io.Writer, colour int, text string) string {
 	return fmt.Sprintf("\x1b[%dm%s\x1b[0m", colour, text)
 }
 
-// Is tells whether a file is a terminal that understands more than lines.
+// Is reports whether a file is a terminal, other than a dumb one.
 func Is(f *os.File) bool { return os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd())) }
 
-// Clear empties the screen of a terminal; elsewhere it ends a line.
+// Clear clears the screen of a terminal; elsewhere it ends a line.
 func Clear(w io.Writer) {
 	if f, ok := w.(*os.File); ok && Is(f) {
 		fmt.Fprint(w, "\x1b[H\x1b[2J\x1b[3J")
@@ -100,7 +100,7 @@ func Clear(w io.Writer) {
 	fmt.Fprintln(w)
 }
 
-// Width is the number of characters of a terminal's line; 0 where it is not known.
+// Width returns the number of characters in a terminal's line; 0: unknown.
 func Width(w io.Writer) int {
 	f, ok := w.(*os.File)
 	if !ok {
@@ -113,7 +113,7 @@ func Width(w io.Writer) int {
 	return columns
 }
 
-// Size prints a number of bytes in binary units; a negative one is not known.
+// Size formats a number of bytes in binary units; negative: "?".
 func Size(n int64) string {
 	switch {
 	case n < 0:
@@ -127,7 +127,7 @@ func Size(n int64) string {
 	}
 }
 
-// ParseSize reads a size such as 512MiB or 6GiB.
+// ParseSize parses a size such as 512MiB or 6GiB.
 func ParseSize(text string) (int64, error) {
 	for _, u := range []struct {
 		name string
@@ -144,7 +144,7 @@ func ParseSize(text string) (int64, error) {
 	return 0, fmt.Errorf("%q is no size: want a number and B, KiB, MiB or GiB, such as 6GiB", text)
 }
 
-// Percent prints a share.
+// Percent formats a share; "-" if whole is 0.
 func Percent(part, whole int64) string {
 	if whole == 0 {
 		return "-"

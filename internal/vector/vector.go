@@ -1,5 +1,5 @@
-// Package vector has the inner loops of the interpreter and of the float64 reference. On processors with AVX they compute several columns
-// at once, each column in the order of the loops below, without fused steps: to the bit what these give.
+// Package vector has the inner loops of the interpreter and of the float64 reference. On processors with AVX they compute several
+// columns at once, each column in the order of the Go loops, without fused steps: the results are bit-identical.
 package vector
 
 // PanelRows and PanelColumns are the shape of a panel of products.
@@ -11,7 +11,7 @@ const (
 // Panel is the product of 4 rows and 16 columns.
 type Panel [PanelRows * PanelColumns]float32
 
-// Multiply sets the panel to x times y, the sums in the order of the contracted index, from 0: x is [k, 4], y is [k, 16].
+// Multiply sets the panel to x^T y, [4, 16], summed over the contracted index in order, from 0: x is [k, 4], y is [k, 16].
 func (p *Panel) Multiply(x, y []float32) {
 	k := len(x) / PanelRows
 	if k == 0 {

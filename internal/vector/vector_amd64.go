@@ -4,7 +4,7 @@ import "golang.org/x/sys/cpu"
 
 var avx = cpu.X86.HasAVX
 
-// columns is how many columns of float64 the AVX loops take at once.
+// columns is the number of float64 columns per AVX loop.
 const columns = 16
 
 func multiply(p *Panel, x, y []float32) {
@@ -15,7 +15,7 @@ func multiply(p *Panel, x, y []float32) {
 	multiplyAVX(&p[0], &x[0], &y[0], len(x)/PanelRows)
 }
 
-// decayedSum does the columns that fill whole blocks, and says how many.
+// decayedSum processes the columns in full blocks, and returns their number.
 func decayedSum(sum, m, k []float64, decay float64) int {
 	width := len(sum)
 	done := blocks(width, len(k))
@@ -28,7 +28,7 @@ func decayedSum(sum, m, k []float64, decay float64) int {
 	return done
 }
 
-// updatedSum does the columns that fill whole blocks, and says how many.
+// updatedSum processes the columns in full blocks, and returns their number.
 func updatedSum(sum, m, k, q, u []float64) int {
 	width := len(sum)
 	done := blocks(width, len(k))
@@ -41,7 +41,7 @@ func updatedSum(sum, m, k, q, u []float64) int {
 	return done
 }
 
-// blocks is the columns of a matrix that AVX loops do.
+// blocks returns the number of columns of a matrix for the AVX loops.
 func blocks(width, rows int) int {
 	if !avx || rows == 0 {
 		return 0

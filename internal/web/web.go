@@ -1,5 +1,5 @@
-// Package web is the one client for servers of others: the hub of Hugging Face, a Ray cluster, FlashInfer-Bench, and files. A server that
-// accepts and says nothing, sends without end, or sends a token elsewhere is bounded here.
+// Package web is the only client for other servers: the Hugging Face hub, a Ray cluster, FlashInfer-Bench, and files. It sets
+// limits against servers that accept a connection and stay silent, send without end, or redirect a token elsewhere.
 package web
 
 import (
@@ -15,15 +15,15 @@ import (
 
 // Limits of a client; a zero field takes the default.
 type Limits struct {
-	Connect time.Duration // until a connection stands: 20 s
+	Connect time.Duration // to connect: 20 s
 	Headers time.Duration // until an answer begins: 1 minute
 	Silence time.Duration // between two pieces of an answer: 1 minute
 }
 
-// redirects is how often an answer may name another address.
+// redirects is the largest number of redirects.
 const redirects = 5
 
-// New makes a client. Compressed answers are not unpacked, so that sizes count sent bytes.
+// New returns a client. Compressed answers are not unpacked, so that sizes count the bytes sent.
 func New(l Limits) *http.Client {
 	connect, silence := cmp.Or(l.Connect, 20*time.Second), cmp.Or(l.Silence, time.Minute)
 	t := &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: connect, KeepAlive: 30 * time.Second}).DialContext, TLSHandshakeTimeout: connect,
@@ -61,7 +61,7 @@ type SilentError struct{ After time.Duration }
 
 func (e *SilentError) Error() string { return fmt.Sprintf("nothing came for %v", e.After) }
 
-// body ends where nothing comes.
+// body ends a silent answer with a *SilentError.
 type body struct {
 	io.ReadCloser
 	silence time.Duration
@@ -81,12 +81,12 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// LargeError says that more came than may.
+// LargeError says that an answer is larger than Most bytes.
 type LargeError struct{ Most int64 }
 
 func (e *LargeError) Error() string { return fmt.Sprintf("more than %d bytes came", e.Most) }
 
-// Bound reads at most so many bytes; one more is a *LargeError.
+// Bound reads at most most bytes; one more is a *LargeError.
 func Bound(r io.Reader, most int64) io.Reader { return &bound{r, most, most} }
 
 type bound struct {
@@ -108,5 +108,5 @@ func (b *bound) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// All reads an answer of at most so many bytes.
+// All reads an answer of at most most bytes.
 func All(r io.Reader, most int64) ([]byte, error) { return io.ReadAll(Bound(r, most)) }

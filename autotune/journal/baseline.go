@@ -1,7 +1,7 @@
 package journal
 
-// Baseline is the cheapest of what was judged before the first candidate and is none: what a run is to beat on a target. It is nil where
-// there is none, and no part of any decision.
+// Baseline returns the cheapest candidate judged as a baseline on a target: the figure that a run has to beat. It is
+// nil if there is none. No decision depends on it.
 func (s *State) Baseline(target string) (best *Candidate) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -14,12 +14,12 @@ func (s *State) Baseline(target string) (best *Candidate) {
 	return best
 }
 
-// Baselines lists what was judged before the first candidate, in order.
+// Baselines lists the candidates judged as baselines before the first candidate, in order.
 func (s *State) Baselines() []*Candidate {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return append([]*Candidate(nil), s.baselines...)
 }
 
-// Baseline is the run's baseline.
+// Baseline returns State.Baseline.
 func (v View) Baseline(target string) *Candidate { return v.s.Baseline(target) }

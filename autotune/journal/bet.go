@@ -2,8 +2,8 @@ package journal
 
 import "fmt"
 
-// A structural change is worth more than one of a number where it does one of these things. They follow from the costs of a candidate and of
-// its parent.
+// Reasons why a structural change is worth more than a change of a number. They follow from the costs of a candidate
+// and of its parent.
 const (
 	betCalls  = "fewer calls"
 	betWork   = "more work in a call"
@@ -11,10 +11,10 @@ const (
 	betPath   = "shorter critical path"
 )
 
-// betLeast is the share of cycles, or of a slot, that a bet moves at least.
+// betLeast is the least share of cycles, or of a slot, that counts as moved.
 const betLeast = .01
 
-// Bets names what of these a program does that its parent's does not, each with the figures that say so.
+// Bets lists the reasons that apply to a program compared with its parent, each with its figures.
 func Bets(now, had *Cost) (l []string) {
 	least := betLeast * float64(had.Score)
 	if now.Calls < had.Calls {
@@ -34,10 +34,10 @@ func Bets(now, had *Cost) (l []string) {
 	return l
 }
 
-// share is that of some cycles in those of a program.
+// share returns cycles over a program's score.
 func share(cycles int64, of *Cost) float64 { return float64(cycles) / float64(max(1, of.Score)) }
 
-// idle is the share of a program's wall that its throughput does not need.
+// idle returns the share of a program's in-order cycles beyond its issue cycles.
 func idle(c *Cost) float64 {
 	if c.Wall == 0 {
 		return 0
@@ -45,11 +45,11 @@ func idle(c *Cost) float64 {
 	return float64(c.Wall-c.Cycles) / float64(c.Wall)
 }
 
-// matrix says whether a slot is one of the matrix units.
+// matrix reports whether a slot belongs to the matrix units.
 func matrix(slot string) bool { return slot == "MXU" || slot == "MATMUL" }
 
-// BetsOf lists the expected and the found gain of a candidate's changes, on the first target that has its cost and
-// its parent's; compared is false where no target has both.
+// BetsOf returns Bets of a candidate and its parent, on the first target with both costs; compared is false if there is
+// none.
 func (v View) BetsOf(c *Candidate) (l []string, compared bool) {
 	parent := v.Candidate(c.Parent)
 	if parent == nil {

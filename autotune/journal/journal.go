@@ -22,14 +22,14 @@ const FileName = "journal.jsonl"
 // lockName is the name of the file that excludes a second writer.
 const lockName = "lock"
 
-// LockedError says that another driver is writing the run.
+// LockedError says that another driver writes the run.
 type LockedError struct{ Dir string }
 
 func (e *LockedError) Error() string {
 	return fmt.Sprintf("run %s is in use by another driver: wait for its end, or choose another folder", e.Dir)
 }
 
-// Journal is a journal open for writing. Its methods may be called from several goroutines.
+// Journal is a journal open for writing. It is safe for concurrent use.
 type Journal struct {
 	mu    sync.Mutex
 	file  disk.File
@@ -41,7 +41,7 @@ type Journal struct {
 	bad   error // a failed write that could not be undone
 }
 
-// Driven says whether a driver is writing the run in a folder now.
+// Driven reports whether a driver is writing the run in a folder.
 func Driven(dir string) bool {
 	lock := flock.New(filepath.Join(dir, lockName), flock.SetFlag(os.O_RDONLY))
 	free, err := lock.TryRLock()
@@ -51,8 +51,8 @@ func Driven(dir string) bool {
 	return !free || lock.Unlock() != nil
 }
 
-// Take takes the lock of a folder, unless another process keeps it for a second: one that was killed while it started a worker holds its lock some
-// milliseconds more, by a child that is not yet the worker.
+// Take takes the lock of a folder. It waits up to a second: a process killed while it started a worker keeps the lock
+// some milliseconds longer, through the child.
 func Take(lock *flock.Flock) (bool, error) {
 	ctx, stop := context.WithTimeout(context.Background(), time.Second)
 	defer stop()
@@ -69,8 +69,8 @@ type NoRunError struct{ Dir string }
 func (e *NoRunError) Error() string { return "there is no run in " + e.Dir }
 func (e *NoRunError) Unwrap() error { return fs.ErrNotExist }
 
-// Open opens the journal in a folder for writing, makes both where they are missing, and folds what is there. Warnings
-// tell of an unfinished last line, which is removed.
+// Open opens the journal in a folder for writing, makes folder and file if missing, and folds its records. Warnings
+// describe an unfinished last line, which is removed.
 func Open(dir string) (j *Journal, warnings []string, err error) {
 	if err := disk.MkdirAll(dir, 0o755); err != nil {
 		return nil, nil, fmt.Errorf("journal: %w", err)
@@ -108,7 +108,7 @@ func tornWarning(path string, seq int, bytes int64) string {
 	return fmt.Sprintf("journal %s: line %d was cut while it was written: its %d bytes are dropped", path, seq+1, bytes)
 }
 
-// Read folds the journal in a folder without writing or locking. each, if not nil, sees every record.
+// Read folds the journal in a folder without writing or locking. each, if not nil, is called for every record.
 func Read(dir string, each func(Record) error) (s *State, warnings []string, err error) {
 	f, err := os.Open(filepath.Join(dir, FileName))
 	if err != nil {
@@ -136,13 +136,13 @@ func Read(dir string, each func(Record) error) (s *State, warnings []string, err
 	return s, warnings, nil
 }
 
-// State is the fold of all records, kept up to date by Append.
+// State returns the fold of all records; Append keeps it up to date.
 func (j *Journal) State() *State { return j.state }
 
-// Append writes one record and waits until it is on the disk. A write that fails leaves the journal as it was.
+// Append writes one record and waits until it is on the disk. A failed write leaves the journal unchanged.
 func (j *Journal) Append(kind Kind, body any) error { return j.AppendTimed(kind, body, Times{}) }
 
-// AppendTimed is Append with times; their moment is set here.
+// AppendTimed is Append with times; it sets times.At.
 func (j *Journal) AppendTimed(kind Kind, body any, times Times) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -179,7 +179,7 @@ func (j *Journal) AppendTimed(kind Kind, body any, times Times) error {
 	return j.state.Add(r)
 }
 
-// Close gives the journal up to other writers.
+// Close releases the journal to other writers.
 func (j *Journal) Close() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/gdngen/gdngen/internal/store"
 )
 
-// CorruptError says that a line is not what was written.
+// CorruptError says that a line differs from what was written.
 type CorruptError struct {
 	Path string
 	Line int // from 1
@@ -24,7 +24,7 @@ func (e *CorruptError) Error() string {
 	return fmt.Sprintf("journal %s is damaged at line %d: %s; %s", e.Path, e.Line, e.Why, mend)
 }
 
-// encode gives the line of a record, its end included, and its checksum.
+// encode returns the line of a record with its newline, and its checksum.
 func encode(r Record) (line []byte, sum string, err error) {
 	object, err := json.Marshal(r)
 	if err != nil {
@@ -34,7 +34,7 @@ func encode(r Record) (line []byte, sum string, err error) {
 	return line, sum, nil
 }
 
-// decode reads a line, its end included, and verifies its own checksum.
+// decode reads a line with its newline, and verifies its own checksum.
 func decode(line []byte) (r Record, sum string, err error) {
 	object, sum, err := store.Unseal(line)
 	if err != nil {
@@ -45,8 +45,8 @@ func decode(line []byte) (r Record, sum string, err error) {
 	return r, sum, d.Decode(&r)
 }
 
-// scan reads the records of a file in order and verifies the chain. good is where the last whole record ends; torn is the
-// length of an unfinished one after it.
+// scan reads the records of a file in order and verifies the chain. good is the length of the complete records; torn is
+// the length of an unfinished one after them.
 func scan(f interface {
 	io.Reader
 	Name() string

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// KindNote is a Note: what somebody found out elsewhere. It is no part of any decision.
+// KindNote is a Note: a result from elsewhere. No decision depends on it.
 const KindNote Kind = "note"
 
-// Note is what a candidate did where it was used: a job, its trace and its figures.
+// Note records a candidate in use: a job, its trace and its figures.
 type Note struct {
 	Candidate int     `json:"candidate"`
 	Job       string  `json:"job,omitempty"`     // id, such as of gdngen remote
@@ -22,7 +22,7 @@ type Note struct {
 	Text      string  `json:"text,omitempty"`
 }
 
-// Check says why a note can not be one of the run.
+// Check returns why a note is invalid for the run, or nil.
 func (n *Note) Check(v View) error {
 	switch {
 	case v.Candidate(n.Candidate) == nil:
@@ -35,7 +35,7 @@ func (n *Note) Check(v View) error {
 	return nil
 }
 
-// String is the note in a line.
+// String returns the note on one line.
 func (n *Note) String() string {
 	var l []string
 	add := func(format string, x any, is bool) {
@@ -52,7 +52,7 @@ func (n *Note) String() string {
 	return strings.Join(l, ", ")
 }
 
-// NotesOf lists the notes of a candidate, in the order in which they were made.
+// NotesOf lists the notes of a candidate, oldest first.
 func (s *State) NotesOf(id int) (l []Note) {
 	for _, r := range s.Events() {
 		var n Note
@@ -63,9 +63,9 @@ func (s *State) NotesOf(id int) (l []Note) {
 	return l
 }
 
-// AddNote appends a note to the journal of a folder, which no driver may be writing.
+// AddNote appends a note to the journal of a folder. It errs while a driver writes the journal.
 func AddNote(dir string, n Note) error {
-	if _, _, err := Read(dir, nil); err != nil { // a folder without a run stays as it is
+	if _, _, err := Read(dir, nil); err != nil { // do not create a run in an empty folder
 		return err
 	}
 	j, _, err := Open(dir)
@@ -78,17 +78,17 @@ func AddNote(dir string, n Note) error {
 	return errors.Join(j.Append(KindNote, n), j.Close())
 }
 
-// NoteError says why a note is none.
+// NoteError says why a note is invalid.
 type NoteError struct{ Err error }
 
 func (e *NoteError) Error() string { return e.Err.Error() }
 func (e *NoteError) Unwrap() error { return e.Err }
 
-// NoteEnv names the file to which commands that a loop judges by append notes in JSON, one a line: gdngen remote, profile, mfu, trace mfu and loop
-// figure do, and any other program may.
+// NoteEnv names the file to which commands of a loop's judge append notes, one JSON line each: gdngen remote, profile,
+// mfu, trace mfu and loop figure do, and any other program may.
 const NoteEnv = "GDNGEN_NOTE"
 
-// Hand appends the note to the file of NoteEnv, where there is one.
+// Hand appends the note to the file of NoteEnv, if it is set.
 func (n Note) Hand() error {
 	path := os.Getenv(NoteEnv)
 	if path == "" {

@@ -14,24 +14,24 @@ import (
 // Format is the version of the journal's form. A reader refuses others.
 const Format = 2
 
-// Rules is the version of Rank, CauseOf and the champions: a change that gives an old record another verdict, reason or cause raises it.
+// Rules is the version of Rank, CauseOf and the champions. Raise it when an old record gets another verdict, reason or cause.
 const Rules = 1
 
-// Kind says what a record's body is.
+// Kind is the kind of a record's body.
 type Kind string
 
 // The kinds.
 const (
-	KindHeader    Kind = "header"    // Header; the first record and no other
+	KindHeader    Kind = "header"    // Header; only the first record
 	KindCandidate Kind = "candidate" // Candidate
-	KindBaseline  Kind = "baseline"  // Candidate without an id: what auto stands for, judged before the first
-	KindSession   Kind = "session"   // Event: a driver took the run up
+	KindBaseline  Kind = "baseline"  // Candidate without an id: auto's variant, judged before the first candidate
+	KindSession   Kind = "session"   // Event: a driver began or resumed the run
 	KindError     Kind = "error"     // Event: the machinery failed; the candidate is tried again
 	KindPause     Kind = "pause"     // Event: the machinery kept failing; the driver gave up
 	KindEnd       Kind = "end"       // Event: a driver left the run, and why
 )
 
-// Record is one line.
+// Record is one line of the journal.
 type Record struct {
 	Seq   int             `json:"seq"`  // from 0
 	Prev  string          `json:"prev"` // checksum of the record before; empty for the first
@@ -40,53 +40,53 @@ type Record struct {
 	Times Times           `json:"times"`
 }
 
-// Times is what differs between two runs of the same search.
+// Times are the parts of a record that differ between two runs of the same search.
 type Times struct {
 	At   time.Time          `json:"at"`
 	Wall map[string]float64 `json:"wall,omitempty"` // seconds by gate
-	CPU  float64            `json:"cpu,omitempty"`  // seconds of processor time that the session has used so far, its workers included
-	Runs *Timing            `json:"runs,omitempty"` // on a device, where one is attached
-	Node string             `json:"node,omitempty"` // the machine that judged, where the driver had others judge
+	CPU  float64            `json:"cpu,omitempty"`  // processor seconds of the session so far, with its workers
+	Runs *Timing            `json:"runs,omitempty"` // on a device, if attached
+	Node string             `json:"node,omitempty"` // the machine that judged, if another than the driver's
 }
 
-// Event reads the body of a record that is none of a header or candidate.
+// Event decodes the body of a record other than a header or candidate.
 func (r Record) Event() (e Event, err error) {
 	err = json.Unmarshal(r.Body, &e)
 	return e, err
 }
 
-// Decision is the part of the record that two runs with the same header share: kind and body of a header or candidate.
-// ok is false for events.
+// Decision returns the part of the record that two runs with the same header share: kind and body of a header or
+// candidate. ok is false for other records.
 func (r Record) Decision() (text string, ok bool) {
 	return string(r.Kind) + " " + string(r.Body), r.Kind == KindHeader || r.Kind == KindCandidate
 }
 
-// Header is what a run is: everything that its decisions depend on.
+// Header is the identity of a run: everything that its decisions depend on.
 type Header struct {
 	Format    int               `json:"format"`
 	Spec      string            `json:"spec"`                // text of the gdn.Spec
-	Shapes    []Shape           `json:"shapes,omitempty"`    // where the run weighs several specs: all of them, Spec first
+	Shapes    []Shape           `json:"shapes,omitempty"`    // if the run weighs several specs: all of them, Spec first
 	Targets   []string          `json:"targets"`             // the first is compiled for first
-	Ruler     string            `json:"ruler,omitempty"`     // what cycles are counted by, wall, throughput or modelled; none in older journals, where it is throughput
-	Objective string            `json:"objective,omitempty"` // what is made small, as objective.Parse reads it; none: cost
+	Ruler     string            `json:"ruler,omitempty"`     // unit of cycles: wall, throughput or modelled; empty in older journals: throughput
+	Objective string            `json:"objective,omitempty"` // what is minimized, as in objective.Parse; empty: cost
 	Seed      uint64            `json:"seed"`
 	Strategy  string            `json:"strategy"`            // such as model:4
 	Seeds     []string          `json:"seeds"`               // variants proposed first
-	Reserve   []string          `json:"reserve,omitempty"`   // variants proposed where none of the seeds has a rank
+	Reserve   []string          `json:"reserve,omitempty"`   // variants proposed if no seed has a rank
 	Promoted  string            `json:"promoted,omitempty"`  // digest of the user's champions among them
-	Axes      []string          `json:"axes,omitempty"`      // axes walked; none: all
+	Axes      []string          `json:"axes,omitempty"`      // axes that proposals may change; none: all
 	Focus     map[string]string `json:"focus,omitempty"`     // axes held at a value
 	Directive string            `json:"directive,omitempty"` // the preset that gave the axes
-	Words     string            `json:"words,omitempty"`     // what was demanded of an outside proposer
-	Expected  Figure            `json:"expected,omitempty"`  // the gain, as a share, that its proposals are to expect at least
-	Guards    map[string]Figure `json:"guards,omitempty"`    // by target: by what share a new champion elsewhere may be worse there
+	Words     string            `json:"words,omitempty"`     // demands on an outside proposer
+	Expected  Figure            `json:"expected,omitempty"`  // least gain, as a share, that its proposals must expect
+	Guards    map[string]Figure `json:"guards,omitempty"`    // by target: by what share a champion of another target may be worse there
 	Precision string            `json:"precision"`           // the lowest that a candidate may compute in
-	Estimates bool              `json:"estimates,omitempty"` // the strategy ranks what nobody has tried by estimates
+	Estimates bool              `json:"estimates,omitempty"` // the strategy ranks untried variants by estimates
 	Lookahead int               `json:"lookahead"`           // candidate n is proposed knowing those before n-lookahead+1
 	Generator string            `json:"generator"`           // version of gdngen
 	Plugins   map[string]string `json:"plugins,omitempty"`   // versions by name
-	Proposer  string            `json:"proposer,omitempty"`  // what proposals depend on beside: version of the strategy, digests of the choices and of estimates
-	Rules     int               `json:"rules,omitempty"`     // version of the rules by which candidates are ranked and causes found
+	Proposer  string            `json:"proposer,omitempty"`  // identity of the proposer: version of the strategy, digests of the choices and of estimates
+	Rules     int               `json:"rules,omitempty"`     // version of the rules for ranks and causes
 	Gates     []string          `json:"gates"`               // names, in order
 	Mixed     bool              `json:"mixed,omitempty"`     // judged on processors that may round differently
 }
@@ -94,48 +94,48 @@ type Header struct {
 // Shape is one of the specs that a run weighs.
 type Shape struct {
 	Spec   string `json:"spec"`
-	Weight Figure `json:"weight"` // how often it is used, against the others
+	Weight Figure `json:"weight"` // relative frequency of use
 }
 
-// Event tells what happened to the run rather than to a candidate.
+// Event is something that happened to the run rather than to a candidate.
 type Event struct {
 	Candidate int    `json:"candidate,omitempty"` // the one being judged
 	Gate      string `json:"gate,omitempty"`
 	Node      string `json:"node,omitempty"` // the machine whose worker was lost
 	Attempt   int    `json:"attempt,omitempty"`
 	Message   string `json:"message"`
-	Flight    string `json:"flight,omitempty"` // of a session: how many candidates are judged at a time, and why no more
+	Flight    string `json:"flight,omitempty"` // of a session: how many candidates are judged at a time, and the limit
 }
 
-// Candidate is the judgement of one variant.
+// Candidate is the record of one variant: proposal, verdict, errors and costs.
 type Candidate struct {
 	ID         int               `json:"id"`                  // from 1, in order of proposal
 	Parent     int               `json:"parent,omitempty"`    // the candidate it was changed from; 0: none
-	Variant    string            `json:"variant"`             // empty where a proposer gave the text of a program, or nothing of use: object proposal
+	Variant    string            `json:"variant"`             // empty if a proposer gave the text of a program, or nothing usable: object proposal
 	Fitted     string            `json:"fitted"`              // the variant at the sizes of the spec: equal ones are one program
 	Cell       string            `json:"cell"`                // structural part of the fitted variant
-	Change     []string          `json:"change,omitempty"`    // axis=value, what was changed in the parent
-	Escalated  bool              `json:"escalated,omitempty"` // the search asked for a cell that nobody had visited
-	Scalar     bool              `json:"scalar,omitempty"`    // differs from its parent in scalars alone: tuning, not an iteration
+	Change     []string          `json:"change,omitempty"`    // axis=value, changes of the parent
+	Escalated  bool              `json:"escalated,omitempty"` // the search asked for a cell without a candidate
+	Scalar     bool              `json:"scalar,omitempty"`    // differs from its parent only in scalars: tuning, not an iteration
 	Hypothesis string            `json:"hypothesis"`
-	Gain       Figure            `json:"gain,omitempty"`      // share of the parent's cycles that was expected to be saved
-	Risk       Figure            `json:"risk,omitempty"`      // how likely it seemed that it would have no rank
-	Shortlist  []Option          `json:"shortlist,omitempty"` // what was weighed with it, best first
-	Next       string            `json:"next,omitempty"`      // what an outside proposer means to try afterwards, in its words
+	Gain       Figure            `json:"gain,omitempty"`      // expected saving, as a share of the parent's cycles
+	Risk       Figure            `json:"risk,omitempty"`      // expected probability of no rank
+	Shortlist  []Option          `json:"shortlist,omitempty"` // options considered, best first
+	Next       string            `json:"next,omitempty"`      // an outside proposer's plan for later, in its words
 	IR         string            `json:"ir,omitempty"`        // hash of the module
 	Gate       string            `json:"gate"`                // the last gate reached
 	Verdict    Verdict           `json:"verdict"`
 	Reason     string            `json:"reason,omitempty"`
-	Cause      Cause             `json:"cause,omitempty"`    // why it failed, where the records tell
+	Cause      Cause             `json:"cause,omitempty"`    // why it failed, if the records show it
 	Evidence   string            `json:"evidence,omitempty"` // for the cause
 	Of         int               `json:"of,omitempty"`       // the earlier candidate that a duplicate repeats
 	Errors     []ClassError      `json:"errors,omitempty"`
-	Costs      []Cost            `json:"costs,omitempty"` // in the order of the header's targets, as far as reached
+	Costs      []Cost            `json:"costs,omitempty"` // in the order of the header's targets, as far as judged
 	Notes      []string          `json:"notes,omitempty"`
 	Objects    map[string]string `json:"objects,omitempty"` // keys in the object store, by role
 }
 
-// Clone is a copy that shares nothing with c.
+// Clone returns a deep copy.
 func (c *Candidate) Clone() *Candidate {
 	d := *c
 	d.Change, d.Shortlist, d.Errors, d.Notes = slices.Clone(c.Change), slices.Clone(c.Shortlist), slices.Clone(c.Errors), slices.Clone(c.Notes)
@@ -146,13 +146,13 @@ func (c *Candidate) Clone() *Candidate {
 	return &d
 }
 
-// Proposal is what of a candidate is said before it is judged: no gate changes it.
+// Proposal returns only the fields that are set before judgement. No gate changes them.
 func (c *Candidate) Proposal() *Candidate {
 	return &Candidate{ID: c.ID, Parent: c.Parent, Variant: c.Variant, Fitted: c.Fitted, Cell: c.Cell, Change: c.Change, Escalated: c.Escalated, Scalar: c.Scalar,
 		Hypothesis: c.Hypothesis, Gain: c.Gain, Risk: c.Risk, Shortlist: c.Shortlist, Next: c.Next}
 }
 
-// Option is a change that a strategy weighed.
+// Option is a change that a strategy considered.
 type Option struct {
 	Parent int    `json:"parent"`
 	Change string `json:"change"` // axis=value, separated by commas; or the words of an outside proposer
@@ -160,10 +160,10 @@ type Option struct {
 	Risk   Figure `json:"risk"`
 }
 
-// EngineAccuracy is the engine of errors on the columns of docs/accuracy.md.
+// EngineAccuracy is the engine of errors in the columns of docs/accuracy.md.
 const EngineAccuracy = "accuracy"
 
-// ClassError is the error of one kind on one input class, of the output that is worst against its limit.
+// ClassError is the error of one kind on one input class, of the output nearest to its limit.
 type ClassError struct {
 	Class  string `json:"class"`
 	Engine string `json:"engine"` // interp: the program, kernels: its lowered kernels, both interpreted; cpu: the program through PJRT; long: of many tokens; device: the program of the device; accuracy: the kernels on a column of docs/accuracy.md
@@ -173,15 +173,15 @@ type ClassError struct {
 	Limit  Figure `json:"limit"`
 }
 
-// Cost is the static cost on one target, or why there is none.
+// Cost is the static cost on one target, or the reason why there is none.
 type Cost struct {
 	Target   string  `json:"target"`
-	Verdict  Verdict `json:"verdict,omitempty"` // where there is no cost
+	Verdict  Verdict `json:"verdict,omitempty"` // if there is no cost
 	Reason   string  `json:"reason,omitempty"`
 	Ruler    string  `json:"ruler,omitempty"`       // of Score, stages and glue: wall, throughput or modelled; none in older journals, where it is throughput
-	Cycles   int64   `json:"cycles,omitempty"`      // of the whole module, as throughput
-	Wall     int64   `json:"wall,omitempty"`        // the same as wall; none where it is not known
-	HBM      int64   `json:"hbm,omitempty"`         // cycles that its main memory traffic takes at least
+	Cycles   int64   `json:"cycles,omitempty"`      // issue cycles of the whole module
+	Wall     int64   `json:"wall,omitempty"`        // in-order cycles; 0: unknown
+	HBM      int64   `json:"hbm,omitempty"`         // least cycles of its HBM traffic
 	Score    int64   `json:"score,omitempty"`       // what candidates are ranked by: the larger of HBM and the cycles by the ruler; below a bound of cycles, where the objective is error, a measure of error
 	PerToken Figure  `json:"per_token,omitempty"`   // score per token and value head
 	Micros   Figure  `json:"modelled_us,omitempty"` // on a GPU: microseconds, modelled
@@ -193,9 +193,9 @@ type Cost struct {
 	XLA    int64       `json:"glue,omitempty"`   // cycles outside of kernels, by the ruler
 	Calls  int64       `json:"calls,omitempty"`  // ops that the module runs
 	Stall  int64       `json:"stall,omitempty"`  // cycles of waiting for a matrix unit
-	Slot   string      `json:"slot,omitempty"`   // the fullest slot of the op that takes most
-	Fill   Figure      `json:"fill,omitempty"`   // how full it is
-	Shapes []ShapeCost `json:"shapes,omitempty"` // where the run weighs several specs; the figures above are weighed sums
+	Slot   string      `json:"slot,omitempty"`   // the fullest slot of the op with most cycles
+	Fill   Figure      `json:"fill,omitempty"`   // its share of full bundles
+	Shapes []ShapeCost `json:"shapes,omitempty"` // if the run weighs several specs; the figures above are weighted sums
 }
 
 // Names of rulers.
@@ -205,20 +205,20 @@ const (
 	Modelled   = "modelled" // of GPUs: cycles of a modelled time
 )
 
-// RulerTexts say what candidates are ranked by, for readers.
+// RulerTexts describe the rulers to readers.
 var RulerTexts = map[string]string{
 	Wall:       "static cycles by wall: the compiled schedule in order, with its stalls and its waits for HBM and for copies around kernels",
 	Throughput: "static cycles by throughput: the bundles that the schedule issues and its waits for MXUs, or the time of its HBM traffic if that is more; a lower bound of compute time",
 	Modelled:   "cycles of a modelled time: machine code in an order that a warp scheduler could take, with the latencies that are known of the GPU",
 }
 
-// RulerName is the ruler of the run.
+// RulerName returns the ruler of the run.
 func (h *Header) RulerName() string { return cmp.Or(h.Ruler, Throughput) }
 
-// RulerName is the ruler of the score.
+// RulerName returns the ruler of the score.
 func (c *Cost) RulerName() string { return cmp.Or(c.Ruler, Throughput) }
 
-// Took is the cycles of the module by the ruler of the score.
+// Took returns the cycles of the module by the ruler of the score.
 func (c *Cost) Took() int64 {
 	if c.Ruler == Wall {
 		return c.Wall
@@ -240,10 +240,10 @@ type ShapeCost struct {
 	Schedule string `json:"schedule"`
 }
 
-// hotStages is how many stages count as the hot spots.
+// hotStages is the number of stages that count as hot spots.
 const hotStages = 2
 
-// Hot names the stages that take most.
+// Hot returns the names of the stages with most cycles.
 func (c *Cost) Hot() []string {
 	var names []string
 	for _, s := range c.Stages[:min(hotStages, len(c.Stages))] {
@@ -252,19 +252,19 @@ func (c *Cost) Hot() []string {
 	return names
 }
 
-// Timing is a comparison on a device: interleaved pairs of runs of a candidate and of the champion of its time.
+// Timing compares times on a device: interleaved pairs of runs of a candidate and of the champion of that moment.
 type Timing struct {
 	Device  string  `json:"device"`
-	Against int     `json:"against"` // the candidate it was compared with; itself for the first
+	Against int     `json:"against"` // the other candidate; itself for the first
 	Pairs   int     `json:"pairs"`
 	Seconds float64 `json:"seconds"` // median of one run
-	Ratio   float64 `json:"ratio"`   // median of the ratio of each pair to the other candidate
+	Ratio   float64 `json:"ratio"`   // median over the pairs of this candidate's time over the other's
 	Low     float64 `json:"low"`     // confidence interval of the ratio, by paired bootstrap
 	High    float64 `json:"high"`
-	Others  string  `json:"others,omitempty"` // what other processes used meanwhile, where it was so much that it may show
+	Others  string  `json:"others,omitempty"` // load by other processes meanwhile, if large enough to matter
 }
 
-// Cost finds the cost on a target; nil if there is none.
+// Cost returns the cost on a target; nil if there is none.
 func (c *Candidate) Cost(target string) *Cost {
 	for i := range c.Costs {
 		if c.Costs[i].Target == target && c.Costs[i].Verdict == "" {
@@ -274,7 +274,7 @@ func (c *Candidate) Cost(target string) *Cost {
 	return nil
 }
 
-// Worst is the class error that uses most of its limit; nil where there is none.
+// Worst returns the class error nearest to its limit, relatively; nil if there is none.
 func (c *Candidate) Worst() *ClassError {
 	var worst *ClassError
 	for i := range c.Errors {
@@ -285,7 +285,7 @@ func (c *Candidate) Worst() *ClassError {
 	return worst
 }
 
-// Use is the error as a share of its limit, infinite where the error is not a number.
+// Use returns the error as a share of its limit; infinity for NaN.
 func (e ClassError) Use() float64 {
 	if math.IsNaN(float64(e.Error)) {
 		return math.Inf(1)
@@ -293,7 +293,7 @@ func (e ClassError) Use() float64 {
 	return float64(e.Error / e.Limit)
 }
 
-// Figure is a float64 whose JSON form has the values that JSON lacks as strings.
+// Figure is a float64 whose JSON form writes NaN and infinities as strings.
 type Figure float64
 
 // MarshalJSON writes NaN and infinities as strings.
@@ -305,7 +305,7 @@ func (f Figure) MarshalJSON() ([]byte, error) {
 	return json.Marshal(x)
 }
 
-// UnmarshalJSON is the inverse.
+// UnmarshalJSON reads the form of MarshalJSON.
 func (f *Figure) UnmarshalJSON(text []byte) error {
 	if len(text) > 1 && text[0] == '"' {
 		text = text[1 : len(text)-1]

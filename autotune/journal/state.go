@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// State is the fold over a journal. Its methods may be called from several goroutines.
+// State is the fold over a journal. It is safe for concurrent use.
 type State struct {
 	Header *Header // nil before the first record
 
@@ -27,12 +27,12 @@ type State struct {
 	rulers     map[string]string // by target
 }
 
-// NewState is the state before the first record.
+// NewState returns the state before the first record.
 func NewState() *State {
 	return &State{variants: map[string]int{}, modules: map[string]int{}, schedules: map[string]int{}, champions: map[string][]int{}, rulers: map[string]string{}}
 }
 
-// check says why a record can not come next.
+// check returns why a record can not come next, or nil.
 func (s *State) check(r Record) error {
 	_, _, err := s.parse(r)
 	return err
@@ -85,7 +85,7 @@ func (s *State) parse(r Record) (*Header, *Candidate, error) {
 	return nil, nil, fmt.Errorf("unknown kind %q", r.Kind)
 }
 
-// sameRuler refuses a cost that does not compare with the others of the run.
+// sameRuler errs if a cost has another ruler than the others of the run.
 func (s *State) sameRuler(c *Cost) error {
 	is, others := c.RulerName(), s.rulers[c.Target]
 	switch {
@@ -98,7 +98,7 @@ func (s *State) sameRuler(c *Cost) error {
 	return nil
 }
 
-// Add folds one record.
+// Add folds one record. It errs on a record that can not come next.
 func (s *State) Add(r Record) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,7 +106,7 @@ func (s *State) Add(r Record) error {
 	if err != nil {
 		return err
 	}
-	if r.Kind != KindNote { // no driver's time
+	if r.Kind != KindNote { // notes are not part of a driver's time
 		if r.Kind != KindSession && !s.last.IsZero() {
 			s.busy += max(0, r.Times.At.Sub(s.last)) // a clock can be set back
 		}
@@ -167,53 +167,53 @@ func (s *State) Len() int {
 	return len(s.candidates)
 }
 
-// Events lists the records that are not of candidates.
+// Events returns the records of other kinds than candidates.
 func (s *State) Events() []Record {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return slices.Clone(s.events)
 }
 
-// Busy is how long drivers have worked on the run.
+// Busy returns the time that drivers have worked on the run.
 func (s *State) Busy() time.Duration {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.busy
 }
 
-// Times gives the times of every candidate, in the order of their ids.
+// Times returns the times of every candidate, by id.
 func (s *State) Times() []Times {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return slices.Clone(s.times)
 }
 
-// Now is the view of all candidates so far.
+// Now returns the view of all candidates so far.
 func (s *State) Now() View { return s.At(s.Len()) }
 
-// At is the view of the first n candidates. It does not change when more are added.
+// At returns the view of the first n candidates. Adding more does not change it.
 func (s *State) At(n int) View { return View{s, n} }
 
-// View is what was known when a number of candidates had been judged.
+// View is the knowledge after a number of candidates had been judged.
 type View struct {
 	s *State
 	n int
 }
 
-// Header is the run's header.
+// Header returns the run's header.
 func (v View) Header() *Header { return v.s.Header }
 
-// Len is the number of candidates in view.
+// Len returns the number of candidates in view.
 func (v View) Len() int { return v.n }
 
-// Candidates lists them in the order of their ids. They must not be changed.
+// Candidates returns them in the order of their ids. They must not be changed.
 func (v View) Candidates() []*Candidate {
 	v.s.mu.RLock()
 	defer v.s.mu.RUnlock()
 	return slices.Clip(v.s.candidates[:v.n])
 }
 
-// Candidate finds one by id; nil if it is not in view.
+// Candidate returns a candidate by id; nil if it is not in view.
 func (v View) Candidate(id int) *Candidate {
 	v.s.mu.RLock()
 	defer v.s.mu.RUnlock()
@@ -230,18 +230,18 @@ func (v View) lookup(m map[string]int, key string) (id int, ok bool) {
 	return id, id != 0 && id <= v.n
 }
 
-// Fitted finds the first candidate of a fitted variant.
+// Fitted returns the first candidate with a fitted variant.
 func (v View) Fitted(text string) (id int, ok bool) { return v.lookup(v.s.variants, text) }
 
-// Module finds the first candidate with a module.
+// Module returns the first candidate with a module.
 func (v View) Module(hash string) (id int, ok bool) { return v.lookup(v.s.modules, hash) }
 
-// Schedule finds the first candidate with a schedule on a target.
+// Schedule returns the first candidate with a schedule on a target.
 func (v View) Schedule(target, hash string) (id int, ok bool) {
 	return v.lookup(v.s.schedules, target+" "+hash)
 }
 
-// Champion is the best candidate on a target; nil if there is none. Of equals it is the first.
+// Champion returns the best candidate on a target, the first of equals; nil if there is none.
 func (v View) Champion(target string) *Candidate {
 	v.s.mu.RLock()
 	defer v.s.mu.RUnlock()
@@ -254,7 +254,7 @@ func (v View) Champion(target string) *Candidate {
 	return nil
 }
 
-// Champions lists the champions of a target in order of succession, the last being the present one.
+// Champions returns the champions of a target in order of succession; the last is the present one.
 func (v View) Champions(target string) []*Candidate {
 	v.s.mu.RLock()
 	defer v.s.mu.RUnlock()

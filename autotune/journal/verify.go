@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// Verify recomputes every decision of a journal from its records: duplicates repeat an earlier candidate, ranks follow from
-// the scores, and what a verdict needs is there. has, if not nil, tells whether an object is stored whole. It returns the
-// champions by target; faults name the candidate. Where the journal follows other rules than Rules, reasons and causes are left as
-// they are.
+// Verify recomputes every decision of a journal from its records: duplicates repeat an earlier candidate, ranks follow
+// from the scores, and verdicts have their evidence. has, if not nil, returns an error unless an object is stored
+// completely. It returns the champions by target; faults name the candidate. If the journal's rules are of another
+// version, reasons and causes are not checked.
 func Verify(s *State, has func(key string) error) (champions map[string]int, faults []string) {
 	champions = map[string]int{}
 	for _, c := range s.Now().Candidates() {
@@ -34,10 +34,10 @@ func Verify(s *State, has func(key string) error) (champions map[string]int, fau
 	return champions, faults
 }
 
-// sameRules says whether the journal follows the rules of today.
+// sameRules reports whether the journal has the present version of the rules.
 func (s *State) sameRules() bool { return s.Header.Rules == Rules }
 
-// recordFaults are those of what a record names: its parent, gate, reason, cause and what it repeats.
+// recordFaults lists wrong references of a record: its parent, gate, reason, cause and duplicate.
 func (s *State) recordFaults(c *Candidate, before View) (faults []string) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	if c.Parent != 0 && before.Candidate(c.Parent) == nil {
@@ -60,7 +60,7 @@ func (s *State) recordFaults(c *Candidate, before View) (faults []string) {
 	return faults
 }
 
-// objectFaults are the objects of a candidate that are not stored whole.
+// objectFaults lists the objects of a candidate that are missing or incomplete.
 func objectFaults(c *Candidate, has func(key string) error) (faults []string) {
 	if has == nil {
 		return nil
@@ -73,7 +73,7 @@ func objectFaults(c *Candidate, has func(key string) error) (faults []string) {
 	return faults
 }
 
-// verdictFaults are those of a verdict that does not follow from errors and scores.
+// verdictFaults lists contradictions between a verdict and its errors and scores.
 func (s *State) verdictFaults(c *Candidate, before View) (faults []string) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	failed := slices.ContainsFunc(c.Errors, func(e ClassError) bool { return !(e.Use() <= 1) })
@@ -92,7 +92,7 @@ func (s *State) verdictFaults(c *Candidate, before View) (faults []string) {
 	return faults
 }
 
-// notRepeated says why c does not repeat the program or a schedule of an earlier candidate.
+// notRepeated returns why c is not a duplicate of an earlier candidate, or "".
 func notRepeated(c, earlier *Candidate) string {
 	if earlier == nil {
 		return fmt.Sprintf("it repeats %d, which is not an earlier candidate", c.Of)

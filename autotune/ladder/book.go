@@ -9,7 +9,7 @@ import (
 	"github.com/gdngen/gdngen/internal/store"
 )
 
-// The files of a climb.
+// File names in the folder of a climb.
 const (
 	JournalName = "ladder.jsonl"
 	lockName    = "ladder.lock"
@@ -21,7 +21,7 @@ type book struct {
 	records []Record
 }
 
-// openBook opens the journal of a folder, which is begun where there is none. Another climb's is refused. The seed of one that was begun goes on.
+// openBook opens the journal of a folder, or begins one. Another configuration's journal is an *OtherError. The seed is kept.
 func openBook(dir string, c *Config) (*book, error) {
 	b := &book{path: filepath.Join(dir, JournalName)}
 	var err error
@@ -52,7 +52,7 @@ func (e *OtherError) Error() string {
 	return fmt.Sprintf("%s holds another climb, of %s against %s on %s, or one by other settings: choose another --run", e.Dir, e.Held.Variant, e.Held.Base, e.Held.Kernel)
 }
 
-// inLine is a configuration in one line.
+// inLine returns a configuration as one line of JSON.
 func inLine(c *Config) string {
 	text, err := json.Marshal(c)
 	if err != nil {
@@ -71,7 +71,7 @@ func (b *book) add(r Record) error {
 	return nil
 }
 
-// rung finds the record of a rung; nil: it is not known yet.
+// rung returns the record of a rung; nil if it was not judged yet.
 func (b *book) rung(name string) *Record {
 	for i := range b.records {
 		if b.records[i].Rung == name {
@@ -90,7 +90,7 @@ func (b *book) decision() *Record {
 	return nil
 }
 
-// Load reads a climb, which may not be at its end.
+// Load reads a climb, complete or not.
 func Load(dir string) (*Climb, error) {
 	path := filepath.Join(dir, JournalName)
 	records, err := store.ReadLines[Record](path, "restore it, or climb in another folder")

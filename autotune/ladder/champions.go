@@ -12,11 +12,11 @@ import (
 	"github.com/gdngen/gdngen/internal/store"
 )
 
-// mostChampions is how many of the line of champions climb at the end of a session: the last ones.
+// mostChampions is the number of champions that climb at the end of a session: the latest ones.
 const mostChampions = 3
 
-// Champions takes the last champions of a search on its first target to the rung of a model, and keeps how they are there in the folder of
-// the run. Who is there already is not judged again.
+// Champions judges the last champions of a search, on its first target, in a training step of a model, and stores their
+// standings in the folder of the run. Those that have a standing are not judged again.
 func Champions(ctx context.Context, dir string, m model.Config, forward bool, e Evaluator, note func(format string, args ...any)) error {
 	s, _, err := journal.Read(dir, nil)
 	if err != nil {

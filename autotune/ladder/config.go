@@ -14,27 +14,27 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// Config is one climb. It is the first record of its folder.
+// Config is the configuration of one climb. It is the first record of its folder.
 type Config struct {
 	Kernel    string        `json:"kernel"`  // spec
 	Base      string        `json:"base"`    // variant
 	Variant   string        `json:"variant"` // the candidate
-	Target    string        `json:"target"`  // of all rungs below the guards
+	Target    string        `json:"target"`  // of all rungs except guards
 	Layer     *model.Config `json:"layer,omitempty"`
 	Model     *model.Config `json:"model,omitempty"`
 	Guards    []Guard       `json:"guards,omitempty"`
-	Precision string        `json:"precision,omitempty"` // the lowest allowed; empty: as a search has it
+	Precision string        `json:"precision,omitempty"` // the lowest allowed; empty: a search's default
 	Forward   bool          `json:"forward,omitempty"`   // layer and model without their backward pass
 
-	MinGain       float64 `json:"min_gain"`       // share that each rung gains at least; of the static kernel any gain will do
-	MaxRegression float64 `json:"max_regression"` // share that a guard may lose, unless it says otherwise
-	Goal          float64 `json:"goal,omitempty"` // model flop utilisation
+	MinGain       float64 `json:"min_gain"`       // least gain of each rung, as a share; a static kernel may gain anything
+	MaxRegression float64 `json:"max_regression"` // default share that a guard may lose
+	Goal          float64 `json:"goal,omitempty"` // wanted model flop utilisation; 0: none
 	Repeat        int     `json:"repeat"`         // pairs of runs on a device
-	Seed          uint64  `json:"seed"`           // of hold-out inputs and shapes
+	Seed          uint64  `json:"seed"`           // for hold-out inputs and shapes
 	Device        string  `json:"device,omitempty"`
 }
 
-// Guard is work that the candidate must not make slower by more than a share.
+// Guard is a spec and target that the candidate may slow down at most by a share.
 type Guard struct {
 	Spec   string  `json:"spec"`
 	Target string  `json:"target"`
@@ -43,7 +43,7 @@ type Guard struct {
 
 func (g Guard) String() string { return g.Spec + "@" + g.Target }
 
-// ParseGuard reads SPEC@TARGET=SHARE. Without a share it is that of most.
+// ParseGuard parses SPEC@TARGET=SHARE. The default share is most.
 func ParseGuard(text string, most float64) (Guard, error) {
 	g := Guard{Share: most}
 	i := strings.LastIndexByte(text, '@')
@@ -69,7 +69,7 @@ func ParseGuard(text string, most float64) (Guard, error) {
 	return g, nil
 }
 
-// DefaultGuards are the kernel on other targets, and its backward pass where it has none.
+// DefaultGuards returns the kernel on the other targets, and its training step if it is a forward pass.
 func DefaultGuards(s gdn.Spec, target string, others []*target.Target, most float64) (l []Guard) {
 	for _, t := range others {
 		if t.Name != target {
@@ -85,10 +85,10 @@ func DefaultGuards(s gdn.Spec, target string, others []*target.Target, most floa
 	return l
 }
 
-// DefaultRepeat is how many pairs of runs a device is asked for.
+// DefaultRepeat is the default number of pairs of runs on a device.
 const DefaultRepeat = 12
 
-// Read reads a comparison in JSON, as the first record of a climb has it. What is missing is as the command has it without flags.
+// Read reads a configuration in JSON, in the form of a climb's first record. Missing fields have the defaults of the command's flags.
 func Read(r io.Reader) (Config, error) {
 	c := Config{Kernel: "bench", Target: "v6e", MinGain: .01, MaxRegression: .01, Repeat: DefaultRepeat}
 	d := json.NewDecoder(r)
@@ -107,7 +107,7 @@ func Read(r io.Reader) (Config, error) {
 	return c, c.check()
 }
 
-// ParseGoal reads mfu=SHARE; an empty text is no goal.
+// ParseGoal parses mfu=SHARE; "" means no goal and returns 0.
 func ParseGoal(text string) (float64, error) {
 	if text == "" {
 		return 0, nil
@@ -119,7 +119,7 @@ func ParseGoal(text string) (float64, error) {
 	return x, nil
 }
 
-// check gives texts their full form, and draws a seed where there is none.
+// check completes texts to their full form, and draws a seed if there is none.
 func (c *Config) check() error {
 	s, err := gdn.Parse(c.Kernel)
 	if err != nil {
@@ -138,7 +138,7 @@ func (c *Config) check() error {
 		return fmt.Errorf("%d pairs of runs: at least one is needed", c.Repeat)
 	}
 	if c.Seed == 0 {
-		c.Seed = rand.Uint64()>>11 | 1 // 53 bits, which any reader of JSON has
+		c.Seed = rand.Uint64()>>11 | 1 // 53 bits, exact in any JSON reader
 	}
 	return nil
 }

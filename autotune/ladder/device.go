@@ -24,20 +24,20 @@ import (
 	"github.com/gdngen/gdngen/pjrt/machine"
 )
 
-// deviceWarmup is how many pairs come before those that count.
+// deviceWarmup is the number of pairs before the measured ones.
 const deviceWarmup = 2
 
-// Measured judges numbers as Static does, and times kernel, layer, model and guards on a device: base and candidate in turn, alone on the
-// machine. Guards of other targets than the device's have their static cost.
+// Measured checks numbers like Static, and times kernel, layer, model and guards on a device: base and candidate
+// alternately, alone on the machine. Guards for another target than the device's have their static cost.
 type Measured struct {
 	Static
 	Device  *device.Device
 	Machine *machine.Lock
 
-	arguments func(*ir.Module) ([]*array.Array, error) // of the rung at hand
+	arguments func(*ir.Module) ([]*array.Array, error) // for the current rung
 }
 
-// Figures judges a rung.
+// Figures judges a rung on the device; correctness, and guards of other targets, are left to Static.
 func (x *Measured) Figures(ctx context.Context, c *Config, r Rung) (*Figures, error) {
 	here := x.Device.Target()
 	switch {
@@ -51,7 +51,7 @@ func (x *Measured) Figures(ctx context.Context, c *Config, r Rung) (*Figures, er
 	return f, x.failed(err)
 }
 
-// failed tells which device failed.
+// failed adds the device to an error.
 func (x *Measured) failed(err error) error {
 	if err == nil {
 		return nil
@@ -77,7 +77,7 @@ func (x *Measured) kernel(ctx context.Context, c *Config, r Rung) (*Figures, err
 	})
 }
 
-// step times the modules of a step, and adds them up as often as they run.
+// step times the modules of a step, and sums them by the number of their runs.
 func (x *Measured) step(ctx context.Context, c *Config, r Rung) (*Figures, error) {
 	t := x.Device.Target()
 	if t == nil {
@@ -104,7 +104,7 @@ func (x *Measured) step(ctx context.Context, c *Config, r Rung) (*Figures, error
 	return f, err
 }
 
-// time runs modules by base and candidate in turn and fills the figures: pair i of the whole is the sum of pairs i of the modules.
+// time runs modules with base and candidate alternately and fills the figures: pair i of the step is the sum of the modules' pairs i.
 func (x *Measured) time(ctx context.Context, c *Config, r Rung, f *Figures, modules []mfu.Module, suit func(text string) (gdn.Variant, error)) error {
 	base, err := suit(c.Base)
 	if err != nil {
@@ -154,7 +154,7 @@ func (x *Measured) time(ctx context.Context, c *Config, r Rung, f *Figures, modu
 		f.Base.Rule, f.Candidate.Rule = f.Base.Score, f.Candidate.Score
 		return nil
 	}
-	for _, m := range mfu.RuleAlone(*r.Model, c.Forward) { // modules of a step hold it, and are timed whole
+	for _, m := range mfu.RuleAlone(*r.Model, c.Forward) { // modules of a step contain the rule, and are timed as a whole
 		pairs, err := x.pairs(ctx, c, r, m, base, candidate, f)
 		if err != nil || f.Candidate.Verdict != "" {
 			return err
@@ -170,7 +170,7 @@ func (x *Measured) time(ctx context.Context, c *Config, r Rung, f *Figures, modu
 	return nil
 }
 
-// pairs times a module. What does not depend on the variant runs once a pair, since it is the same on both sides.
+// pairs times a module. A module without the rule runs once per pair, since base and candidate are equal.
 func (x *Measured) pairs(ctx context.Context, c *Config, r Rung, m mfu.Module, base, candidate gdn.Variant, f *Figures) ([][2]time.Duration, error) {
 	first, args, err := x.load(ctx, m, base)
 	if err != nil {
@@ -223,7 +223,7 @@ func (x *Measured) load(ctx context.Context, m mfu.Module, v gdn.Variant) (*devi
 	return p, args, err
 }
 
-// drawn makes ordinary inputs of a spec.
+// drawn returns a function that makes ordinary inputs of a spec.
 func drawn(s gdn.Spec, seed uint64) func(*ir.Module) ([]*array.Array, error) {
 	return func(m *ir.Module) (args []*array.Array, err error) {
 		class, err := truth.LookupClass("random")
@@ -241,7 +241,7 @@ func drawn(s gdn.Spec, seed uint64) func(*ir.Module) ([]*array.Array, error) {
 	}
 }
 
-// refusedBy is the verdict of what a device's compiler, or a backend, refuses.
+// refusedBy returns the verdict for a refusal by a device's compiler, or a backend.
 func refusedBy(err error) journal.Verdict {
 	if e := (*pjrt.CompileError)(nil); errors.As(err, &e) {
 		return journal.CompileReject

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Figure is the time of the candidate on the highest rung below the guards, and its model flop utilisation if
-// known, once its numbers are right: a loop minimises it. The base of the comparison does not enter.
+// Figure returns the candidate's time on the highest rung below the guards, and its model flop utilisation (0:
+// unknown), once its numbers are right: a loop minimises the time. The base of the comparison is not used.
 func Figure(ctx context.Context, c Config, e Evaluator) (time, mfu float64, err error) {
 	if err := c.check(); err != nil {
 		return 0, 0, err
@@ -14,7 +14,7 @@ func Figure(ctx context.Context, c Config, e Evaluator) (time, mfu float64, err 
 	c.Base, c.Guards = c.Variant, nil
 	var f *Figures
 	for _, r := range c.rungs() {
-		if r.Kind == Layer && c.Model != nil { // the model holds it
+		if r.Kind == Layer && c.Model != nil { // the model contains the layer
 			continue
 		}
 		if f, err = e.Figures(ctx, &c, r); err != nil {

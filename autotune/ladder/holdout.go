@@ -14,13 +14,13 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// holdOutHead is the most of K and V of a shape that is held out, and holdOutTokens of its tokens: the interpreter computes them.
+// Limits of hold-out shapes, since the interpreter computes them: holdOutHead of K and V, holdOutTokens of tokens.
 const (
 	holdOutHead   = 16
 	holdOutTokens = 320
 )
 
-// heldOut draws shapes that were not tuned for: a single token, and numbers of tokens that fill no chunk, by a seed drawn when the climb began.
+// heldOut draws shapes that were not tuned for, by seed: a single token, and numbers of tokens that fill no chunk.
 func heldOut(s gdn.Spec, seed uint64) (l []gdn.Spec) {
 	draw := rand.New(rand.NewPCG(seed, 1))
 	g := s.Groups()
@@ -37,7 +37,7 @@ func heldOut(s gdn.Spec, seed uint64) (l []gdn.Spec) {
 	return l
 }
 
-// holdOut examines the candidate on shapes and inputs that are held out: what is right on its own spec alone is not right.
+// holdOut tests the candidate on hold-out shapes and inputs. A candidate that is right only on its own spec fails.
 func holdOut(ctx context.Context, c *Config, r Rung, f *Figures) error {
 	s, err := gdn.Parse(r.Spec)
 	if err != nil {

@@ -7,11 +7,11 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 )
 
-// missing names the piece that keeps a rung from moving, with the evidence. below is the share that the rung below gained, least what this
-// one should.
+// missing names the cause why a rung does not gain, with the evidence. below is the share that the rung below gained, least the
+// gain required here.
 //
-// Example: a kernel that takes half the time (below .5) in a layer of which it is 1 % can save .5 x 1 % = .5 % there: wrong bottleneck. Where
-// it is 40 % it should save 20 %; if the layer stays as it was, something else took what it saved: the part that grew, a local win.
+// Example: a kernel that takes half the time (below .5) in a layer of which it is 1 % can save .5 x 1 % = .5 % there: wrong
+// bottleneck. If it is 40 % it should save 20 %; if the layer's time is unchanged, another part grew: a local win.
 func missing(r Rung, f *Figures, below, least float64) (journal.Cause, string) {
 	now, had := &f.Candidate, &f.Base
 	if now.Verdict != "" {
@@ -28,7 +28,7 @@ func missing(r Rung, f *Figures, below, least float64) (journal.Cause, string) {
 			had.Separate-now.Separate, f.Unit, lost)
 	}
 	cause, evidence := journal.Compare(r.Target, &now.Cost, &had.Cost)
-	share := min(1, float64(had.Rule)/float64(max(had.Score, 1))) // by its time alone; within others it may take more
+	share := min(1, float64(had.Rule)/float64(max(had.Score, 1))) // as a separate module; within other modules it may take more
 	bound := below * share
 	switch {
 	case cause == journal.CauseLocal:
@@ -42,7 +42,7 @@ func missing(r Rung, f *Figures, below, least float64) (journal.Cause, string) {
 	return cause, evidence
 }
 
-// largest names the part that takes most.
+// largest names the part with the largest time.
 func largest(s *Side) string {
 	var most journal.Stage
 	for _, x := range s.Stages {

@@ -11,7 +11,7 @@ import (
 // Kind is a kind of rung.
 type Kind string
 
-// The kinds, from the ground.
+// The kinds, from the lowest rung.
 const (
 	Correct Kind = "correct"
 	Kernel  Kind = "kernel"
@@ -23,13 +23,13 @@ const (
 // Rung is one step of a ladder.
 type Rung struct {
 	Kind   Kind
-	Spec   string        // of numbers, the kernel and guards
+	Spec   string        // for correctness, kernel and guards
 	Target string        //
-	Model  *model.Config // of layer and model
+	Model  *model.Config // for layer and model
 	Share  float64       // that a guard may lose
 }
 
-// Name tells the rungs of a climb apart.
+// Name returns a name that is unique in a climb.
 func (r Rung) Name() string {
 	if r.Kind == Guarded {
 		return fmt.Sprintf("guard %s@%s", r.Spec, r.Target)
@@ -37,7 +37,7 @@ func (r Rung) Name() string {
 	return string(r.Kind)
 }
 
-// rungs lists the steps of a climb, from the ground.
+// rungs lists the rungs of a climb, the lowest first.
 func (c *Config) rungs() []Rung {
 	l := []Rung{{Kind: Correct, Spec: c.Kernel, Target: c.Target}, {Kind: Kernel, Spec: c.Kernel, Target: c.Target}}
 	if c.Layer != nil {
@@ -52,7 +52,7 @@ func (c *Config) rungs() []Rung {
 	return l
 }
 
-// Command is what a person would type to see the figures of the rung for a variant.
+// Command returns a command line that shows the figures of the rung for a variant.
 func (r Rung) Command(variant string, forward bool) string {
 	switch r.Kind {
 	case Correct:
@@ -70,36 +70,36 @@ func (r Rung) Command(variant string, forward bool) string {
 // Side is the cost of base or candidate on a rung. Score is a time: cycles by the ruler, or nanoseconds of a device.
 type Side struct {
 	journal.Cost
-	Rule     int64   `json:"rule,omitempty"`    // the rule by itself, as a module of its own
-	Separate int64   `json:"apart,omitempty"`   // the layers of the rule of a step, each part as a module of its own
+	Rule     int64   `json:"rule,omitempty"`    // time of the rule as a separate module
+	Separate int64   `json:"apart,omitempty"`   // time of the step's rule layers, each part as a separate module
 	Whole    int64   `json:"whole,omitempty"`   // the same, each layer as one module
-	Kernels  int     `json:"kernels,omitempty"` // distinct ones that a step compiles
+	Kernels  int     `json:"kernels,omitempty"` // distinct kernels that a step compiles
 	MFU      float64 `json:"mfu,omitempty"`
-	Variant  string  `json:"variant,omitempty"` // as it was suited to the rung
+	Variant  string  `json:"variant,omitempty"` // as resolved for the rung
 }
 
-// Figures are what a rung knows of both.
+// Figures are the costs of base and candidate on a rung.
 type Figures struct {
 	Base      Side     `json:"base"`
 	Candidate Side     `json:"candidate"`
 	Unit      string   `json:"unit,omitempty"`   // of scores
-	Tokens    int      `json:"tokens,omitempty"` // times value heads, that a score is for; 0: a score is for a step
+	Tokens    int      `json:"tokens,omitempty"` // tokens times value heads of a score; 0: a score is for a step
 	Ratio     float64  `json:"ratio,omitempty"`  // of the candidate's time to the base's
-	Low       float64  `json:"low,omitempty"`    // interval of the ratio, where it was measured
+	Low       float64  `json:"low,omitempty"`    // interval of the ratio, if measured
 	High      float64  `json:"high,omitempty"`
 	Pairs     int      `json:"pairs,omitempty"`
 	Same      bool     `json:"same,omitempty"` // one program, or one schedule
 	Notes     []string `json:"notes,omitempty"`
 }
 
-// Evaluator finds the figures of rungs.
+// Evaluator computes the figures of rungs.
 type Evaluator interface {
-	// Figures judges both on a rung. Who is refused has a verdict in its Side. A base that is refused is an error where kernels are
-	// compared, or where the candidate is refused too; and so is a failure of the machinery.
+	// Figures judges base and candidate on a rung. A refused one has a verdict in its Side. A refused base is an error
+	// if kernels are compared, or if the candidate is refused too; so is a failure of the machinery.
 	Figures(ctx context.Context, c *Config, r Rung) (*Figures, error)
 }
 
-// BaseError says that the base can not be judged, so that there is nothing to compare with.
+// BaseError says why the base can not be judged, so that there is no comparison.
 type BaseError struct {
 	Rung, Variant, Reason string
 	Verdict               journal.Verdict
@@ -109,5 +109,5 @@ func (e *BaseError) Error() string {
 	return fmt.Sprintf("rung %s: the base %s can not be judged: %s", e.Rung, e.Variant, e.Reason)
 }
 
-// Gain is the share of time that the candidate saves.
+// Gain returns the share of time that the candidate saves; below 0 it is slower.
 func (f *Figures) Gain() float64 { return 1 - f.Ratio }

@@ -21,15 +21,15 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// Static judges without a device: numbers, kernel and guards by the gates of a search, in runs of their own below
+// Static judges without a device: correctness, kernel and guards by the gates of a search, in runs of their own below
 // the folder; layer and model by the static cost of their modules.
 type Static struct {
 	Dir        string
-	Search     autotune.Config // of the gates: where to find plugins, the lock of the machine, whom to tell
+	Search     autotune.Config // for the gates: paths of plugins, the machine's lock, progress
 	Instrument *measure.Instrument
 }
 
-// Figures judges a rung.
+// Figures judges a rung by static costs.
 func (x *Static) Figures(ctx context.Context, c *Config, r Rung) (*Figures, error) {
 	switch r.Kind {
 	case Layer, Model:
@@ -40,7 +40,7 @@ func (x *Static) Figures(ctx context.Context, c *Config, r Rung) (*Figures, erro
 			return f, err
 		}
 		if f.Candidate.Score >= f.Base.Score && c.Device == "" {
-			return f, nil // what is not cheaper is not examined further: the next rung says so. A device may find it faster
+			return f, nil // a candidate that is not cheaper is not tested further here; a device may find it faster
 		}
 		return f, holdOut(ctx, c, r, f)
 	}
@@ -49,7 +49,7 @@ func (x *Static) Figures(ctx context.Context, c *Config, r Rung) (*Figures, erro
 
 var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
 
-// gates judges base and candidate by a search of these two.
+// gates judges base and candidate by a search with these two seeds.
 func (x *Static) gates(ctx context.Context, c *Config, r Rung) (*Figures, error) {
 	s, err := gdn.Parse(r.Spec)
 	if err != nil {
@@ -71,14 +71,14 @@ func (x *Static) gates(ctx context.Context, c *Config, r Rung) (*Figures, error)
 	}
 	v := run.Now()
 	base, candidate := v.Candidate(1), v.Candidate(2)
-	if candidate == nil { // both texts are one program: the second was not proposed
+	if candidate == nil { // both texts are one program, so the second was not proposed
 		candidate = &journal.Candidate{Verdict: journal.Duplicate, Of: 1, Reason: "base and candidate are one variant at the sizes of " + r.Spec}
 	}
 	f := &Figures{Unit: "cycles", Tokens: s.Work()}
 	f.Base.Variant, f.Candidate.Variant = base.Variant, candidate.Variant
 	had := base.Cost(r.Target)
 	if had == nil {
-		if r.Kind == Guarded { // what the base can not do, the candidate can not make worse
+		if r.Kind == Guarded { // a refused base can not be made worse
 			f.Same, f.Notes = true, []string{"the base does not do it either: " + firstLine(base.Reason)}
 			return f, nil
 		}
@@ -102,7 +102,7 @@ func (x *Static) gates(ctx context.Context, c *Config, r Rung) (*Figures, error)
 	return f, nil
 }
 
-// judgeAll judges the seeds of a run that may have been begun.
+// judgeAll judges the seeds of a run, new or resumed.
 func judgeAll(ctx context.Context, k autotune.Config) error {
 	drive := autotune.Search
 	s, _, err := journal.Read(k.Dir, nil)
@@ -129,7 +129,7 @@ func firstLine(text string) string {
 	return line
 }
 
-// step costs the modules of a training step with the rule by base and candidate. Those that are the same cost once.
+// step costs the modules of a training step with base and candidate. Modules equal in both are costed once.
 func (x *Static) step(ctx context.Context, c *Config, r Rung) (*Figures, error) {
 	t, err := target.Lookup(r.Target)
 	if err != nil {
@@ -165,14 +165,14 @@ func (x *Static) step(ctx context.Context, c *Config, r Rung) (*Figures, error) 
 	return f, nil
 }
 
-// carried is a variant for a model, with as many heads in a program as on the rung of the kernel, unless its text says how many: what climbs is
-// that program. Example: a variant with all heads in a program has 8 of them for bench, and 8 in a layer of 32.
+// carried returns a variant for a model with as many heads in a program as on the kernel's rung, unless its text sets the number: the same
+// program is to be judged. Example: a variant with all heads in a program has 8 of them for bench, and 8 in a layer of 32.
 func carried(c *Config, text string, m model.Config, t *target.Target) string {
 	s, err := gdn.Parse(c.Kernel)
 	if err != nil || strings.Contains(text, "heads=") {
 		return text
 	}
-	if _, auto := gdn.ParseAuto(text); auto { // chosen for each work
+	if _, auto := gdn.ParseAuto(text); auto { // resolved for each spec
 		return text
 	}
 	f, err := route.Resolve(s, text, t, nil)
@@ -186,7 +186,7 @@ func carried(c *Config, text string, m model.Config, t *target.Target) string {
 	return fmt.Sprintf("%s,heads=%d", text, heads)
 }
 
-// sum takes the figures of a step from its rows.
+// sum fills the figures of a step from its rows.
 func (s *Side) sum(rows []*mfu.Row) {
 	for _, r := range rows {
 		times := int64(r.Times)

@@ -17,7 +17,7 @@ func (c *Climb) Write(w io.Writer) {
 	t := terminal.NewTable("RUNG", ">BASE", ">CANDIDATE", "UNIT", ">LESS", ">MFU", "", ">MFU", "OUTCOME")
 	for _, r := range c.Rungs {
 		f := r.Figures
-		if r.Kind == Correct { // figures are the next rung's
+		if r.Kind == Correct { // the next rung shows the figures
 			t.Add(r.Rung, "-", "-", "", "", "", "", "", r.Outcome)
 			continue
 		}
@@ -55,7 +55,7 @@ func arrow(f *Figures) string {
 	return ""
 }
 
-// text is a score for a token and value head where it is for some, else as it is.
+// text formats a score per token and value head if Tokens is set, else as it is.
 func (f *Figures) text(score int64) string {
 	switch {
 	case score == 0:

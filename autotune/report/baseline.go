@@ -6,15 +6,15 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 )
 
-// Baseline is what a run is to beat on a target: what auto stood for when it began, judged before the first candidate.
+// Baseline is the figure that a run has to beat on a target: auto's choice when it began, judged before the first candidate.
 type Baseline struct {
 	Variant  string         `json:"variant"`
 	PerToken journal.Figure `json:"per_token"` // score per token and value head
 	Score    int64          `json:"score"`
-	Word     string         `json:"word"` // how the best candidate compares, and what to use
+	Word     string         `json:"word"` // comparison with the best candidate, and advice which to use
 }
 
-// BaselineOf compares the best candidate on a target, nil for none, with the baseline; nil where there is no baseline.
+// BaselineOf compares the best candidate on a target, if any, with the baseline; nil if there is no baseline.
 func BaselineOf(v journal.View, target string) *Baseline {
 	base := v.Baseline(target)
 	if base == nil {
@@ -39,7 +39,7 @@ func BaselineOf(v journal.View, target string) *Baseline {
 	return b
 }
 
-// String is a line of the baseline.
+// String describes the baseline on one line.
 func (b *Baseline) String() string {
 	return fmt.Sprintf("auto, the baseline, takes %.2f; %s", float64(b.PerToken), b.Word)
 }

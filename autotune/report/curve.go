@@ -6,7 +6,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 )
 
-// Curve draws the scores of a run's candidates on a target, the best so far and the baseline, as SVG in the classes of the report's page.
+// Curve returns an SVG of the scores of a run's candidates on a target, the best so far and the baseline, with the CSS classes of the report's page.
 func Curve(s *journal.State, target string) (string, error) {
 	base := 0.
 	if b := BaselineOf(s.Now(), target); b != nil {
@@ -16,7 +16,7 @@ func Curve(s *journal.State, target string) (string, error) {
 	return draw(p)
 }
 
-// Figures draws figures in their order, less being better, and the best so far; x names what is counted, y what a figure is.
+// Figures returns an SVG of figures in order, less being better, and the best so far; x and y are the titles of the axes.
 func Figures(points []Point, x, y string) (string, error) {
 	p, _ := curvePlot(points, 0)
 	if p != nil {
@@ -25,7 +25,7 @@ func Figures(points []Point, x, y string) (string, error) {
 	return draw(p)
 }
 
-// draw is a plot as SVG, or a sentence where there is none.
+// draw renders a plot as SVG, or a sentence if it is nil.
 func draw(p *plot) (string, error) {
 	var b strings.Builder
 	err := pageTemplate.ExecuteTemplate(&b, "plot", p)

@@ -10,11 +10,11 @@ import (
 // Member is one candidate of the portfolio.
 type Member struct {
 	Row
-	Targets []string       `json:"targets"` // those it is to be used on
-	Ratios  journal.Figure `json:"worst"`   // its largest ratio to the best on these
+	Targets []string       `json:"targets"` // targets to use it on
+	Ratios  journal.Figure `json:"worst"`   // its largest ratio to the best on these targets
 }
 
-// portfolio is the smallest set of candidates that stays within a share of the best on every target.
+// portfolio returns the smallest set of candidates that contains, for every target, one within a share of the best.
 func portfolio(v journal.View) []Member {
 	members, use := v.Portfolio(journal.PortfolioWithin)
 	var l []Member
@@ -37,27 +37,27 @@ func portfolio(v journal.View) []Member {
 	return l
 }
 
-// AxisFact is what a run tells about one axis.
+// AxisFact summarizes a run's information about one axis.
 type AxisFact struct {
 	Axis   string      `json:"axis"`
-	Moves  int         `json:"moves"`  // candidates that differ from their parent in this axis alone
-	Same   int         `json:"same"`   // of them, those with the program or the schedule of another candidate
-	Dead   bool        `json:"dead"`   // it was moved, and never changed a schedule
-	Values []ValueFact `json:"values"` // those that candidates with a cost have, in the order of the axis
+	Moves  int         `json:"moves"`  // candidates that differ from their parent only in this axis
+	Same   int         `json:"same"`   // those with the program or the schedule of another candidate
+	Dead   bool        `json:"dead"`   // moved, but it never changed a schedule
+	Values []ValueFact `json:"values"` // values of candidates with a cost, in the order of the axis
 }
 
-// ValueFact is what a run tells about one value of an axis.
+// ValueFact summarizes a run's information about one value of an axis.
 type ValueFact struct {
 	Value string         `json:"value"`
 	Count int            `json:"count"` // ranked candidates with it
 	Best  journal.Figure `json:"best"`  // least score per token and value head on the first target
-	ID    int            `json:"id"`    // whose
+	ID    int            `json:"id"`    // the candidate with it
 }
 
-// deadAfter is how many moves that change nothing make an axis dead.
+// deadAfter is the number of moves without effect that make an axis dead.
 const deadAfter = 2
 
-// axisFacts reads the axes from the candidates, those that tell nothing left out.
+// axisFacts collects the facts of all axes that have any.
 func axisFacts(v journal.View) []AxisFact {
 	target := v.Header().Targets[0]
 	var l []AxisFact
@@ -106,7 +106,7 @@ func changes(move, axis string) bool {
 	return len(move) > len(axis) && move[:len(axis)] == axis && move[len(axis)] == '='
 }
 
-// pair gives the two axes of which most pairs of values have a candidate near the best; of equals, those whose pairs differ most.
+// pair returns the two axes of which most pairs of values have a candidate near the best; of equals, those whose pairs differ most.
 func pair(v journal.View, facts []AxisFact) (x, y string) {
 	type values struct{ x, y string }
 	target := v.Header().Targets[0]
@@ -150,7 +150,7 @@ func pair(v journal.View, facts []AxisFact) (x, y string) {
 	return x, y
 }
 
-// Point is a moment of the run.
+// Point is a candidate of a run in a curve.
 type Point struct {
 	ID        int
 	Iteration int
@@ -160,7 +160,7 @@ type Point struct {
 	Verdict   journal.Verdict
 }
 
-// curve is the scores of the ranked candidates on a target, and the best so far.
+// curve returns the scores of the ranked candidates on a target, and the best so far.
 func curve(s *journal.State, target string) []Point {
 	times := s.Times()
 	var l []Point
@@ -169,7 +169,7 @@ func curve(s *journal.State, target string) []Point {
 		if !c.Scalar {
 			iteration++
 		}
-		if i > 0 { // pauses of the run left out
+		if i > 0 { // without pauses of the run
 			seconds += min(max(0, times[i].At.Sub(times[i-1].At).Seconds()), 600)
 		}
 		if cost := c.Cost(target); cost != nil && cost.PerToken > 0 && c.Verdict.Ranked() {
@@ -180,7 +180,7 @@ func curve(s *journal.State, target string) []Point {
 	return l
 }
 
-// seedOf is the candidate that a champion is set against: the first with a cost on the target.
+// seedOf returns the candidate that champions are compared with: the first with a cost on the target.
 func seedOf(v journal.View, target string) *journal.Candidate {
 	for _, c := range v.Candidates() {
 		if c.Cost(target) != nil && c.Verdict.Ranked() {

@@ -7,13 +7,13 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 )
 
-// mostDiffs is how many axes a row names by their difference; a variant that is farther away has its short name.
+// mostDiffs is the largest number of differing axes that a row lists; a variant with more has its short name.
 const mostDiffs = 6
 
 // axisDiff is an axis in which a variant differs from the champion.
 type axisDiff struct{ Axis, Was, Is string }
 
-// short is the shortest text of a variant: by the name of a variant that it extends, or in full where it changes what the name stands for.
+// short returns the shortest text of a variant: a named variant with changes, or in full if the changes contradict the name.
 func short(variant string) string {
 	v, err := gdn.ParseVariant(variant)
 	if variant == "" || err != nil {
@@ -29,7 +29,7 @@ func short(variant string) string {
 	return text
 }
 
-// contradicts says whether changes move an axis that the text of a named variant sets, or are made to one that is for a CPU.
+// contradicts reports whether changes set an axis that a named variant's text sets, or change one for a CPU.
 func contradicts(n gdn.NamedVariant, changes string) bool {
 	if strings.HasPrefix(n.Name, "cpu") {
 		return true
@@ -43,7 +43,7 @@ func contradicts(n gdn.NamedVariant, changes string) bool {
 	return false
 }
 
-// Label names a candidate by what was changed in its parent or, where it has none, by the text of its variant.
+// Label names a candidate by its change of the parent or, without a parent, by the text of its variant.
 func (r *Row) Label() string {
 	if len(r.Change) == 0 {
 		return short(r.Variant)
@@ -51,7 +51,7 @@ func (r *Row) Label() string {
 	return fmt.Sprintf("%s on #%d", strings.Join(r.Change, ","), r.Parent)
 }
 
-// diffs lists the axes in which a variant differs from the champion; none where one is no variant, or they are far apart.
+// diffs lists the axes in which a variant differs from the champion; nil if one is no variant, or if there are more than mostDiffs.
 func diffs(champion, variant string) []axisDiff {
 	a, errA := gdn.ParseVariant(champion)
 	b, errB := gdn.ParseVariant(variant)
@@ -72,7 +72,7 @@ func diffs(champion, variant string) []axisDiff {
 	return list
 }
 
-// cellOf is the structure of a variant, or its text where it is none.
+// cellOf returns the structure of a variant, or its text if it is no variant.
 func cellOf(variant string) string {
 	v, err := gdn.ParseVariant(variant)
 	if variant == "" || err != nil {
@@ -81,7 +81,7 @@ func cellOf(variant string) string {
 	return v.Cell()
 }
 
-// families marks the rows whose structure a better row has, and counts them there. Texts of programs are no family.
+// families marks the rows whose structure a better row has, and counts them there. Texts of programs belong to no family.
 func families(rows []pageRanked, cells []string) {
 	first := map[string]int{}
 	for i, cell := range cells {

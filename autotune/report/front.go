@@ -11,24 +11,24 @@ import (
 	"github.com/gdngen/gdngen/gdn/exam/accuracy"
 )
 
-// offFront is how many times the best a candidate is too slow for the front.
+// offFront: slower candidates than this multiple of the best are not on the front's plot.
 const offFront = 4
 
 // point is a kernel on the front of cost and error.
 type point struct {
 	cost, err float64
 	label     string
-	peer      string // its name, where it is a public kernel
+	peer      string // name of a public kernel; empty: a candidate
 }
 
-// beats says whether a point is no worse than another in both and better in one.
+// beats reports whether a point is no worse than another in both cost and error, and better in one.
 func (x point) beats(y point) bool {
 	return x.cost <= y.cost && x.err <= y.err && (x.cost < y.cost || x.err < y.err)
 }
 
-// frontPlot draws candidates by cycles and by error, those that nothing beats in both apart. Where the objective had errors measured by
-// class of inputs, the error is the largest over flash-linear-attention's, public kernels are drawn beside, and candidates that missed
-// the class are there too. Elsewhere it is the error that uses most of its limit. off is how many are too slow to be drawn.
+// frontPlot draws candidates by cycles and error, and highlights those that no other beats. If the objective had errors measured by class of
+// inputs, the error is the largest relative to flash-linear-attention's, public kernels are included, and so are candidates that missed the
+// class. Otherwise it is the error nearest to its limit. off counts the candidates that are too slow to be drawn.
 func frontPlot(s *journal.State, v journal.View, target string) (p *plot, off int) {
 	measured := s.Header.Objective != ""
 	title := "largest error of the class of inputs that uses most of its limit"
@@ -88,7 +88,7 @@ func label(x, y float64, p *plot, text string) name {
 	return name{x + 7, y, "start", text}
 }
 
-// candidatePoint is the point of a candidate; ok is false where it has no cost or no error, or is wrong.
+// candidatePoint returns the point of a candidate; ok is false if it has no cost or no error, or is wrong.
 func candidatePoint(c *journal.Candidate, cost *journal.Cost, measured bool) (x point, ok bool) {
 	if cost == nil {
 		return point{}, false
@@ -123,7 +123,7 @@ func candidatePoint(c *journal.Candidate, cost *journal.Cost, measured bool) (x 
 	return point{float64(cost.PerToken), worst, fmt.Sprintf("#%d %s, %.3f cycles, error %.2f x flash-linear-attention's on %s inputs", c.ID, c.Verdict, cost.PerToken, worst, class), ""}, true
 }
 
-// peerPoints are the public kernels whose arithmetic and cost on a target are known; their work is that of the preset bench.
+// peerPoints returns the public kernels whose arithmetic and cost on a target are known; their figures are for the preset bench.
 func peerPoints(spec, target string) []point {
 	bench, err := gdn.LookupPreset("bench")
 	if err != nil || bench.String() != spec {

@@ -11,23 +11,23 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 )
 
-// Live is what a progress view shows of a run in progress.
+// Live is the content of a progress view of a run.
 type Live struct {
 	Dir             string
 	View            journal.View
 	Elapsed, Budget time.Duration
 	CPU             float64  // seconds of processor time of the session
-	Begun           int      // candidates that the session found
-	Flight          []string // what is being judged
-	Limit           string   // how many at a time, and why no more
+	Begun           int      // candidates before this session
+	Flight          []string // candidates being judged
+	Limit           string   // how many are judged at a time, and the limit
 	Warning         string   // the last
-	Doing           string   // before the first candidate
+	Doing           string   // activity before the first candidate
 }
 
 var ticks = []rune("▁▂▃▄▅▆▇█")
 
-// Screen is one screen: what runs, the best on each target, the last verdicts and why. No line is longer than width, and there are no
-// more lines than height.
+// Screen returns the view as text: running candidates, the best on each target, the last verdicts and reasons. No line
+// is longer than width, and there are no more lines than height.
 func (l *Live) Screen(width, height int) string {
 	var b []string
 	line := func(format string, args ...any) { b = append(b, fmt.Sprintf(format, args...)) }

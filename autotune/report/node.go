@@ -8,15 +8,15 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 )
 
-// Node is a machine whose workers judged.
+// Node summarizes a machine whose workers judged candidates.
 type Node struct {
 	Name    string  `json:"name"`
 	Judged  int     `json:"judged"`
-	Lost    int     `json:"lost"`    // workers
+	Lost    int     `json:"lost"`    // lost workers
 	Seconds float64 `json:"seconds"` // of its gates
 }
 
-// nodes sums up by machine, by name.
+// nodes sums up the work by machine.
 func nodes(s *journal.State) (l []Node) {
 	at := func(name string) *Node {
 		i := slices.IndexFunc(l, func(n Node) bool { return n.Name == name })
@@ -33,7 +33,7 @@ func nodes(s *journal.State) (l []Node) {
 		n := at(t.Node)
 		n.Judged++
 		for gate, seconds := range t.Wall {
-			if !strings.Contains(gate, "/") { // a part of another
+			if !strings.Contains(gate, "/") { // not a part of another gate
 				n.Seconds += seconds
 			}
 		}

@@ -35,7 +35,7 @@ type dot struct {
 	Class, Title string
 }
 
-// name is a word beside a dot.
+// name is a label next to a dot.
 type name struct {
 	X, Y   float64
 	Anchor string
@@ -60,11 +60,11 @@ func (s scale) at(x float64) float64 {
 	return s.from + (s.to-s.from)*(x-lo)/(hi-lo)
 }
 
-// logMarks are 1, 2 and 5 times the powers of ten within a scale; where these are many, the powers alone, and where they are few,
-// numbers at equal steps.
+// logMarks returns 1, 2 and 5 times the powers of ten within a scale; if these are many, only the powers, and if they
+// are few, numbers at equal steps.
 func logMarks(s scale, format func(float64) string) []mark {
 	if !(s.lo > 0) || math.IsInf(s.hi, 1) {
-		return nil // no powers of ten lie there, or without end
+		return nil // no powers of ten in range, or infinitely many
 	}
 	steps := []float64{1, 2, 5}
 	if s.hi/s.lo > 1e4 {
@@ -95,17 +95,17 @@ func logMarks(s scale, format func(float64) string) []mark {
 	return l
 }
 
-// fewMarks is how many marks a scale has at least.
+// fewMarks is the least number of marks of a scale.
 const fewMarks = 3
 
 // around widens a range so that no point is on its edge.
 func around(lo, hi float64) (float64, float64) { return lo / 1.15, hi * 1.15 }
 
-// cutAt is how many times the best the curve ends: what costs more is drawn on its upper edge.
+// cutAt: candidates that cost more than this multiple of the best are drawn on the curve's upper edge.
 const cutAt = 1.3
 
-// curvePlot draws the scores and the best so far over the candidates, and a baseline where base is not 0. What is above cutAt times the
-// least is drawn on the upper edge; cut says how many are.
+// curvePlot draws the scores and the best so far over the candidates, and a baseline if base is not 0. Points above
+// cutAt times the least are drawn on the upper edge; cut counts them.
 func curvePlot(points []Point, base float64) (p *plot, cut int) {
 	if len(points) == 0 {
 		return nil, 0
@@ -150,7 +150,7 @@ func curvePlot(points []Point, base float64) (p *plot, cut int) {
 	return p, cut
 }
 
-// round is the largest of 1, 2 and 5 times the powers of ten that is not above n, and at least 1.
+// round returns the largest of 1, 2 and 5 times the powers of ten that is at most n, and at least 1.
 func round(n int) int {
 	step := 1
 	for _, m := range []int{2, 5, 10} {

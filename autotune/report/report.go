@@ -1,4 +1,4 @@
-// Package report sums up a run: a ranking by target, the reason of every rejection, and where the time went.
+// Package report summarizes a run: a ranking by target, the reason of every rejection, and where the time went.
 package report
 
 import (
@@ -10,34 +10,34 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 )
 
-// Summary is a run, summed up.
+// Summary is the summary of a run.
 type Summary struct {
 	Dir        string                  `json:"dir"`
 	Spec       string                  `json:"spec"`
 	Strategy   string                  `json:"strategy"`
 	Seed       uint64                  `json:"seed"`
 	Targets    []string                `json:"targets"`
-	Ruler      string                  `json:"ruler"`               // what it ranks by on targets that have it: wall or throughput
-	Objective  string                  `json:"objective,omitempty"` // what it makes small, where that is not cost alone
-	Stopped    string                  `json:"stopped,omitempty"`   // why the last driver left it
-	Flight     string                  `json:"flight,omitempty"`    // how many candidates its last session judged at a time, and why no more
+	Ruler      string                  `json:"ruler"`               // ranking unit on targets that have it: wall or throughput
+	Objective  string                  `json:"objective,omitempty"` // what it minimizes, if not cost alone
+	Stopped    string                  `json:"stopped,omitempty"`   // why the last driver stopped
+	Flight     string                  `json:"flight,omitempty"`    // how many candidates its last session judged at a time, and the limit
 	Candidates int                     `json:"candidates"`
-	Iterations int                     `json:"iterations"` // candidates that are no mere tuning of scalars
+	Iterations int                     `json:"iterations"` // candidates other than tuning of scalars
 	Cells      int                     `json:"cells"`      // structures with a cost on every target
 	Verdicts   map[journal.Verdict]int `json:"verdicts"`
 	Rankings   []Ranking               `json:"rankings"`  // by target
 	Rejected   []Row                   `json:"rejected"`  // all without a rank, in order
-	Portfolio  []Member                `json:"portfolio"` // fewest candidates that stay near the best on every target
+	Portfolio  []Member                `json:"portfolio"` // fewest candidates with one near the best on every target
 	Axes       []AxisFact              `json:"axes"`
 	Infra      int                     `json:"infra"` // failures of the machinery
 	Seconds    float64                 `json:"seconds"`
 	PerMinute  float64                 `json:"per_minute"`          // candidates
-	CPU        float64                 `json:"cpu,omitempty"`       // seconds of processor time, workers included; of sessions that were killed up to the last candidate
-	Gates      []GateTime              `json:"gates"`               // where the time went, in the order of the gates
+	CPU        float64                 `json:"cpu,omitempty"`       // processor seconds with workers; for killed sessions up to the last candidate
+	Gates      []GateTime              `json:"gates"`               // time by gate, in order
 	Nodes      []Node                  `json:"nodes,omitempty"`     // the machines of workers, where there were any
-	Standings  []Standing              `json:"standings,omitempty"` // of champions in a model, where they climbed
+	Standings  []Standing              `json:"standings,omitempty"` // of champions in a model, if they climbed
 	Warnings   []string                `json:"warnings,omitempty"`
-	Driven     bool                    `json:"driven,omitempty"` // a driver is at work now
+	Driven     bool                    `json:"driven,omitempty"` // a driver is running
 }
 
 // Ranking orders the correct candidates by their score on a target, best first; of equals the earlier is first.
@@ -45,21 +45,21 @@ type Ranking struct {
 	Target string    `json:"target"`
 	Ruler  string    `json:"ruler"` // of the scores; empty without rows
 	Rows   []Row     `json:"rows"`
-	Base   *Baseline `json:"baseline,omitempty"` // none where auto is a seed, or was not judged
-	Absent []Row     `json:"absent,omitempty"`   // ranked elsewhere, without a cost here; verdict and reason are those of this target
+	Base   *Baseline `json:"baseline,omitempty"` // nil if auto is a seed, or was not judged
+	Absent []Row     `json:"absent,omitempty"`   // ranked on other targets, without a cost here; verdict and reason are this target's
 }
 
-// Row is one candidate. Figures of the cost are those of the ranking's target, and absent among the rejected.
+// Row is one candidate. Costs are for the ranking's target; rejected candidates have none.
 type Row struct {
 	ID       int             `json:"id"`
 	Variant  string          `json:"variant"`
 	Parent   int             `json:"parent,omitempty"` // the candidate it was changed from
-	Change   []string        `json:"change,omitempty"` // axis=value, what was changed in it
+	Change   []string        `json:"change,omitempty"` // axis=value, changes of the parent
 	Cell     string          `json:"cell"`
 	Verdict  journal.Verdict `json:"verdict"`
 	Reason   string          `json:"reason"`
 	Gate     string          `json:"gate"`
-	Class    string          `json:"class,omitempty"` // the input class that is worst against its limit
+	Class    string          `json:"class,omitempty"` // the input class nearest to its limit
 	Error    journal.Figure  `json:"error"`
 	Limit    journal.Figure  `json:"limit"`
 	PerToken journal.Figure  `json:"per_token,omitempty"` // score, by the ruler of the cost, per token and value head
@@ -68,7 +68,7 @@ type Row struct {
 	Runs     *journal.Timing `json:"runs,omitempty"` // on a device
 }
 
-// GateTime is the time that one gate took.
+// GateTime is the time spent in one gate.
 type GateTime struct {
 	Gate    string  `json:"gate"`
 	Reached int     `json:"reached"` // candidates that it judged
@@ -76,11 +76,10 @@ type GateTime struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// Idle says whether the gate has nothing to report: it took less than the smallest time shown, and refused no
-// candidate.
+// Idle reports whether the gate has nothing to show: less time than the smallest shown, and no refused candidate.
 func (g GateTime) Idle() bool { return g.Seconds < .05 && g.Refused == 0 }
 
-// New sums a run up.
+// New summarizes a run.
 func New(dir string, s *journal.State) *Summary {
 	h := s.Header
 	r := &Summary{Dir: dir, Spec: h.Spec, Strategy: h.Strategy, Seed: h.Seed, Targets: h.Targets, Ruler: h.RulerName(), Objective: h.Objective, Candidates: s.Len(),
@@ -196,17 +195,17 @@ func gateTimes(gates []string, all []*journal.Candidate, times []journal.Times) 
 	return l
 }
 
-// Elapsed is the time that drivers worked on the run.
+// Elapsed returns the time that drivers worked on the run.
 func (s *Summary) Elapsed() time.Duration { return time.Duration(s.Seconds * float64(time.Second)) }
 
-// Listed is a row of a summary by itself.
+// Listed is a row of a summary with its target and rank.
 type Listed struct {
 	Target string `json:"target,omitempty"` // absent among the rejected
 	Rank   int    `json:"rank,omitempty"`
 	Row
 }
 
-// Listed gives the rows of the rankings, then the rejected ones.
+// Listed returns the rows of the rankings, then the rejected ones.
 func (s *Summary) Listed() (rows []Listed) {
 	for _, r := range s.Rankings {
 		for i, c := range r.Rows {

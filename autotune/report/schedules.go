@@ -13,8 +13,8 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// Schedules draws the schedules of each target's champion and of the candidate that it was changed from. release
-// names the compiler. A program given as text has no picture.
+// Schedules returns pictures of the schedules of each target's champion and of the candidate before it. release names
+// the compiler. A program given as text has no picture.
 func Schedules(ctx context.Context, s *journal.State, x *measure.Instrument, release string) (map[string][]Picture, error) {
 	spec, err := gdn.Parse(s.Header.Spec)
 	if err != nil {

@@ -37,7 +37,7 @@ func WriteCandidates(w io.Writer, s *journal.State) {
 	t.Write(w)
 }
 
-// wallText is the wall of a record, where it has one.
+// wallText formats in-order cycles; empty if unknown.
 func wallText(cycles int64) string {
 	if cycles == 0 {
 		return "?"
@@ -45,7 +45,7 @@ func wallText(cycles int64) string {
 	return fmt.Sprint(cycles)
 }
 
-// WriteCandidate prints all that is recorded of a candidate.
+// WriteCandidate prints everything recorded about a candidate.
 func WriteCandidate(w io.Writer, s *journal.State, c *journal.Candidate) {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "%-11s %s\n", name, fmt.Sprintf(format, args...))

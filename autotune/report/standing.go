@@ -13,31 +13,31 @@ import (
 // StandingsName is the file of standings in the folder of a run.
 const StandingsName = "standings.jsonl"
 
-// Standing is a champion of a search on a rung above: the time of a step of a model with it.
+// Standing is the result of a champion in a model: the time of a training step with it.
 type Standing struct {
 	Candidate int             `json:"candidate"`
-	Variant   string          `json:"variant"` // as it was suited to the model
+	Variant   string          `json:"variant"` // as resolved for the model
 	Target    string          `json:"target"`
 	Model     string          `json:"model"`
 	Forward   bool            `json:"forward,omitempty"` // without the backward pass
 	Ruler     string          `json:"ruler,omitempty"`
 	Score     int64           `json:"score,omitempty"` // cycles of the step
-	Rule      int64           `json:"rule,omitempty"`  // of it the rule alone
+	Rule      int64           `json:"rule,omitempty"`  // of these, the rule's cycles
 	MFU       float64         `json:"mfu,omitempty"`
-	Verdict   journal.Verdict `json:"verdict,omitempty"` // where it has no program there
+	Verdict   journal.Verdict `json:"verdict,omitempty"` // if it has no program there
 	Reason    string          `json:"reason,omitempty"`
 
-	PerToken   journal.Figure `json:"per_token,omitempty"` // of the kernel, from the run
+	PerToken   journal.Figure `json:"per_token,omitempty"` // of the kernel, from the search
 	KernelRank int            `json:"kernel_rank,omitempty"`
 	Rank       int            `json:"rank,omitempty"` // by the score; 0: none
 }
 
-// ReadStandings reads those of a run; none where there is no file. A line that was cut is left out.
+// ReadStandings reads the standings of a run; nil if there is no file. An incomplete last line is skipped.
 func ReadStandings(dir string) ([]Standing, error) {
 	return store.ReadLines[Standing](filepath.Join(dir, StandingsName), "remove it, and run resume --climb makes it anew")
 }
 
-// ranked gives standings both ranks: among those of the same model and pass, by kernel and by step. The best step is first.
+// ranked sets both ranks of standings, among those of the same model and pass: by kernel and by step. The best step is first.
 func ranked(l []Standing, v journal.View) []Standing {
 	group := func(a, b Standing) bool {
 		return a.Target == b.Target && a.Model == b.Model && a.Forward == b.Forward

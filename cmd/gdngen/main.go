@@ -30,7 +30,7 @@ func main() {
 	os.Exit(execute(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// interrupts are the signals that end a command cleanly. A hang-up that is ignored, as nohup does, stays ignored.
+// interrupts returns the signals that end a command cleanly. An ignored hang-up, as under nohup, stays ignored.
 func interrupts() []os.Signal {
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {

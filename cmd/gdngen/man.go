@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-// manCmd writes manual pages of the whole tree of commands: cobra makes them of the same texts as the helps.
+// manCmd writes manual pages of all commands, from the same texts as the help.
 func (a CLI) manCmd() *cobra.Command {
 	var out string
 	c := &cobra.Command{
@@ -29,7 +29,7 @@ func (a CLI) manCmd() *cobra.Command {
 				return err
 			}
 			root := cmd.Root()
-			root.DisableAutoGenTag = true // which names the day, so that pages would differ from day to day
+			root.DisableAutoGenTag = true // which would put the date into the pages
 			name, _ := app.Version()
 			if err := doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "gdngen " + name, Manual: "gdngen"}, out); err != nil {
 				return fmt.Errorf("manual pages: %w", err)

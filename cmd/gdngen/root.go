@@ -71,7 +71,7 @@ A cost is in ` + journal.RulerTexts[journal.Wall] + `. It is not a measurement.
 	return root
 }
 
-// negative refuses counts and durations below zero: no flag has a use for one.
+// negative refuses counts and durations below zero: no flag uses them.
 func negative(cmd *cobra.Command) (err error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if kind := f.Value.Type(); (kind == "int" || kind == "duration") && strings.HasPrefix(f.Value.String(), "-") && err == nil {
@@ -81,7 +81,7 @@ func negative(cmd *cobra.Command) (err error) {
 	return err
 }
 
-// helpCmd explains a command or a topic; an unknown one is wrong usage.
+// helpCmd explains a command or a topic; an unknown one is a usage error.
 func helpCmd(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:     "help [COMMAND]",
@@ -110,7 +110,7 @@ func helpCmd(root *cobra.Command) *cobra.Command {
 
 var unknownFlag = regexp.MustCompile(`^unknown flag: --([\w-]+)`)
 
-// flagError is a usage error, with the flag that a mistyped one is nearest to.
+// flagError returns a usage error that suggests the nearest flag.
 func flagError(cmd *cobra.Command, err error) error {
 	if m := unknownFlag.FindStringSubmatch(err.Error()); m != nil {
 		var names []string
@@ -130,7 +130,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return app.Usage(fmt.Errorf("%s; see %s --help", text, cmd.CommandPath()))
 }
 
-// elsewhere says where a flag is one: a field of a spec, or the first commands that have it; empty where it is nowhere.
+// elsewhere says where a flag exists: as a field of a spec, or in the first commands that have it; "" if nowhere.
 func elsewhere(root *cobra.Command, flag string) string {
 	if slices.ContainsFunc(gdn.Fields(), func(f gdn.Field) bool { return f.Key == flag }) {
 		return fmt.Sprintf(": it is a field of a spec, such as explain --spec bench,%s=VALUE (gdngen help spec)", flag)
@@ -152,7 +152,7 @@ func elsewhere(root *cobra.Command, flag string) string {
 	return ": it is one of " + strings.Join(with[:min(len(with), 4)], ", ")
 }
 
-// valueErrors say in words what Go's parsers of flags object to.
+// valueErrors rephrase errors of Go's flag parsers.
 var valueErrors = []struct {
 	pattern *regexp.Regexp
 	words   string

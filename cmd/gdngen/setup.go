@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// plugins obtains the named plugins, or all. missing is why the first that can not be had is not there.
+// plugins obtains the named plugins, or all. missing is the error of the first that could not be obtained.
 func (a CLI) plugins(only string, offline, verify bool) (rows []plugins.Obtained, missing error, err error) {
 	rows, missing, err = plugins.Obtain(a.Ctx, only, map[string]string{"cpu": a.CPUPlugin, "tpu": a.Libtpu}, plugins.Options{Progress: a.Stderr, Offline: offline, Verify: verify})
 	if app.IsA[*plugins.UnknownError](err) {

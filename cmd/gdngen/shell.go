@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// shells are those that scripts can be written for.
+// shells lists the shells with completion scripts.
 var shells = map[string]func(*cobra.Command, io.Writer) error{
 	"bash":       writeBash,
 	"zsh":        func(c *cobra.Command, w io.Writer) error { return c.GenZshCompletion(w) },
@@ -38,9 +38,8 @@ func (a CLI) completionCmd() *cobra.Command {
 	}
 }
 
-// bashMore follows the script that cobra writes. Commas are no special characters of bash, so they stay as they are, and what is before the
-// last "=", where bash begins a word of its own, is cut off. Where the package bash-completion is not installed, the words of the line are cut
-// at blanks.
+// bashMore extends cobra's script for bash. It escapes no commas, and cuts off the text up to the last "=", where bash
+// begins a new word. Without the package bash-completion it splits the line at blanks.
 const bashMore = `
 __gdngen_handle_special_char() {
     local comp=$1 char=$2

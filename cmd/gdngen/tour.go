@@ -18,12 +18,12 @@ import (
 
 // tourStep is a command of the tour.
 type tourStep struct {
-	before, after string // what it is for, and how its output reads: words in quotes, and those in capitals, are words of the output
+	before, after string // its purpose, and how to read its output: quoted and capitalized words are from the output
 	compiles      bool   // it needs libtpu, and takes minutes
 	args          string // with SPEC, SMALL, TARGET and DIR
 }
 
-// tourSteps are the first ten minutes.
+// tourSteps are a first ten minutes with gdngen.
 var tourSteps = []tourStep{
 	{"The best known kernel for your shape.",
 		"That is the text libtpu compiles. The line \"auto is\" names the variant, which is how the kernel computes, and why it was chosen.",

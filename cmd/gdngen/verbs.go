@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// addVerbs adds the commands to the root, by what they are about.
+// addVerbs adds the commands to the root, in groups.
 func (a CLI) addVerbs(root *cobra.Command) {
 	k, of, away := kernels.CLI{App: a.App}, search.CLI{App: a.App}, machines.CLI{App: a.App}
 	gen := k.GenCmd()
@@ -45,7 +45,7 @@ func (a CLI) addVerbs(root *cobra.Command) {
 	a.addFormer(root, k, of, away)
 }
 
-// in puts commands into a group of the root's help, and takes those below them out of any.
+// in puts commands into a group of the root's help; their subcommands belong to no group.
 func in(group string, list ...*cobra.Command) []*cobra.Command {
 	for _, c := range list {
 		c.GroupID = group
@@ -56,8 +56,8 @@ func in(group string, list ...*cobra.Command) []*cobra.Command {
 	return list
 }
 
-// addFormer adds what commands were called in the version before, hidden. Each says its name of today. The words that other programs say,
-// of workers, shells and whoever asks for a version, keep their names.
+// addFormer adds hidden commands by the names of the previous version. Each notes its present name. Names used by other
+// programs, of workers, shells and version queries, stay.
 func (a CLI) addFormer(root *cobra.Command, k kernels.CLI, of search.CLI, away machines.CLI) {
 	for _, c := range []*cobra.Command{of.WorkerCmd(), a.completionCmd(), a.versionCmd()} {
 		c.Hidden = true
@@ -91,7 +91,7 @@ func named(c *cobra.Command, name string) *cobra.Command {
 	return c
 }
 
-// former hides a command of a former name, and lets it and those below it say the name of today.
+// former hides a command of a former name, and lets it and its subcommands note the present name.
 func (a CLI) former(c *cobra.Command, now string) {
 	c.Hidden = true
 	var visit func(*cobra.Command, string)
@@ -150,7 +150,7 @@ func (a CLI) axesCmd() *cobra.Command {
 	}
 }
 
-// axisRow is an axis as it is listed.
+// axisRow is an axis in the list.
 type axisRow struct {
 	Name       string   `json:"name"`
 	Doc        string   `json:"doc"`

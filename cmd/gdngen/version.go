@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// versionResult is what a report of a fault should name.
+// versionResult holds the facts for a bug report.
 type versionResult struct {
 	Version  string             `json:"version"`
 	Revision string             `json:"revision,omitempty"`

@@ -8,10 +8,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// leastHelp and mostHelp bound the width of helps, in characters.
+// leastHelp and mostHelp bound the width of help texts, in characters.
 const leastHelp, mostHelp = 60, 120
 
-// wrapHelp lets the helps of all commands end at the width of the terminal, or at mostHelp where there is none.
+// wrapHelp wraps the help of all commands at the width of the terminal, or at mostHelp if there is none.
 func wrapHelp(root *cobra.Command) {
 	width := func(c *cobra.Command) int {
 		w := terminal.Width(c.OutOrStdout())
@@ -36,8 +36,8 @@ func wrapHelp(root *cobra.Command) {
 	root.SetUsageTemplate(strings.Replace(usage, "{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}", `{{flags . "global"}}`, 1))
 }
 
-// wrap breaks the lines of a text at a width. The lines of a paragraph are joined first; those that are indented, and lists, stay lines of
-// their own, and go on under their text.
+// wrap breaks the lines of a text at a width. Lines of a paragraph are joined first; indented lines and list items stay
+// separate, and continue under their text.
 func wrap(text string, width int) string {
 	var out []string
 	for block := range strings.SplitSeq(text, "\n\n") {
@@ -58,7 +58,7 @@ func wrap(text string, width int) string {
 	return strings.Join(out, "\n\n")
 }
 
-// wrapLine breaks one line. What follows is indented as the text behind the first word of an indented line, such as a row of a list.
+// wrapLine breaks one line. In an indented line, such as a list item, continuation lines start under the text after the first word.
 func wrapLine(line string, width int) string {
 	if utf8.RuneCountInString(line) <= width {
 		return line

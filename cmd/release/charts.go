@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// chartColours are those of series, by number, as classes of site.css have them.
+// chartColours is the number of colours of series, which are classes in site.css.
 const chartColours = 8
 
 // series is a line or a row of points of a chart.
@@ -20,7 +20,7 @@ type series struct {
 	Points [][2]float64 // x and y, both above 0
 }
 
-// charts draws cycles against tokens and heads, and errors by class, of what the tables of the repository hold.
+// charts draws the tables of the repository: cycles against tokens and heads, and errors by class.
 func (s *site) charts() (string, error) {
 	results, err := os.ReadFile("docs/data/results.md")
 	if err != nil {
@@ -50,7 +50,7 @@ func (s *site) charts() (string, error) {
 
 var wallFigure = regexp.MustCompile(`^([0-9.]+)(?: \(|$)`)
 
-// champions reads the first table of the results: a series for each target whose wall is known, over the works of xs.
+// champions reads the first table of the results: a series for each target with known in-order cycles, over the works of xs.
 func champions(text string, xs map[string]float64) ([]series, error) {
 	var targets []string
 	var list []series
@@ -141,7 +141,7 @@ func lineChart(title, xTitle string, list []series) string {
 	return b.String() + "</p>"
 }
 
-// errorTable is the errors of outputs by kernel and class as a table whose cells are darker where errors are larger.
+// errorTable returns the errors of outputs by kernel and class as a table with darker cells for larger errors.
 func errorTable(text string) (string, error) {
 	var kernels, classes []string
 	errs := map[[2]string]float64{}

@@ -23,13 +23,13 @@ import (
 	"strings"
 )
 
-// machines are those that the program is built for. It runs kernels where it has cgo; elsewhere it generates, checks and explains.
+// machines are the platforms of the release. With cgo the program runs kernels; elsewhere it generates, checks and explains.
 var machines = []struct {
 	system, arch string
 	cgo          bool
 }{{"linux", "amd64", true}, {"linux", "arm64", false}, {"darwin", "arm64", false}}
 
-// extraFiles are the files and folders that go with the program: its docs, and the examples that need nothing else.
+// extraFiles are the files and folders in each archive: docs, and the examples that need nothing else.
 var extraFiles = []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE", "docs", "examples/README.md", "examples/jax", "examples/notebook", "examples/proposer", "examples/agent"}
 
 var semver = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9a-z.]+)?$`)
@@ -121,7 +121,7 @@ func programs(version, out string) error {
 	return nil
 }
 
-// stamps is the package whose variables have the version and the commit of a program built here.
+// stamps is the package whose variables hold the version and the commit.
 const stamps = "github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 
 // build builds gdngen with its version and commit stamped in; system and arch are empty for this machine.
@@ -144,7 +144,7 @@ func source(version, out string) error {
 	return run(nil, "git", "archive", "--format=tar.gz", "--prefix="+name+"/", "-o", filepath.Join(out, name+".tar.gz"), "HEAD")
 }
 
-// sums writes SHA256SUMS, as sha256sum -c reads it.
+// sums writes SHA256SUMS, in the format of sha256sum -c.
 func sums(out string) error {
 	files, err := os.ReadDir(out)
 	if err != nil {
@@ -162,7 +162,7 @@ func sums(out string) error {
 	return os.WriteFile(filepath.Join(out, "SHA256SUMS"), []byte(text.String()), 0o644)
 }
 
-// run runs a program with variables of its own; what it prints goes to standard error.
+// run runs a program with additional environment variables; its output goes to standard error.
 func run(env []string, program string, args ...string) error {
 	cmd := exec.Command(program, args...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), env...), os.Stderr, os.Stderr

@@ -12,13 +12,13 @@ import (
 	"github.com/russross/blackfriday/v2"
 )
 
-// repository is where links to files that are no pages lead.
+// repository is the address for links to files that are not pages.
 const repository = "https://github.com/gdngen/gdngen/blob/main/"
 
-// documents are the pages of Markdown, in the order of the menu. Patterns are below the repository.
+// documents are the pages in Markdown, in the order of the menu. Patterns are relative to the repository.
 var documents = []string{"README.md", "docs/start.md", "docs/*.md", "docs/data/*.md", "docs/journal/README.md", "examples/README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"}
 
-// found is an entry of the search: a heading of a page with the text below it.
+// found is an entry of the search: a heading of a page with its text.
 type found struct {
 	URL     string `json:"u"`
 	Page    string `json:"p"`
@@ -84,17 +84,17 @@ func (s *site) pages() error {
 	return s.file("index.js", append(append([]byte("const found = "), data...), ";\n"...))
 }
 
-// htmlName is the page of a document.
+// htmlName returns the page of a document.
 func htmlName(file string) string { return strings.TrimSuffix(file, ".md") + ".html" }
 
 var notInAnchor = regexp.MustCompile("[^a-z0-9 _-]")
 
-// anchor is the name of a heading in links.
+// anchor returns the link name of a heading.
 func anchor(heading string) string {
 	return strings.ReplaceAll(notInAnchor.ReplaceAllString(strings.ToLower(heading), ""), " ", "-")
 }
 
-// rendered gives a document as HTML, with links between pages, and what the search finds of it. pages are the documents there are.
+// rendered returns a document as HTML, with links between pages, and its search entries. pages are the existing documents.
 func rendered(file string, text []byte, pages map[string]bool) (string, []found) {
 	const extensions = blackfriday.CommonExtensions &^ blackfriday.HeadingIDs
 	tree := blackfriday.New(blackfriday.WithExtensions(extensions)).Parse(text)
@@ -133,7 +133,7 @@ func rendered(file string, text []byte, pages map[string]bool) (string, []found)
 	return b.String(), entries
 }
 
-// plainText is the text of a node and all below it.
+// plainText returns the text of a node and its children.
 func plainText(n *blackfriday.Node) string {
 	var b strings.Builder
 	n.Walk(func(x *blackfriday.Node, entering bool) blackfriday.WalkStatus {
@@ -148,7 +148,7 @@ func plainText(n *blackfriday.Node) string {
 	return b.String()
 }
 
-// linked is where a link of a document leads in the gallery.
+// linked returns the address of a document's link in the gallery.
 func linked(file, to string, pages map[string]bool) string {
 	if strings.Contains(to, "://") || strings.HasPrefix(to, "#") || strings.HasPrefix(to, "mailto:") {
 		return to

@@ -26,7 +26,7 @@ var frame = template.Must(template.ParseFS(siteFiles, "site.html"))
 
 // sitePage is a page of the gallery.
 type sitePage struct {
-	Path, Title string // Path is below the gallery
+	Path, Title string // Path is relative to the gallery
 	Root        string // from the page to the gallery's root: "", or "../" for each folder
 	Body        template.HTML
 	Docs        []sitePage // the pages of docs, for the menu
@@ -44,7 +44,7 @@ var works = []struct{ name, title, spec string }{
 
 var siteTargets = []string{"v4", "v5e", "v5p", "v6e", "tpu7x"}
 
-// site is the gallery under way.
+// site is a gallery being written.
 type site struct {
 	out     string
 	program string // gdngen; where it is empty there are no reports
@@ -117,7 +117,7 @@ func (s *site) write() error {
 	return nil
 }
 
-// page writes a page in its frame.
+// page writes a page with the frame.
 func (s *site) page(name, title, body string) error {
 	var b bytes.Buffer
 	p := sitePage{Path: name, Title: title, Root: strings.Repeat("../", strings.Count(name, "/")), Body: template.HTML(body), Docs: s.docs}

@@ -199,7 +199,7 @@ func newText(data []byte, tokens int) (*text, error) {
 	return t, nil
 }
 
-// encode gives the numbers of a text's characters.
+// encode returns the numbers of a text's characters, or an error for a character outside the alphabet.
 func (t *text) encode(s string) ([]int32, error) {
 	out := make([]int32, len(s))
 	for i := range len(s) {
@@ -213,7 +213,7 @@ func (t *text) encode(s string) ([]int32, error) {
 	return out, nil
 }
 
-// draw cuts sequences out of a part of the text; each label is the character that follows.
+// draw cuts random sequences out of a part of the text; each label is the next character.
 func (t *text) draw(from []int32, batch, tokens int, r *rand.Rand) (inputs, labels []*tensors.Tensor) {
 	var x, y []int32
 	for range batch {

@@ -19,7 +19,7 @@ type size struct {
 	mixer                              string
 }
 
-// text is the model's config.json, in the words of Qwen3.5.
+// text returns the model's config.json in the form of Qwen3.5.
 func (z size) text() ([]byte, error) {
 	kinds := map[string][]string{"hybrid": {"linear_attention", "full_attention"}, "rule": {"linear_attention"}, "attention": {"full_attention"}}[z.mixer]
 	if kinds == nil {
@@ -37,7 +37,7 @@ func (z size) text() ([]byte, error) {
 	}, "", "  ")
 }
 
-// config is the model's.
+// config returns the model's configuration.
 func (z size) config() (c lm.Config, err error) {
 	folder, err := os.MkdirTemp("", "charlm")
 	if err != nil {
@@ -55,7 +55,7 @@ func (z size) config() (c lm.Config, err error) {
 	return lm.ReadConfig(path)
 }
 
-// save leaves the model in a folder.
+// save writes the model into a folder.
 func (z size) save(folder string, store *model.Store, c lm.Config) error {
 	text, err := z.text()
 	if err != nil {

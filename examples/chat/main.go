@@ -92,7 +92,7 @@ func run(o options, in io.Reader, out io.Writer) error {
 	return lines.Err()
 }
 
-// chat is a dialogue under way.
+// chat is a dialogue in progress.
 type chat struct {
 	o    options
 	t    *lm.Tokenizer
@@ -103,7 +103,7 @@ type chat struct {
 
 const began, ended = "<|im_start|>", "<|im_end|>"
 
-// answer takes in what a person says, and prints the answer as it comes.
+// answer feeds a person's words to the model, and prints the answer as it comes.
 func (c *chat) answer(said string) error {
 	if !c.o.raw && c.t.Has(began) {
 		before := ""
@@ -126,7 +126,7 @@ func (c *chat) answer(said string) error {
 			break
 		}
 		answer = append(answer, next)
-		text := c.t.Decode(answer) // of all: a letter may be several tokens
+		text := c.t.Decode(answer) // of all tokens: a letter may be several
 		if shown < len(text) {
 			fmt.Fprint(c.out, text[shown:])
 			shown = len(text)
@@ -136,7 +136,7 @@ func (c *chat) answer(said string) error {
 	return err
 }
 
-// measure prints tokens a second of a prompt and of greedy tokens after it; what was computed before was to warm up.
+// measure prints tokens per second of a prompt and of greedy tokens after it, after a warm-up.
 func measure(b compute.Backend, m *lm.Model, o options, d dtypes.DType, out io.Writer) error {
 	prompt := make([]int32, o.given)
 	for i := range prompt {
@@ -162,10 +162,10 @@ func measure(b compute.Backend, m *lm.Model, o options, d dtypes.DType, out io.W
 		"decode_processor_s": busy / float64(o.tokens), "peak_MiB": peak(), "tokens": tokens[0][:min(8, len(tokens[0]))]})
 }
 
-// processor is the time that this process had of processors in seconds, 0 where the system does not tell.
+// processor returns the processor time of this process in seconds; 0 if the system does not report it.
 func processor() float64 {
 	data, _ := os.ReadFile("/proc/self/stat")
-	_, after, _ := strings.Cut(string(data), ") ") // behind the name
+	_, after, _ := strings.Cut(string(data), ") ") // after the name
 	var user, system float64
 	if f := strings.Fields(after); len(f) > 12 {
 		fmt.Sscan(f[11], &user)
@@ -174,7 +174,7 @@ func processor() float64 {
 	return (user + system) / 100 // ticks a second of Linux
 }
 
-// peak is the largest resident size so far in MiB, 0 where the system does not tell.
+// peak returns the largest resident size so far in MiB; 0 if the system does not report it.
 func peak() (kib int) {
 	data, _ := os.ReadFile("/proc/self/status")
 	for line := range strings.Lines(string(data)) {

@@ -25,7 +25,7 @@ const (
 	PlotName       = "loss.svg"
 )
 
-// A variable that is no float is stored under another type of the same width, which its name says.
+// Variables other than floats are stored as another type of the same width; the stored name tells the type.
 const (
 	metaLosses = "losses"
 	markU64    = "@u64"
@@ -34,8 +34,8 @@ const (
 // duringWrite is called in the middle of a write; tests stop there.
 var duringWrite = func() {}
 
-// Save writes every variable of a store, of the model as of the optimizer, and the losses of all steps so far. The file is
-// written beside its place and renamed, so that there is a whole checkpoint at any time: the old one or the new.
+// Save writes every variable of a store, the optimizer's too, and the losses of all steps so far. The file is replaced
+// atomically: at any time there is a complete checkpoint, the old or the new one.
 func Save(path string, store *model.Store, losses []float64) error {
 	text, err := json.Marshal(losses)
 	if err != nil {
@@ -86,8 +86,8 @@ func Save(path string, store *model.Store, losses []float64) error {
 	return nil
 }
 
-// Restore puts the variables of a checkpoint into a store, before its model is built, and gives the losses. Without a
-// checkpoint it does nothing. What a write that was killed left behind is removed.
+// Restore puts the variables of a checkpoint into a store, before its model is built, and returns the losses; nil if
+// there is no checkpoint. It removes the rest of a write that was killed.
 func Restore(path string, store *model.Store) ([]float64, error) {
 	if err := os.Remove(path + ".part"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("checkpoint: %w", err)

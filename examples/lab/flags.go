@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// Counts says what is wrong with a command line whose integer flags of these names are counts, at least 1, and which takes no
-// arguments.
+// Counts returns what is wrong with a command line whose named integer flags must be at least 1, and which takes no
+// arguments; nil if nothing.
 func Counts(f *flag.FlagSet, names ...string) error {
 	var errs []error
 	for _, name := range names {

@@ -1,5 +1,5 @@
-// Package lab trains the models of the examples: steps with a progress bar, held-out evaluations, a plot of the loss, and
-// checkpoints from which a run goes on exactly as if it had never stopped.
+// Package lab trains the models of the examples: steps with a progress bar, held-out evaluations, a plot of the loss,
+// and checkpoints from which a run resumes exactly.
 package lab
 
 import (
@@ -21,11 +21,11 @@ import (
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
-// Batch gives the inputs and labels of a step. It depends on the step alone, so that a run that goes on sees what it would
-// have seen. Labels may end with weights, as GoMLX's losses take them.
+// Batch returns the inputs and labels of a step. It must depend only on the step, so that a resumed run sees the same
+// batches. Labels may end with weights, as in GoMLX's losses.
 type Batch func(step int) (inputs, labels []*tensors.Tensor)
 
-// Config says what is trained and how.
+// Config is the configuration of a training run.
 type Config struct {
 	Model    train.ModelFn
 	Batch    Batch
@@ -45,19 +45,19 @@ type Config struct {
 // Result is a finished run.
 type Result struct {
 	Steps   int       `json:"steps"`
-	Losses  []float64 `json:"-"` // of every step from the first, those before a resumption too
+	Losses  []float64 `json:"-"` // of every step from the first, also before a resumption
 	Loss    float64   `json:"loss"`
 	Merit   float64   `json:"-"`       // of the last evaluation, which callers print by its name
 	Seconds float64   `json:"seconds"` // of this call
-	Resumed int       `json:"resumed"` // the step that this call went on from
+	Resumed int       `json:"resumed"` // the step from which this call resumed
 }
 
-// OpenBackend opens a backend by name (device.Open), with progress of a download on w.
+// OpenBackend opens a backend by name (device.Open), with download progress on w.
 func OpenBackend(ctx context.Context, name string, w io.Writer) (compute.Backend, error) {
 	return device.Open(ctx, name, device.Options{Plugin: plugins.Options{Progress: w}})
 }
 
-// NewStore makes the store of a run: hyperparameters and the state of the random numbers.
+// NewStore returns the store of a run, with hyperparameters and the random state.
 func NewStore(c Config) (*model.Store, error) {
 	store := model.NewStore()
 	store.SetParams(map[string]any{optimizer.ParamOptimizer: "adamw", optimizer.ParamLearningRate: 3e-3})
@@ -65,8 +65,8 @@ func NewStore(c Config) (*model.Store, error) {
 	return store, store.SetRNGStateFromSeed(c.Seed)
 }
 
-// Train trains, going on from the checkpoint in c.Dir where there is one. It returns between steps when stop is done, with
-// a checkpoint.
+// Train trains, resuming from the checkpoint in c.Dir if there is one. When stop is done it saves a checkpoint and
+// returns after the current step.
 func Train(stop context.Context, b compute.Backend, store *model.Store, c Config) (*Result, error) {
 	start := time.Now()
 	r := &run{config: c, store: store}
@@ -91,7 +91,7 @@ func Train(stop context.Context, b compute.Backend, store *model.Store, c Config
 	if err := r.save(); err != nil {
 		return nil, err
 	}
-	if n := len(r.Losses); c.Evaluate != nil && n > 0 && r.judged < n && stop.Err() == nil { // a run that was complete before this call
+	if n := len(r.Losses); c.Evaluate != nil && n > 0 && r.judged < n && stop.Err() == nil { // the run was complete before this call
 		var err error
 		if r.Merit, err = c.Evaluate(); err != nil {
 			return nil, fmt.Errorf("evaluation of the checkpoint: %w", err)
@@ -104,7 +104,7 @@ func Train(stop context.Context, b compute.Backend, store *model.Store, c Config
 	return &r.Result, nil
 }
 
-// run is a training under way.
+// run is a training in progress.
 type run struct {
 	Result
 	config  Config
@@ -113,10 +113,10 @@ type run struct {
 	judged  int // steps when Merit was found
 }
 
-// file is where the checkpoint is.
+// file returns the path of the checkpoint.
 func (r *run) file() string { return filepath.Join(r.config.Dir, CheckpointName) }
 
-// restore takes up the checkpoint, if there is one.
+// restore loads the checkpoint, if there is one.
 func (r *run) restore() (err error) {
 	if r.config.Dir == "" {
 		return nil
@@ -140,7 +140,7 @@ func (r *run) save() error {
 	return Plot(filepath.Join(r.config.Dir, PlotName), r.config.Title, r.Losses)
 }
 
-// step trains on one batch, and evaluates where that is due. last says that it was the last step: all are done, or the target is reached.
+// step trains on one batch, and evaluates if due. last reports the last step: all are done, or the target is reached.
 func (r *run) step(step int, told *progress) (last bool, err error) {
 	inputs, labels := r.config.Batch(step)
 	metrics, err := r.trainer.TrainStep(train.Batch{Inputs: inputs, Labels: labels})

@@ -14,11 +14,11 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// memory is the number of steps that the running mean of a loss remembers.
+// memory is the number of steps in the running mean of a loss.
 const memory = 20
 
-// Plot draws the loss of every step, and its running mean, as an SVG file of 16 by 9 cm on white. Losses that are not finite
-// are left out; of fewer than two nothing is drawn.
+// Plot draws the loss of every step, and its running mean, as an SVG file of 16 by 9 cm on white. Losses that are not
+// finite are left out; with fewer than two it draws nothing.
 func Plot(path, title string, losses []float64) error {
 	raw, mean := curves(losses)
 	if len(raw) < 2 {
@@ -49,7 +49,7 @@ func Plot(path, title string, losses []float64) error {
 	}
 	p.X.Min = 0 // round numbers of steps at the ticks
 	c := vgsvg.NewWith(vgsvg.UseWH(16*vg.Centimeter, 9*vg.Centimeter), vgsvg.EmbedFonts(true))
-	p.Draw(draw.Crop(draw.New(c), 0, -5*vg.Millimeter, 0, -vg.Millimeter)) // half of the last tick's number stands beyond the axis
+	p.Draw(draw.Crop(draw.New(c), 0, -5*vg.Millimeter, 0, -vg.Millimeter)) // half of the last tick's label is beyond the axis
 	f, err := os.Create(path)
 	if err == nil {
 		_, err = c.WriteTo(f)
@@ -61,8 +61,8 @@ func Plot(path, title string, losses []float64) error {
 	return nil
 }
 
-// curves gives the finite losses by step, from 1, and their running mean. The mean weighs a loss of n steps ago by (1 - 1/memory)^n and
-// divides by the sum of the weights, so that the first losses count as any others.
+// curves returns the finite losses by step, from 1, and their running mean. A loss n steps back has the weight (1 -
+// 1/memory)^n. The mean divides by the sum of the weights, so that the first losses are not underrated.
 func curves(losses []float64) (raw, mean plotter.XYs) {
 	sum, weights := 0., 0.
 	for i, l := range losses {

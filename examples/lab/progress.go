@@ -10,7 +10,7 @@ import (
 	"golang.org/x/term"
 )
 
-// progress tells how far a run is: a bar on a terminal, and elsewhere a line for each evaluation and at the end.
+// progress shows the progress of a run: a bar on a terminal, elsewhere a line for each evaluation and at the end.
 type progress struct {
 	w           io.Writer
 	bar         *progressbar.ProgressBar // nil: lines
@@ -18,7 +18,7 @@ type progress struct {
 	start       time.Time
 }
 
-// newProgress begins at step done of c.Steps. The rate counts the steps of this call alone.
+// newProgress begins at step done of c.Steps. The rate counts only the steps of this call.
 func newProgress(c Config, done int) *progress {
 	p := &progress{w: c.Progress, steps: c.Steps, from: done, start: time.Now()}
 	if p.w == nil {
@@ -34,7 +34,7 @@ func newProgress(c Config, done int) *progress {
 	return p
 }
 
-// step says what there is to say after a step, counted from 1; a line is written where it is told or last.
+// step shows a step, counted from 1; a line is written if tell is set or at the last step.
 func (p *progress) step(n int, text string, tell bool) {
 	if p.bar != nil {
 		p.bar.Describe(text)

@@ -45,7 +45,7 @@ const (
 	taps     = 4
 )
 
-// ways compute the sequence in n parts, and give the largest difference from the whole.
+// ways compute the sequence in n parts, and return the largest difference from the whole.
 var ways = []struct {
 	name string
 	do   func(b compute.Backend, n int) (float64, error)
@@ -87,10 +87,10 @@ func draw(seed uint64, dims ...int) *tensors.Tensor {
 	return tensors.FromFlatDataAndDimensions(x, dims...)
 }
 
-// farthest is the largest difference of two nodes.
+// farthest returns the largest difference of two nodes.
 func farthest(x, y *Node) *Node { return ReduceAllMax(Abs(Sub(x, y))) }
 
-// part is the i-th of n parts of x along its tokens.
+// part returns the i-th of n parts of x along its tokens.
 func part(x *Node, i, n int) *Node { return SliceAxis(x, 1, AxisRange(i*tokens/n, (i+1)*tokens/n)) }
 
 // ruleInParts also packs two sequences into one batch row, and pads: both leave the same state as the whole.
@@ -158,7 +158,7 @@ func blockInParts(b compute.Backend, n int) (float64, error) {
 	return float64(tensors.ToScalar[float32](off)), nil
 }
 
-// interpreted computes a module by the interpreter; a program for devices would compile it.
+// interpreted runs a module in the interpreter; a program for devices would compile it.
 func interpreted(m *ir.Module, inputs parallel.Arrays) (parallel.Arrays, error) {
 	return interp.Run(m, inputs, interp.Options{})
 }

@@ -79,7 +79,7 @@ func run(stop context.Context, backend, mixer string, steps int, target float64,
 	}{b.Name(), mixer, r.Merit, r})
 }
 
-// train fills in what the task gives and trains.
+// train fills in the task's settings and trains.
 func train(stop context.Context, b compute.Backend, mixer string, c lab.Config) (*lab.Result, error) {
 	if mixers := []string{"delta", "kda", "none"}; !slices.Contains(mixers, mixer) {
 		return nil, fmt.Errorf("unknown mixer %q (known: %s)", mixer, strings.Join(mixers, " "))
@@ -117,7 +117,7 @@ func train(stop context.Context, b compute.Backend, mixer string, c lab.Config) 
 	return lab.Train(stop, b, store, c)
 }
 
-// logits are those of a model: an embedding, one layer with a residual, and a projection over keys and values.
+// logits returns the logits of a model: an embedding, one layer with a residual, and a projection over keys and values.
 func logits(scope *model.Scope, mixer string, x *Node) *Node {
 	x = layers.Embedding(scope.In("embed"), x, dtypes.Float32, 2*keys, width)
 	l := layer.New(scope.In("gdn"), layer.RMSNorm(scope.In("norm"), x)).Heads(heads, heads).HeadDims(dim, dim).InitGain(1)

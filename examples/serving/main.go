@@ -94,7 +94,7 @@ func variant(s gdn.Spec, text string) (gdn.Variant, error) {
 	return f.Variant, nil
 }
 
-// config is what is served, and how.
+// config is the configuration of the server.
 type config struct {
 	layer                            gdn.Spec // head counts and widths
 	prefill, decode                  gdn.Variant
@@ -119,7 +119,7 @@ func (c *config) run(out io.Writer) error {
 	return c.judge(layer, done, out)
 }
 
-// judge checks the outputs against float64, and says whether a poisoned request shows it.
+// judge checks the outputs against float64, and that a poisoned request shows its NaN.
 func (c *config) judge(layer gdn.Spec, done []*request, out io.Writer) error {
 	worst := 0.0
 	for _, q := range done {
@@ -201,7 +201,7 @@ func (c *config) serve(layer gdn.Spec, out io.Writer) ([]*request, error) {
 	return server.done, nil
 }
 
-// outputLimit is the error that rounding the output allows, and the arithmetic of the less accurate program.
+// outputLimit returns the error that rounding of the output and the arithmetic of the less accurate program allow.
 func outputLimit(s gdn.Spec, precisions ...string) (float64, error) {
 	class, err := truth.LookupClass("random")
 	if err != nil {

@@ -20,14 +20,14 @@ import (
 type prompted struct {
 	prompt, text []int32
 	want         int // tokens of the answer
-	shared       int // tokens that it begins with, and others too
-	taken        int // tokens of the prompt
+	shared       int // of these, the shared prefix
+	taken        int // tokens of the prompt processed
 	session      *lm.Session
 	logits       []float32
 }
 
-// modelServer serves a whole model: prompts in pieces within the budget of a step, then a token a step of each sequence under way. Requests
-// that begin with the same tokens go on from a fork of one session.
+// modelServer serves a whole model: prompts in pieces within the budget of a step, then one token per step for each
+// sequence. Requests that begin with the same tokens start from a fork of one session.
 type modelServer struct {
 	c       *config
 	m       *lm.Model
@@ -38,7 +38,7 @@ type modelServer struct {
 	done    []*prompted
 }
 
-// serveModel serves the model of the folder c.model, and looks whether each answer is what the model says to all of its tokens.
+// serveModel serves the model of the folder c.model, and compares each answer with the model's logits for the whole request.
 func (c *config) serveModel(out io.Writer) error {
 	b, err := lab.OpenBackend(context.Background(), c.backend, os.Stderr)
 	if err != nil {
@@ -91,7 +91,7 @@ func (c *config) serveModel(out io.Writer) error {
 	return nil
 }
 
-// step admits requests, takes pieces of prompts, and says a token of each sequence whose prompt is taken.
+// step admits requests, processes pieces of prompts, and adds a token to each sequence whose prompt is done.
 func (s *modelServer) step() error {
 	for len(s.waiting) > 0 && len(s.active) < s.c.slots {
 		q := s.waiting[0]
@@ -128,7 +128,7 @@ func (s *modelServer) step() error {
 	return nil
 }
 
-// take takes tokens in pieces of powers of two, so that a handful of programs serves all lengths.
+// take processes tokens in pieces of powers of two, so that a handful of programs serves all lengths.
 func take(s *lm.Session, tokens []int32) (logits []float32, err error) {
 	for err == nil && len(tokens) > 0 {
 		n := 1 << (bits.Len(uint(len(tokens))) - 1)
@@ -138,7 +138,7 @@ func take(s *lm.Session, tokens []int32) (logits []float32, err error) {
 	return logits, err
 }
 
-// check gives the model the whole request at once: the logit of each token that was said is the largest, up to rounding.
+// check runs the model on the whole request at once: each token of the answer must have the largest logit, up to rounding.
 func (s *modelServer) check(q *prompted) error {
 	all := append(append([]int32{}, q.prompt...), q.text...)
 	logits, err := s.m.Session().Step([][]int32{all})

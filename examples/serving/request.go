@@ -13,22 +13,22 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// request is a sequence: the inputs of its tokens, prompt first, and the outputs that the server gave so far. In a model the inputs of a
-// decoded token follow from the one before; here all are drawn in advance, so that the whole can be checked as one sequence.
+// request is a sequence: the inputs of its tokens, prompt first, and the outputs so far. In a model the inputs of a decoded token
+// depend on the token before; here all are drawn in advance, so that the whole can be checked as one sequence.
 type request struct {
 	id, prompt, tokens int
 	shared             int                  // tokens of the prompt that are the cached prefix
-	group              int                  // of the slots that it leaves its states in
+	group              int                  // group of slots for its states
 	at                 int                  // the slot of its state; -1: none yet
-	done               int                  // tokens whose outputs are there
+	done               int                  // tokens with outputs
 	inputs             map[string][]float32 // q, k, v, a, b: [tokens, heads, width], rounded to bf16
 	output             []float32            // [tokens, Hv, V]
 	marks              []byte               // what happened to it in each step
 	first, last        time.Duration        // when its prompt was done, and its last token
-	windows            int                  // decode steps that it took
+	windows            int                  // number of decode steps
 }
 
-// perToken is the number of elements of a token, by input.
+// perToken returns the number of elements per token of each input.
 func perToken(s gdn.Spec) map[string]int {
 	return map[string]int{"q": s.HeadsK * s.K, "k": s.HeadsK * s.K, "v": s.HeadsV * s.V, "a": s.HeadsV, "b": s.HeadsV}
 }
@@ -44,7 +44,7 @@ func newRequest(s gdn.Spec, id, prompt, decode int, r *rand.Rand) *request {
 		for i := range x {
 			x[i] = r.NormFloat64()
 		}
-		if name == "q" || name == "k" { // models bring these to length 1
+		if name == "q" || name == "k" { // models normalise these to length 1
 			for row := range slices.Chunk(x, s.K) {
 				sum := 0.0
 				for _, e := range row {
@@ -61,7 +61,7 @@ func newRequest(s gdn.Spec, id, prompt, decode int, r *rand.Rand) *request {
 	return q
 }
 
-// beginWith puts the tokens of a cached prefix before those of the request, which starts from its state, with its outputs.
+// beginWith puts the tokens and outputs of a cached prefix before the request, which then starts from its state.
 func (q *request) beginWith(cached *request) {
 	q.shared = cached.tokens
 	q.prompt, q.tokens = q.prompt+q.shared, q.tokens+q.shared
@@ -72,13 +72,13 @@ func (q *request) beginWith(cached *request) {
 	q.at, q.done = cached.at, q.shared
 }
 
-// token is an input of one token.
+// token returns an input of one token.
 func (q *request) token(name string, at int) []float32 {
 	size := len(q.inputs[name]) / q.tokens
 	return q.inputs[name][at*size:][:size]
 }
 
-// drafts says how many of a window's tokens are right, from 1 on: a draft behind one that is right is so in two of three cases.
+// drafts returns how many of a window's tokens are right, at least 1: after a right one, a draft is right in two of three cases.
 func (q *request) drafts(window int, r *rand.Rand) int {
 	n := 1
 	for n < min(window, q.tokens-q.done) && r.IntN(3) > 0 {
@@ -93,13 +93,13 @@ func (q *request) poison() {
 	*at("v"), *at("k") = float32(math.NaN()), float32(math.Inf(1))
 }
 
-// bad says whether the last token's output shows NaN or infinity.
+// bad reports whether the last token's output has NaN or infinity.
 func (q *request) bad() bool {
 	last := q.output[len(q.output)-len(q.output)/q.tokens:]
 	return slices.ContainsFunc(last, func(x float32) bool { return x-x != 0 })
 }
 
-// headParams are A_log and dt_bias, the same for all requests: weights of the layer.
+// headParams returns A_log and dt_bias, the same for all requests: weights of the layer.
 func headParams(s gdn.Spec) map[string]*array.Array {
 	r := rand.New(rand.NewPCG(7, 7))
 	m := map[string]*array.Array{}
@@ -113,7 +113,7 @@ func headParams(s gdn.Spec) map[string]*array.Array {
 	return m
 }
 
-// check computes the request as one sequence in float64, and gives the largest error over the largest output.
+// check computes the request as one sequence in float64, and returns the largest error over the largest output.
 func (q *request) check(layer gdn.Spec) (float64, error) {
 	s := layer
 	s.Tokens, s.Final = q.tokens, false

@@ -17,7 +17,7 @@ import (
 // maxPrompts is the most prompts of one prefill; one more sequence takes the tokens beyond them.
 const maxPrompts = 4
 
-// server keeps the states of the sequences under way.
+// server holds the states of the active sequences.
 type server struct {
 	engine *pjrt.Engine
 	layer  gdn.Spec
@@ -25,8 +25,8 @@ type server struct {
 	params map[string]*array.Array
 	pool   *pjrt.Buffer // [states, Hv, V, K], passed from call to call; each sequence has a group of them, one for each token of a window
 	free   []int        // groups
-	cached *request     // the prefix whose state is kept, in a group of its own; nil: none
-	draw   *rand.Rand   // of which drafts are right
+	cached *request     // the prefix with a stored state, in its own group; nil: none
+	draw   *rand.Rand   // decides which drafts are right
 
 	waiting, prefilling, decoding, done []*request
 
@@ -45,7 +45,7 @@ func newServer(e *pjrt.Engine, layer gdn.Spec, c config) (*server, error) {
 	return s, err
 }
 
-// keep prefills a prefix that requests share, and keeps its state in the last group of slots.
+// keep prefills a shared prefix, and stores its state in the last group of slots.
 func (s *server) keep(q *request) error {
 	q.group = s.config.slots
 	for s.prefilling = []*request{q}; len(s.prefilling) > 0; {
@@ -59,17 +59,17 @@ func (s *server) keep(q *request) error {
 
 func (s *server) busy() bool { return len(s.waiting)+len(s.prefilling)+len(s.decoding) > 0 }
 
-// stepResult is what a step did: tokens, and the time of the two calls.
+// stepResult counts the tokens of a step, and the time of its two calls.
 type stepResult struct {
 	promptTokens, decoded int
 	prefill, decode       time.Duration
 }
 
-// step admits requests, takes their prompts a part further in one packed prefill, and every sequence whose prompt is done a window
-// further in one batched decode.
+// step admits requests, continues their prompts in one packed prefill, and decodes a window of every sequence with a
+// complete prompt in one batch.
 func (s *server) step() (r stepResult, err error) {
 	s.admit()
-	decoding := slices.Clone(s.decoding) // those whose prompt ends in this step decode from the next on
+	decoding := slices.Clone(s.decoding) // sequences whose prompt ends in this step decode from the next on
 	for _, q := range slices.Concat(s.waiting, s.prefilling) {
 		q.marks = append(q.marks, markWaits)
 	}
@@ -92,7 +92,7 @@ func (s *server) step() (r stepResult, err error) {
 	return r, nil
 }
 
-// admit gives free slots to waiting requests. What is in them does not matter: no request starts from there.
+// admit gives free slots to waiting requests. Old content does not matter: no request starts from it.
 func (s *server) admit() {
 	for len(s.waiting) > 0 && len(s.free) > 0 {
 		q := s.waiting[0]
@@ -102,7 +102,7 @@ func (s *server) admit() {
 	}
 }
 
-// roundUp is the power of two that holds n.
+// roundUp returns the smallest power of two that is at least n.
 func roundUp(n int) int {
 	top := 1
 	for top < n {
@@ -111,7 +111,7 @@ func roundUp(n int) int {
 	return top
 }
 
-// prefill takes prompts further by as many tokens as the budget of a step has, in one packed call.
+// prefill continues prompts by as many tokens as the budget of a step allows, in one packed call.
 func (s *server) prefill() (tokens int, err error) {
 	spec := s.layer
 	spec.Packed, spec.Seqs = true, maxPrompts+1
@@ -174,8 +174,8 @@ func (s *server) prefill() (tokens int, err error) {
 	return tokens, nil
 }
 
-// decode takes sequences further by a window of tokens, of which the drafts that are wrong count for nothing, and frees the slots of
-// those that end. It gives the number of tokens that were right.
+// decode continues sequences by a window of tokens, drops wrong drafts, and frees the slots of finished sequences. It
+// returns the number of right tokens.
 func (s *server) decode(batch []*request) (tokens int, err error) {
 	spec := s.layer
 	spec.Batch, spec.Tokens, spec.Window = roundUp(len(batch)), s.config.window, s.config.window > 1
@@ -226,7 +226,7 @@ func (s *server) decode(batch []*request) (tokens int, err error) {
 	return tokens, nil
 }
 
-// padded makes an input of the spec of values for some of its tokens; the others are zero.
+// padded returns an input of the spec with values for its first tokens; the others are zero.
 func padded(spec gdn.Spec, name string, x []float32) *array.Array {
 	for _, p := range spec.Inputs() {
 		if p.Name == name {
@@ -236,7 +236,7 @@ func padded(spec gdn.Spec, name string, x []float32) *array.Array {
 	panic("the spec has no input " + name)
 }
 
-// call runs the program of a spec on the pool and inputs, and gives the values of the output.
+// call runs the program of a spec on the pool and inputs, and returns the values of the output.
 func (s *server) call(spec gdn.Spec, inputs map[string]*array.Array) ([]float32, error) {
 	program, err := s.program(spec)
 	if err != nil {
@@ -264,7 +264,7 @@ func (s *server) call(spec gdn.Spec, inputs map[string]*array.Array) ([]float32,
 		return nil, err
 	}
 	defer results[0].Close()
-	s.pool = results[1] // in the memory of the one before
+	s.pool = results[1] // in place of the old pool
 	o, err := results[0].Get()
 	if err != nil {
 		return nil, err
@@ -290,8 +290,8 @@ func (s *server) program(spec gdn.Spec) (*pjrt.Program, error) {
 	return p, nil
 }
 
-// text is the program of a spec: Triton's kernels inside of StableHLO where the device takes them, else plain operations. Triton's leave
-// one state a sequence, and so are none for windows.
+// text returns the program of a spec: Triton kernels inside of StableHLO if the device takes them, else plain ops.
+// Triton kernels write one state per sequence, so windows use plain ops.
 func (s *server) text(spec gdn.Spec) (string, error) {
 	if s.config.ptx != nil && !spec.Window {
 		return s.config.ptx.Text(context.Background(), spec)

@@ -15,7 +15,7 @@ const (
 	markPrefill = 'P'
 )
 
-// markDecode is a letter where a step takes one token, else how many tokens of a window were right.
+// markDecode returns a letter if a step takes one token, else the number of right tokens of a window.
 func markDecode(right, window int) byte {
 	if window == 1 {
 		return 'd'
@@ -23,7 +23,7 @@ func markDecode(right, window int) byte {
 	return "0123456789abcdefg"[right]
 }
 
-// clock is the time of serving: it stands still while programs compile, which a server does before requests come.
+// clock is the serving time: it stops while programs compile, which a server does before requests come.
 type clock struct {
 	start     time.Time
 	compiling time.Duration
@@ -31,13 +31,13 @@ type clock struct {
 
 func (c *clock) now() time.Duration { return time.Since(c.start) - c.compiling }
 
-// compiles stops the clock until the function that it gives is called.
+// compiles stops the clock until the returned function is called.
 func (c *clock) compiles() func() {
 	begin := time.Now()
 	return func() { c.compiling += time.Since(begin) }
 }
 
-// tally is what all steps did.
+// tally sums up all steps.
 type tally struct {
 	steps, promptTokens, decoded int
 	prefill, decode              time.Duration
@@ -49,8 +49,8 @@ func (t *tally) add(r stepResult) {
 	t.prefill, t.decode = t.prefill+r.prefill, t.decode+r.decode
 }
 
-// summarise draws the requests over the steps, and prints rates and latencies. All requests arrive at time 0, so the first token
-// of a late one waited for those before it.
+// summarise draws the requests over the steps, and prints rates and latencies. All requests arrive at time 0, so the
+// first token of a late one waits for the earlier ones.
 func (s *server) summarise(t tally, out io.Writer) {
 	done := slices.Clone(s.done)
 	slices.SortFunc(done, func(a, b *request) int { return a.id - b.id })
@@ -86,7 +86,7 @@ func (s *server) summarise(t tally, out io.Writer) {
 		quantile(first, .5), quantile(first, .95), quantile(each, .5), quantile(each, .95))
 }
 
-// quantile is the smallest of the durations that at least a share of them do not exceed, to a tenth of a millisecond.
+// quantile returns the quantile of durations at a share from 0 to 1, to a tenth of a millisecond.
 func quantile(d []time.Duration, share float64) time.Duration {
 	var sorted []float64
 	for _, x := range slices.Sorted(slices.Values(d)) {

@@ -1,14 +1,14 @@
-// Package arith computes the chunkwise rule in a class of arithmetic, on its own: no part of it is that of the kernels which are judged by
-// what it gives. At bf16x1 operands of products are rounded to bf16, and decay factors and what they multiply too; at bf16x3 operands are
-// two bf16 parts, and decay and beta are one power of 2, of differences of float32 sums; at f32 nothing is rounded but float32 itself. Sums are float32. With L = tril(K K^T, -1) * decay * beta by
-// columns and T = (I + L)^-1, a chunk of state S gives
+// Package arith computes the chunkwise rule in a class of arithmetic, independently of the kernels that its results judge. At
+// bf16x1 operands of products are rounded to bf16, and so are decay factors and their factors; at bf16x3 operands are two bf16
+// parts, and decay and beta are one power of 2, of differences of float32 sums; at f32 only float32 rounds. Sums are float32. With
+// L = tril(K K^T, -1) * decay * beta by columns and T = (I + L)^-1, a chunk of state S gives
 //
 //	U  = T (V - e^G K S)
 //	O  = e^G Q S + (tril(Q K^T) * decay * beta) U
 //	S' = e^G_C S + (K * beta e^(G_C - G))^T U
 //
-// so beta and the rest of the decay are rounded into K, as the fastest kernels have it. T comes of leaves of 16 rows by
-// substitution, merged in pairs: (X11 0; -X22 L21 X11, X22).
+// so beta and the tail decay are rounded into K, as in the fastest kernels. T is computed from blocks of 16 rows by substitution,
+// merged in pairs: (X11 0; -X22 L21 X11, X22).
 package arith
 
 import (
@@ -18,20 +18,20 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// Chunk is the number of tokens that are taken at once.
+// Chunk is the number of tokens per chunk.
 const Chunk = 128
 
 // Head is one head of one sequence. All rows of Q, K and V are exact in the element type of the inputs; Q is not scaled.
 type Head struct {
 	Q, K, V  Matrix
 	G, Beta  []float64
-	Channels Matrix // [T, K] log decays, where each channel has one, in place of G
+	Channels Matrix // [T, K] log decays per channel, instead of G
 	Scale    float64
-	Bound    float64 // of the log decays of channels, which arithmetic may rest on; 0: none
+	Bound    float64 // lower bound of the channels' log decays, on which arithmetic may rely; 0: none
 	Initial  Matrix  // [K, V]; empty: zeros
 }
 
-// Run gives the outputs [T, V] and the final state [K, V] at a precision: f32, bf16x3 or bf16x1.
+// Run returns the outputs [T, V] and the final state [K, V] at a precision: f32, bf16x3 or bf16x1. Another precision is an error.
 func Run(h Head, precision string) (o, state Matrix, err error) {
 	c, ok := map[string]class{"f32": {}, "bf16x3": {parts: 2, powers: true}, "bf16x1": {parts: 1, low: true}}[precision]
 	if !ok {
@@ -56,17 +56,17 @@ func Run(h Head, precision string) (o, state Matrix, err error) {
 	return o, state, nil
 }
 
-// class is how products and decay factors are rounded.
+// class is a rounding of products and decay factors.
 type class struct {
-	parts  int  // of an operand, in bf16; 0: as it is
+	parts  int  // bf16 parts of an operand; 0: not split
 	low    bool // decay factors in bf16
 	powers bool // beta and decay as one power of 2
 }
 
-// least is the least log decay of a token that sums of powers of 2 take: less is nothing left.
+// least is the smallest log decay of a token in sums of powers of 2: below it the factor is 0.
 const least = -40
 
-// chunk takes a state through one chunk.
+// chunk returns the outputs of one chunk and the state after it.
 func (c class) chunk(h Head) (o, state Matrix) {
 	n := h.Q.Rows
 	sum, at := make([]float32, n), float32(0)
@@ -101,14 +101,14 @@ func (c class) chunk(h Head) (o, state Matrix) {
 	return c.through(h, x)
 }
 
-// chunkParts are what the decay and beta of a chunk have made: L and the weights of outputs, the operands that meet the state, and what is
-// left of each row of the state.
+// chunkParts are the results of decay and beta in a chunk: L and the weights of outputs, the operands applied to the
+// state, and the total decay of each row of the state.
 type chunkParts struct {
 	a, p, keys, queries, rest Matrix
 	expG                      []float32
 }
 
-// through takes a state through a chunk.
+// through applies the parts of a chunk to a state.
 func (c class) through(h Head, x chunkParts) (o, state Matrix) {
 	r := h.V.clone()
 	r.add(c.product(x.keys, h.Initial), -1)
@@ -126,7 +126,7 @@ func (c class) through(h Head, x chunkParts) (o, state Matrix) {
 	return o, state
 }
 
-// weight multiplies a product of tokens i and j by the decay between them and beta of the earlier.
+// weight returns a function that multiplies a product of tokens i and j by the decay between them and beta of the earlier.
 func (c class) weight(h Head, sum []float32) func(x float32, i, j int) float32 {
 	if !c.powers {
 		return func(x float32, i, j int) float32 {
@@ -141,8 +141,8 @@ func (c class) weight(h Head, sum []float32) func(x float32, i, j int) float32 {
 	return func(x float32, i, j int) float32 { return x * float32(math.Exp2(float64(rows[i]-columns[j]))) }
 }
 
-// between is the log decay from after token j to token i: the difference of two sums, or a sum of its own where a reset makes those so
-// large that their difference is not exact.
+// between returns the log decay from after token j to token i: the difference of two sums, or a separate sum if a reset
+// makes those so large that their difference is not exact.
 func (c class) between(g []float64, sum []float32, j, i int) float64 {
 	if sum[i] > -60 {
 		return float64(sum[i] - sum[j])
@@ -154,7 +154,7 @@ func (c class) between(g []float64, sum []float32, j, i int) float64 {
 	return float64(s)
 }
 
-// factor is a number of the vector unit that is kept in bf16 where that is low.
+// factor rounds a number of the vector unit to bf16 if the class is low.
 func (c class) factor(x float32) float32 {
 	if c.low {
 		return array.RoundBF16(x)
@@ -164,7 +164,7 @@ func (c class) factor(x float32) float32 {
 
 const leaf = 16
 
-// inverse is (I + l)^-1 of a strictly lower triangle.
+// inverse returns (I + l)^-1 for a strictly lower triangular l.
 func (c class) inverse(l Matrix) Matrix {
 	n := l.Rows
 	if n <= leaf {
@@ -204,7 +204,7 @@ func substitute(l Matrix) Matrix {
 	return x
 }
 
-// product is a b, of the parts that the class keeps: the products of parts whose ranks sum to less than their number, smallest first.
+// product returns a b from the class's parts: the products of parts whose ranks sum to less than their number, smallest first.
 func (c class) product(a, b Matrix) Matrix {
 	if c.parts == 0 {
 		return a.times(b)

@@ -10,7 +10,7 @@ import "math"
 // Where decays are bounded, tokens of a span share one boundary, half of the lowest log decay that the span can have, and a pair's two
 // factors are as far from 1 as float32 holds. Then operands of all pairs are rounded, those of a token with itself too.
 
-// decays gives exp of the sum of the log decays of tokens first to last-1, for each channel.
+// decays returns exp of the sum of the log decays of tokens first to last-1, for each channel.
 func (c class) decays(g Matrix, first, last int) []float32 {
 	d := make([]float32, g.Cols)
 	for t := first; t < last; t++ {
@@ -24,7 +24,7 @@ func (c class) decays(g Matrix, first, last int) []float32 {
 	return d
 }
 
-// byChannels multiplies row i by factors of its channels, as products take it.
+// byChannels multiplies row i by factors of its channels, rounded as operands of products.
 func (m Matrix) byChannels(i int, by []float32, c class) {
 	row := m.X[i*m.Cols:][:m.Cols]
 	for j := range row {
@@ -32,10 +32,10 @@ func (m Matrix) byChannels(i int, by []float32, c class) {
 	}
 }
 
-// reach is how far from 1 the exponent of a factor may be.
+// reach bounds the exponent of a factor, in absolute value.
 const reach = 80
 
-// span is the widest block of tokens whose decays a boundary in its middle keeps in reach.
+// span returns the widest block of tokens whose decays stay in reach of a boundary in its middle.
 func span(bound float64) int {
 	n := 1
 	for bound != 0 && -bound*float64(2*n)/2 <= reach {
@@ -44,7 +44,7 @@ func span(bound float64) int {
 	return n
 }
 
-// pairs are rows K^T of tokens i and j, with the decay between them, for all i >= j.
+// pairs returns rows K^T of tokens i and j, with the decay between them, for all i >= j.
 func (c class) pairs(rows, k, g Matrix, bound float64) Matrix {
 	n, block := k.Rows, span(bound)
 	x := New(n, n)
@@ -70,7 +70,7 @@ func (c class) pairs(rows, k, g Matrix, bound float64) Matrix {
 	return x
 }
 
-// ownPairs are the pairs of tokens of a span; one token has no decay.
+// ownPairs computes the pairs within a span; a token with itself has no decay.
 func (c class) ownPairs(x, rows, k, g Matrix, first, end int, middle float64) {
 	later, earlier := rows.rows(first, end-first).clone(), k.rows(first, end-first).clone()
 	sum := make([]float32, g.Cols)
@@ -89,7 +89,7 @@ func (c class) ownPairs(x, rows, k, g Matrix, first, end int, middle float64) {
 	}
 }
 
-// channelChunk is chunk with a decay a channel.
+// channelChunk is chunk with a decay per channel.
 func (c class) channelChunk(h Head) (o, state Matrix) {
 	n, g := h.K.Rows, h.Channels
 	kk, qk := c.pairs(h.K, h.K, g, h.Bound), c.pairs(h.Q, h.K, g, h.Bound)

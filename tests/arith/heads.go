@@ -7,7 +7,7 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// Outputs runs an arithmetic on the value heads of a forward spec of one batch row with given gates, and gives its outputs by name.
+// Outputs runs an arithmetic on the value heads of a forward spec with one batch row and given gates, and returns its outputs by name.
 func Outputs(s gdn.Spec, inputs map[string]*array.Array, run func(Head) (o, state Matrix)) map[string]*array.Array {
 	all := map[string][]float64{}
 	for name, x := range truth.SplitQKV(s, inputs) {

@@ -2,13 +2,13 @@ package arith
 
 import "github.com/gdngen/gdngen/ir/array"
 
-// Matrix is dense, row by row.
+// Matrix is a dense matrix, row by row.
 type Matrix struct {
 	Rows, Cols int
 	X          []float32
 }
 
-// New is a matrix of zeros.
+// New returns a matrix of zeros.
 func New(rows, cols int) Matrix { return Matrix{rows, cols, make([]float32, rows*cols)} }
 
 func (m Matrix) rows(first, n int) Matrix { return Matrix{n, m.Cols, m.X[first*m.Cols:][:n*m.Cols]} }
@@ -47,7 +47,7 @@ func (m Matrix) scaleRow(i int, by float32, c class) {
 	}
 }
 
-// times is the product in float32, four terms at a time.
+// times returns the product in float32, four terms at a time.
 func (m Matrix) times(b Matrix) Matrix {
 	p := New(m.Rows, b.Cols)
 	n := b.Cols
@@ -73,7 +73,7 @@ func (m Matrix) times(b Matrix) Matrix {
 	return p
 }
 
-// split gives bf16 parts: the rounded matrix, the rounded rest, and so on.
+// split returns bf16 parts: the rounded matrix, the rounded remainder, and so on.
 func (m Matrix) split(parts int) []Matrix {
 	rest := m.clone()
 	var l []Matrix

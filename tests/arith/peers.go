@@ -6,7 +6,7 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// Peer is the arithmetic of a public kernel in bf16: which operands of products it rounds, and where.
+// Peer is the arithmetic of a public kernel in bf16: where it rounds operands of products.
 type Peer struct {
 	Name  string
 	Chunk int
@@ -28,7 +28,7 @@ var Peers = []Peer{
 	{"FLA bf16, chunk 64 (GPU)", 64, flashLinearAttention},
 }
 
-// Run gives the outputs [T, V] and the final state [K, V].
+// Run returns the outputs [T, V] and the final state [K, V].
 func (p Peer) Run(h Head) (o, state Matrix) {
 	t := h.Q.Rows
 	o, state = New(t, h.V.Cols), h.Initial.clone()
@@ -42,7 +42,7 @@ func (p Peer) Run(h Head) (o, state Matrix) {
 	return o, state
 }
 
-// tile is one chunk of one head: what all peers have in common.
+// tile is one chunk of one head, with the values that all peers use.
 type tile struct {
 	Head
 	d          Matrix    // decay between tokens, 1 on the diagonal, 0 above it
@@ -71,7 +71,7 @@ func newTile(h Head) tile {
 	return t
 }
 
-// each is f of every element, and times the product of elements.
+// each returns f of every element, and times the product of elements.
 func (m Matrix) each(f func(float32) float32) Matrix {
 	y := m.clone()
 	for i, x := range y.X {
@@ -101,14 +101,14 @@ func (m Matrix) scaled(by float32) Matrix {
 	return m.each(func(x float32) float32 { return x * by })
 }
 
-// plus is m + factor x.
+// plus returns m + factor x.
 func (m Matrix) plus(x Matrix, factor float32) Matrix {
 	y := m.clone()
 	y.add(x, factor)
 	return y
 }
 
-// strict is the part below the diagonal.
+// strict returns the part below the diagonal.
 func (m Matrix) strict() Matrix {
 	y := m.clone()
 	for i := range y.X {
@@ -125,7 +125,7 @@ func bf16s(m Matrix) Matrix { return m.each(array.RoundBF16) }
 
 func asIs(m Matrix) Matrix { return m }
 
-// tf32s keeps ten bits behind the point.
+// tf32s rounds to ten bits of mantissa.
 func tf32s(m Matrix) Matrix {
 	return m.each(func(x float32) float32 {
 		u := math.Float32bits(x)
@@ -133,10 +133,10 @@ func tf32s(m Matrix) Matrix {
 	})
 }
 
-// product is a b of rounded operands.
+// product returns a b of rounded operands.
 func (r rounding) product(a, b Matrix) Matrix { return r(a).times(r(b)) }
 
-// substituted is (I + a)^-1 by blocks of 16 rows: exact substitution inside, products of rounded operands with the rows above.
+// substituted returns (I + a)^-1 by blocks of 16 rows: exact substitution inside, products of rounded operands with the rows above.
 func (r rounding) substituted(a Matrix) Matrix {
 	n := a.Rows
 	x := New(n, n)

@@ -1,5 +1,5 @@
-// Package crash puts a disk below journals that fails when it is told to, and that knows what a loss of power would leave: of what was not
-// synced any part, in any order, torn or as zeros.
+// Package crash substitutes a disk for journals that fails on request, and that can compute what a loss of power
+// leaves: of unsynced data any part, in any order, torn or as zeros.
 package crash
 
 import (
@@ -18,24 +18,24 @@ import (
 	"github.com/gdngen/gdngen/internal/rotate"
 )
 
-// Disk passes changes on to the operating system, and keeps those below Root.
+// Disk passes changes on to the operating system, and records those below Root.
 type Disk struct {
 	Root   string
 	FailAt int   // the operation that fails, from 1; 0: none
-	For    int   // how many fail from there on; 0: one
-	Err    error // what it fails with; nil: no space left
+	For    int   // number of failing operations; 0: one
+	Err    error // their error; nil: no space left
 
 	mu    sync.Mutex
 	ops   []op
-	nodes map[string]*node // of files that are open or were, by path
+	nodes map[string]*node // by path, of files opened so far
 	size  map[*node]int64
 	acks  []int // see Ack
 }
 
-// node is a file, whatever its name is.
+// node is a file, independent of its name.
 type node struct{ id int }
 
-// op is a change. Which fields it has goes by its kind.
+// op is a change. Its kind determines the fields in use.
 type op struct {
 	kind     string // create, mkdir, rename, remove, write, truncate, sync, syncdir
 	path, to string
@@ -45,25 +45,25 @@ type op struct {
 	failed   bool
 }
 
-// New begins to keep changes below a folder, which is empty or has what was synced long ago.
+// New returns a disk that records changes below a folder. Existing content counts as synced.
 func New(root string) *Disk {
 	return &Disk{Root: root, nodes: map[string]*node{}, size: map[*node]int64{}}
 }
 
-// Under runs do with the disk below it.
+// Under runs do with the disk in use.
 func (d *Disk) Under(do func()) {
 	defer disk.Use(d)()
 	do()
 }
 
-// Ops is how many changes there were.
+// Ops returns the number of changes so far.
 func (d *Disk) Ops() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.ops)
 }
 
-// Name tells of a change, from 1.
+// Name describes a change, numbered from 1.
 func (d *Disk) Name(n int) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -71,14 +71,14 @@ func (d *Disk) Name(n int) string {
 	return fmt.Sprintf("%s %s", o.kind, filepath.Base(o.path))
 }
 
-// Ack notes that so many records are promised to be on the disk from now on.
+// Ack notes that one more record is promised to be on the disk.
 func (d *Disk) Ack() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.acks = append(d.acks, len(d.ops))
 }
 
-// Acked is how many promises were made before a change.
+// Acked returns the number of promises before a change.
 func (d *Disk) Acked(n int) (count int) {
 	for _, at := range d.acks {
 		if at <= n {
@@ -88,7 +88,7 @@ func (d *Disk) Acked(n int) (count int) {
 	return count
 }
 
-// add keeps a change, unless it lies elsewhere; the error is that with which it fails.
+// add records a change below Root; it returns the error of a failing operation.
 func (d *Disk) add(o op) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -108,7 +108,7 @@ func (d *Disk) add(o op) error {
 	return &fs.PathError{Op: o.kind, Path: o.path, Err: err}
 }
 
-// of is the node of a path.
+// of returns the node of a path.
 func (d *Disk) of(path string) *node {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -233,7 +233,7 @@ func (f *file) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// end is where Write writes: files are written from their beginning or at their end alone.
+// end returns the position of Write: files are written only from the beginning or at the end.
 func (f *file) end() int64 {
 	f.disk.mu.Lock()
 	defer f.disk.mu.Unlock()
@@ -244,7 +244,7 @@ func (f *file) WriteAt(b []byte, at int64) (int, error) {
 	return f.write(b, at, func(b []byte) (int, error) { return f.File.WriteAt(b, at) })
 }
 
-// write keeps a write. One that fails has written half.
+// write records a write. A failing one writes half.
 func (f *file) write(b []byte, at int64, do func([]byte) (int, error)) (int, error) {
 	fault := f.disk.add(op{kind: "write", path: f.path, node: f.node, at: at, data: bytes.Clone(b)})
 	if fault != nil {
@@ -268,7 +268,7 @@ func (f *file) Truncate(size int64) error {
 
 func (f *file) Sync() error { return f.disk.add(op{kind: "sync", path: f.path, node: f.node}) }
 
-// inode is a file on the disk: what is durable, and what may be.
+// inode is a file on the disk: its durable content, and pending changes.
 type inode struct {
 	text    []byte
 	pending []op
@@ -299,7 +299,7 @@ func (i *inode) apply(o op, r *rand.Rand) {
 	}
 }
 
-// Image writes into a folder what a loss of power after the first n changes leaves of the root, by the dice of r.
+// Image writes into dir a random state that a loss of power after the first n changes may leave, drawn by r.
 func (d *Disk) Image(t testing.TB, n int, r *rand.Rand, dir string) {
 	t.Helper()
 	d.mu.Lock()
@@ -367,7 +367,7 @@ func (d *Disk) Image(t testing.TB, n int, r *rand.Rand, dir string) {
 	d.write(t, names, files, dir)
 }
 
-// write makes the folder of an image. What is in a folder that is lost is lost.
+// write makes the folder of an image. The content of a lost folder is lost.
 func (d *Disk) write(t testing.TB, names map[string]*node, files map[*node]*inode, dir string) {
 	must := func(err error) {
 		if err != nil {
@@ -396,7 +396,7 @@ func (d *Disk) write(t testing.TB, names map[string]*node, files map[*node]*inod
 	}
 }
 
-// Few is how many of a kind a test takes: a sample, or many where all tests are asked for.
+// Few returns sample, or many if all tests are requested.
 func Few(sample, many int) int {
 	if rotate.All() {
 		return many
@@ -404,13 +404,13 @@ func Few(sample, many int) int {
 	return rotate.Short(sample)
 }
 
-// Points draws where a loss of power falls: after any number of changes. There are few more points than changes.
+// Points draws numbers of changes after which power is lost. There are few more points than changes.
 func (d *Disk) Points(n int) []int {
 	return rotate.Sample(7, d.All(), n)
 }
 
-// Losses has check look at what each of some losses of power leaves, dice of them after each of some numbers of changes: the folder, which goes
-// afterwards, the number of changes, and which loss it is.
+// Losses calls check for several random states after each of some numbers of changes: with the folder, which is removed
+// afterwards, the number of changes, and a description.
 func (d *Disk) Losses(t testing.TB, points []int, dice int, check func(dir string, n int, what string)) {
 	t.Helper()
 	for _, n := range points {
@@ -426,7 +426,7 @@ func (d *Disk) Losses(t testing.TB, points []int, dice int, check func(dir strin
 	t.Logf("%d losses of power at %d changes", dice*len(points), d.Ops())
 }
 
-// All are the numbers of changes after which the power can go.
+// All returns every number of changes after which power can be lost.
 func (d *Disk) All() []int {
 	all := make([]int, d.Ops()+1)
 	for i := range all {
@@ -435,7 +435,7 @@ func (d *Disk) All() []int {
 	return all
 }
 
-// Flips changes bits of a file, one at a time, and requires that read tells; 2,000 drawn ones, or fewer in a sample.
+// Flips flips single bits of a file, and requires that read returns an error: 2,000 random bits, or fewer in a sample.
 func Flips(t testing.TB, path string, read func() error) {
 	t.Helper()
 	whole, err := os.ReadFile(path)

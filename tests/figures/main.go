@@ -112,7 +112,7 @@ func root() (string, error) {
 // errCold says that a figure is not in the cache.
 var errCold = errors.New("not measured yet")
 
-// cold is a compiler that compiles nothing: only the cache answers.
+// cold is a compiler that only serves cached results.
 type cold struct{}
 
 func (cold) Compile(context.Context, aot.Request) (*aot.Result, error) { return nil, errCold }

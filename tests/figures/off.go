@@ -15,15 +15,15 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// off is an error that gdngen check finds of the kernels for a target: on a class of inputs, or on all, of some kind the largest over the
-// outputs, or that of one.
+// off is an error that gdngen check finds of the kernels for a target: on one class of inputs or all, of some kind, of
+// one output or the largest over the outputs.
 type off struct {
 	spec                         gdn.Spec
 	variant, class, kind, output string
 	target                       *target.Target
 }
 
-// parseOff reads SPEC VARIANT TARGET CLASS KIND, and maybe an output.
+// parseOff parses SPEC VARIANT TARGET CLASS KIND, and optionally an output.
 func parseOff(words []string) (*term, error) {
 	if len(words) != 5 && len(words) != 6 || !slices.Contains(exam.Kinds[:3], words[4]) {
 		return nil, fmt.Errorf("want error SPEC VARIANT TARGET CLASS KIND [OUTPUT], with all for the worst class, and rms, max or bias as the kind")
@@ -48,15 +48,15 @@ func parseOff(words []string) (*term, error) {
 	return &term{off: x}, nil
 }
 
-// quick says whether a test may compute it: some ten processor seconds for all classes of a forward pass, or for one of a training step.
+// quick reports whether a test may compute it: some ten processor seconds for all classes of a forward pass, or for one of a training step.
 func (x *off) quick() bool {
 	return x.spec.Tokens <= offTokens && (x.spec.Direction == gdn.Forward || x.class != "all")
 }
 
-// offTokens is the most tokens of a program whose errors a test computes.
+// offTokens is the largest number of tokens of a program whose errors a test computes.
 const offTokens = 512
 
-// value is as gdngen check has it by the interpreter, with its three seeds.
+// value returns the error as gdngen check computes it in the interpreter, with its three seeds.
 func (x *off) value(ctx context.Context, m *meter) (float64, error) {
 	var names []string
 	if x.class != "all" {
@@ -86,7 +86,7 @@ func (x *off) value(ctx context.Context, m *meter) (float64, error) {
 	return worst, nil
 }
 
-// parsePeer reads QUANTITY NAME TARGET of a public kernel, with dashes in place of blanks.
+// parsePeer parses QUANTITY NAME TARGET of a public kernel, with dashes for blanks.
 func parsePeer(words []string) (*term, error) {
 	if len(words) != 3 || words[0] != "wall-token" && words[0] != "token" {
 		return nil, errors.New("want peer QUANTITY NAME TARGET, with wall-token or token as the quantity")
@@ -106,14 +106,14 @@ func parsePeer(words []string) (*term, error) {
 			known = append(known, name)
 			continue
 		}
-		if len(peer.Cycles) > 0 { // what a newer run refuses may have an older row
+		if len(peer.Cycles) > 0 { // a kernel that a newer run refuses may have an older row
 			return &term{quantity: words[0], target: t, peer: peer}, nil
 		}
 	}
 	return nil, fmt.Errorf("no public kernel %q has figures (known: %s)", words[1], strings.Join(known, " "))
 }
 
-// ofPeer is a figure of a public kernel, per token and value head.
+// ofPeer returns a figure of a public kernel, per token and value head.
 func (t *term) ofPeer() (float64, error) {
 	of := t.peer.Cycles
 	if t.quantity == "wall-token" {

@@ -70,12 +70,12 @@ func parsePassage(line string) (*passage, error) {
 	return p, nil
 }
 
-// words matches a text wherever its lines are wrapped: a blank stands for any white space.
+// words returns a pattern that matches a text however its lines are wrapped.
 func words(text string) string {
 	return strings.ReplaceAll(regexp.QuoteMeta(text), " ", `\s+`)
 }
 
-// stated gives the places of the figures in a document. The passage must be in it once.
+// stated returns the positions of the figures in a document. The passage must occur exactly once.
 func (p *passage) stated(document string) ([][2]int, error) {
 	found := p.form.FindAllStringSubmatchIndex(document, -1)
 	if len(found) != 1 {
@@ -88,18 +88,18 @@ func (p *passage) stated(document string) ([][2]int, error) {
 	return places, nil
 }
 
-// figure is one that a document states, beside what it is, or why there is none.
+// figure is a figure in a document with its present value, or why it has none.
 type figure struct{ source, stated, is string }
 
-// comparison is what became of a passage.
+// comparison is the result for a passage.
 type comparison struct {
 	differ  []figure
-	left    int    // figures that are not asked for, or that nobody has measured yet
-	refused int    // figures that differ since there is none any more
-	text    string // of the document with the figures as they are, those that there are
+	left    int    // figures not selected, or not measured yet
+	refused int    // figures that no longer exist
+	text    string // of the document with the present values, as far as they exist
 }
 
-// compare sets what a document states beside what is measured, of figures whose source has a text.
+// compare compares the figures in a document with the measured ones, for sources that contain a text.
 func (p *passage) compare(ctx context.Context, document, only string, m *meter) (*comparison, error) {
 	places, err := p.stated(document)
 	if err != nil {
@@ -139,7 +139,7 @@ func (p *passage) compare(ctx context.Context, document, only string, m *meter) 
 	return c, nil
 }
 
-// like writes a number with as many digits behind the point as another has, and without a zero before it where that has none.
+// like formats a number with as many decimals as another, and without a leading zero if that has none.
 func like(stated string, value float64) string {
 	mantissa, _, exponent := strings.Cut(stated, "e")
 	_, behind, _ := strings.Cut(mantissa, ".")

@@ -17,7 +17,7 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// source says where a figure comes from: a term or a sum of some, or one such over another.
+// source is the origin of a figure: a term or a sum of terms, or a quotient of two such.
 type source struct{ terms, over []*term }
 
 // term is a quantity of a program on a target, of a part of a model, of a public kernel, or an error.

@@ -129,7 +129,7 @@ func (c *Change) Added(file string) ([]string, error) {
 	return added, nil
 }
 
-// Code lists the files that changed of the programs of some packages: their own and those of what they import, tests left out.
+// Code lists the changed files of the programs of some packages: of the packages and their imports, without tests.
 func (c *Change) Code(packages ...string) ([]string, error) {
 	if c.Unknown != nil {
 		return nil, nil
@@ -139,7 +139,7 @@ func (c *Change) Code(packages ...string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	known := map[string]bool{} // folders, and files that a program has inside
+	known := map[string]bool{} // folders, and files embedded in a program
 	for line := range strings.Lines(out) {
 		known[strings.TrimSpace(line)] = true
 	}
@@ -154,7 +154,7 @@ func (c *Change) Code(packages ...string) ([]string, error) {
 	return code, nil
 }
 
-// run gives the output of a command. It fails with the first line of what the command says.
+// run returns the output of a command. An error has the first line of the command's error output.
 func run(name string, args ...string) (string, error) {
 	cmd := exec.Command(name, args...)
 	var said bytes.Buffer
@@ -167,7 +167,7 @@ func run(name string, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// Bounded draws at most n of a list, as Sample does, and gives what it leaves, in order.
+// Bounded draws at most n elements of a list, like Sample, and returns the others too, in order.
 func Bounded[T comparable](test uint64, list []T, n int) (drawn, left []T) {
 	drawn = rotate.Sample(test, list, n)
 	for _, x := range list {

@@ -1,5 +1,5 @@
-// Package mutant makes wrong kernels of right ones, to examine exams with: a module in, a module with one fault out. The faults are
-// edits of the intermediate representation, so they hold for any variant; strengths and places are drawn.
+// Package mutant makes wrong kernels from right ones, to test accuracy tests: it puts one fault into a module. The
+// faults are edits of the IR, so they apply to any variant; strengths and places are random.
 package mutant
 
 import (
@@ -15,19 +15,19 @@ import (
 // Mutant is a fault.
 type Mutant struct {
 	Name, Doc string
-	// Applies says whether the fault changes what a spec computes, for modules that have what is edited.
+	// Applies reports whether the fault changes the results of a spec, for modules that it can edit.
 	Applies func(gdn.Spec) bool
 	edit    func(*edit) (*ir.Module, error)
 }
 
-// NoPlaceError says that a module has nothing that the fault could be put into.
+// NoPlaceError says that a module has no place for the fault.
 type NoPlaceError struct{ Mutant, What string }
 
 func (e *NoPlaceError) Error() string {
 	return fmt.Sprintf("mutant %s: the module has no %s", e.Mutant, e.What)
 }
 
-// Apply puts the fault into the module of a forward spec, and says which strength and place were drawn.
+// Apply puts the fault into the module of a forward spec, and describes the strength and place drawn.
 func (m Mutant) Apply(module *ir.Module, s gdn.Spec, r *rand.Rand) (wrong *ir.Module, drawn string, err error) {
 	e := &edit{name: m.Name, m: module, s: s, r: r}
 	wrong, err = m.edit(e)
@@ -143,7 +143,7 @@ func (e *edit) around(before, after func(b *ir.Builder, name string, x *ir.Value
 	return n, nil
 }
 
-// clamp keeps the log decay at a number or above.
+// clamp limits the log decay from below.
 func (e *edit) clamp(least float64) (*ir.Module, error) {
 	return e.params(func(b *ir.Builder, name string, x *ir.Value) *ir.Value {
 		if name != "g" {

@@ -7,10 +7,10 @@ import (
 	"github.com/gdngen/gdngen/ir/passes"
 )
 
-// moves are ops that bring values elsewhere and compute nothing.
+// moves are ops that move values without computing.
 var moves = []ir.Op{ir.OpReshape, ir.OpConvert, ir.OpTranspose, ir.OpSlice, ir.OpConcat, ir.OpKeep, ir.OpSelect, ir.OpBroadcast, ir.OpBitcast}
 
-// source is where a value comes from by moves of single values: a parameter, or the result of another op.
+// source returns the origin of a value through moves: a parameter, or the result of another op.
 func source(v *ir.Value) *ir.Value {
 	for v.Def != nil && len(v.Def.Args) == 1 && slices.Contains(moves, v.Def.Op) {
 		v = v.Def.Args[0]
@@ -18,8 +18,8 @@ func source(v *ir.Value) *ir.Value {
 	return v
 }
 
-// stateUpdates finds the instructions S' = S x + y by which bodies of grids and loops take a state from chunk to chunk: additions that
-// reach what a body carries by moves, of a product with a carried value or another such addition, and something else.
+// stateUpdates finds the instructions S' = S x + y by which bodies of grids and loops update a state from chunk to chunk. They are
+// additions whose result moves into a carry; one term is a product with a carried value or another such addition.
 func stateUpdates(m *ir.Module) map[*ir.Instr]bool {
 	found := map[*ir.Instr]bool{}
 	seen := map[*ir.Value]bool{}
@@ -105,7 +105,7 @@ func (e *edit) lastToken() (*ir.Module, error) {
 	})
 }
 
-// sums splits each product over 32 terms or more, and sums what 16 terms give in bf16.
+// sums splits each product over 32 terms or more, and adds partial sums of 16 terms in bf16.
 func (e *edit) sums() (*ir.Module, error) {
 	const terms = 16
 	n := 0
@@ -132,7 +132,7 @@ func (e *edit) sums() (*ir.Module, error) {
 	return m, err
 }
 
-// stale carries the state before the last chunk too, and lets all but the update's own term read that.
+// stale also carries the state before the last chunk, which all uses except the update's own term then read.
 func (e *edit) stale() (*ir.Module, error) {
 	var grid *ir.Instr
 	e.m.Body.Walk(func(in *ir.Instr) {
@@ -156,7 +156,7 @@ func (e *edit) stale() (*ir.Module, error) {
 	})
 }
 
-// staleState is a grid on its way to a second carried state.
+// staleState rewrites a grid with a second carried state.
 type staleState struct {
 	old       *ir.Value // the carried state of the module that is edited
 	now, last *ir.Value // the state, and the one before
@@ -193,7 +193,7 @@ func (s *staleState) grid(r *passes.Rewriter, in *ir.Instr, args []*ir.Value) []
 	return rs[:len(rs)-1]
 }
 
-// update copies an update whose own term is of the true state.
+// update copies an update, with its own term computed from the true state.
 func (s *staleState) update(r *passes.Rewriter, in *ir.Instr, args []*ir.Value) []*ir.Value {
 	mul := in.Args[0].Def
 	state := s.after
@@ -205,7 +205,7 @@ func (s *staleState) update(r *passes.Rewriter, in *ir.Instr, args []*ir.Value) 
 	return []*ir.Value{s.after}
 }
 
-// moved brings the true state where moves bring the carried one.
+// moved applies moves of the carried state to the true one.
 func (s *staleState) moved(r *passes.Rewriter, v *ir.Value) *ir.Value {
 	if v == s.old {
 		return s.now

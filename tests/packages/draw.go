@@ -9,13 +9,13 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 )
 
-// draw is a package that a user might ask for.
+// draw is a package that a user might request.
 type draw struct {
 	seed               uint64
 	spec, auto, target string
 }
 
-// drawn is the draw of a seed: the same always. One in 25 asks for the f16 that TPU kernels lack, since users do.
+// drawn returns the draw of a seed, always the same. One in 25 asks for f16, which TPU kernels lack, since users do.
 func drawn(seed uint64) draw {
 	r := rand.New(rand.NewPCG(seed, 60))
 	pick := func(of ...string) string { return of[r.IntN(len(of))] }
@@ -40,7 +40,7 @@ func drawn(seed uint64) draw {
 	return draw{seed, spec, pick(gdn.Auto, gdn.Auto, "auto-f32-like"), pick("v6e", "v6e", "v5e", "tpu7x")}
 }
 
-// size is how long a package takes to write and lower, in no unit.
+// size estimates how long a package takes to write and lower, without a unit.
 func (d draw) size() int {
 	s, err := gdn.Parse(d.spec)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Packages writes Python packages that are drawn by seed, lowers their functions for a TPU in JAX, and keeps what came of each.
+// Packages writes random Python packages by seed, lowers their functions for a TPU in JAX, and records the results.
 //
 //	go run ./tests/packages -n 200 -for 60m    the draws of seeds 1 to 200 that the table lacks, the cheapest first
 //	go run ./tests/packages -only 17,21        those again
@@ -28,12 +28,12 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// What comes of a draw.
+// Results of a draw.
 const (
 	lowers  = "lowers"
 	refused = "refused"
 	failed  = "failed"
-	late    = "late" // nothing came of it in time, and the table has no row of it
+	late    = "late" // not finished in time; the table has no row for it
 )
 
 func main() {
@@ -81,7 +81,7 @@ func all(n uint64, limit time.Duration, only, file, python string) error {
 	return nil
 }
 
-// try writes the package of a draw and lowers it: what came of it, and why it is so where it does not lower.
+// try writes the package of a draw and lowers it. It returns the verdict, and the reason if it does not lower.
 func try(ctx context.Context, d draw, python string) (verdict, what string) {
 	dir, err := os.MkdirTemp("", "packages")
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 //go:embed lower.py
 var lowerText string
 
-// row is what came of a draw, and when.
+// row is the dated result of a draw.
 type row struct {
 	draw
 	date, verdict, what string
@@ -29,7 +29,7 @@ func (r row) String() string {
 
 const header = "seed\tdate\tverdict\tspec\tvariant\ttarget\twhat\n"
 
-// readRows reads a table, which may not be there yet.
+// readRows reads a table; it may be missing.
 func readRows(file string) (map[uint64]row, error) {
 	rows := map[uint64]row{}
 	text, err := os.ReadFile(file)

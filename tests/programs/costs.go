@@ -27,13 +27,13 @@ import (
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
-// cost is what a Mosaic program costs on a target, or why it has no cost. It belongs to the program's hash, whichever names stand for it.
+// cost is the cost of a Mosaic program on a target, or why it has none. It belongs to the program's hash, whatever the program's names.
 type cost struct {
 	target, hash    string
 	preset, variant string // of one row with that hash
-	figures         string // throughput, wall (? where not known), bytes of main memory (the same), bytes of vector memory; or the refusal
-	compiler, facts string // that it follows from
-	model           string // version of the cost model that made it, shortened; a dash where nobody kept it
+	figures         string // issue cycles, in-order cycles (?: unknown), bytes of HBM traffic (?: unknown), bytes of VMEM; or the refusal
+	compiler, facts string // on which the cost depends
+	model           string // short version of the cost model; a dash if it was not recorded
 	date, commit    string
 }
 
@@ -69,8 +69,8 @@ func costsText(list []*cost) []byte {
 	return b.Bytes()
 }
 
-// runOf says what a table of costs is the run of: a whole run takes hours, in parts, so that it is as old as its oldest row. Versions of
-// the cost model follow, with the rows that each made.
+// runOf describes the run of a table of costs. A whole run takes hours, in parts, so its age is that of the oldest row.
+// Versions of the cost model follow, with their numbers of rows.
 func runOf(list []*cost) string {
 	if len(list) == 0 {
 		return ""
@@ -87,16 +87,16 @@ func runOf(list []*cost) string {
 	return text
 }
 
-// modelNow is the version of the cost model, shortened.
+// modelNow returns the short version of the present cost model.
 func modelNow() string { return llo.Version()[:8] }
 
-// key tells programs apart, whatever they are called.
+// key identifies a program, whatever its names.
 func (c *cost) key() string { return c.target + " " + c.hash }
 
 // presetOrder has the presets whose programs compile fastest first.
 var presetOrder = []string{"tiny", "decode", "contest-decode", "decode-pool", "bench", "train", "contest-prefill"}
 
-// missing lists the programs of some rows of a table without a cost, or with one of other facts, each once, by presets that compile fastest.
+// missing lists the programs of a table's rows that have no cost, or one with other facts, each once, fastest presets first.
 func (t *table) missing(list []*cost, only string) []*cost {
 	have := map[string]bool{}
 	for _, c := range list {
@@ -120,7 +120,7 @@ func (t *table) missing(list []*cost, only string) []*cost {
 	return wanted
 }
 
-// current keeps the costs whose programs the table still has.
+// current keeps the costs of programs that the table still has.
 func (t *table) current(list []*cost) []*cost {
 	now := map[string]bool{}
 	for _, r := range t.rows {
@@ -131,16 +131,16 @@ func (t *table) current(list []*cost) []*cost {
 	return slices.DeleteFunc(list, func(c *cost) bool { return !now[c.key()] })
 }
 
-// filling says which costs are computed.
+// filling selects the costs to compute.
 type filling struct {
 	limit   time.Duration
-	workers int    // that compile at a time; 0: one a core, as memory allows
+	workers int    // concurrent compiles; 0: one per core, as memory allows
 	only    string // words that the rows must have
-	fresh   bool   // those that are there too
+	fresh   bool   // also rows that have a cost
 }
 
-// fill costs programs until the time is up, and writes the file after each. What compiles fast comes first: small presets, and of a preset
-// short texts.
+// fill costs programs until the time is up, and writes the file after each. Fast compiles come first: small presets,
+// and within a preset short texts.
 func (f filling) fill(ctx context.Context, file, costs string) error {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -192,7 +192,7 @@ func (f filling) fill(ctx context.Context, file, costs string) error {
 	return failure
 }
 
-// limitWorkers is how many compile at a time.
+// limitWorkers returns the number of concurrent compiles.
 func (f filling) limitWorkers() int {
 	if f.workers > 0 {
 		return f.workers
@@ -250,7 +250,7 @@ func (f filling) measure(ctx context.Context, p plugins.Plugin, wanted []*cost, 
 	return nil
 }
 
-// each works on all of a list by some workers, in order, until one fails or the time is up.
+// each processes a list by several workers, in order, until one fails or the time is up.
 func each(ctx context.Context, workers int, list []*cost, work func(worker int, c *cost) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	queue := make(chan *cost)
@@ -278,7 +278,7 @@ func each(ctx context.Context, workers int, list []*cost, work func(worker int, 
 	return g.Wait()
 }
 
-// slowest is the limit of one compile: a minute on an idle machine, more beside other work.
+// slowest is the time limit of one compile: a minute on an idle machine, more on a busy one.
 const slowest = 10 * time.Minute
 
 // instrument opens a compiler.
@@ -291,7 +291,7 @@ func instrument(p plugins.Plugin) (*measure.Instrument, func(), error) {
 	return &measure.Instrument{Compiler: compiler, Libtpu: p.Name + " " + p.Version, Cache: cache}, func() { _ = compiler.Close() }, nil
 }
 
-// factsOf names what the cost model knows of a target.
+// factsOf returns the hash of a target's facts in the cost model.
 func factsOf(name string) string {
 	t, err := target.Lookup(name)
 	if err != nil {
@@ -300,7 +300,7 @@ func factsOf(name string) string {
 	return measure.Facts(t)
 }
 
-// program makes the program of a cost.
+// program builds the program of a cost.
 func (c *cost) program() (*measure.Program, *target.Target, error) {
 	s, err := gdn.LookupPreset(c.preset)
 	if err != nil {
@@ -318,7 +318,7 @@ func (c *cost) program() (*measure.Program, *target.Target, error) {
 	return p, target, err
 }
 
-// size is the length of the text of the program; 0 where it is refused, which is known at once.
+// size returns the length of the program's text; 0 if it is refused, which is known at once.
 func (c *cost) size() int {
 	p, target, err := c.program()
 	if err != nil {
@@ -331,7 +331,7 @@ func (c *cost) size() int {
 	return len(text)
 }
 
-// measure fills in the figures. A refusal is one; what says nothing of the program is an error.
+// measure sets the figures. A refusal counts as a figure; other failures are errors.
 func (c *cost) measure(ctx context.Context, x *measure.Instrument) error {
 	c.compiler, c.facts, c.model, c.date = x.Libtpu, factsOf(c.target), modelNow(), time.Now().UTC().Format(time.DateOnly)
 	p, target, err := c.program()
@@ -352,7 +352,7 @@ func (c *cost) measure(ctx context.Context, x *measure.Instrument) error {
 	return nil
 }
 
-// known is a question mark for what is not known.
+// known formats a number; "?" if unknown.
 func known(n int64) string {
 	if n < 0 {
 		return "?"

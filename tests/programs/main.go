@@ -86,7 +86,7 @@ func update(file, reason, only string) error {
 	return os.WriteFile(file, t.text(), 0o644)
 }
 
-// has says whether the row has all words of a list.
+// has reports whether the row contains all words of a list.
 func (r *row) has(words string) bool {
 	if words == "new" {
 		return len(r.cells[0]) == 0
@@ -140,7 +140,7 @@ func (t *table) computeAll(rows []*row, reason int) []string {
 	return changed
 }
 
-// commit names the state of the working tree, but for these tables.
+// commit identifies the state of the working tree, without these tables.
 func commit() string {
 	head, err := exec.Command("git", "rev-parse", "--short=7", "HEAD").Output()
 	if err != nil {

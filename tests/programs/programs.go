@@ -15,7 +15,7 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// program gives the texts of a preset by a variant, one for each column, or the error that there is in its place. Kernels are
+// program returns the texts of a preset with a variant, one for each column, or the error in its place. Kernels are
 // lowered once for all targets.
 func program(preset, variant string) (texts [5]string, errs [5]error) {
 	all := func(err error) ([5]string, [5]error) {
@@ -63,7 +63,7 @@ func emitted(m *ir.Module, backend string) (string, error) {
 	return withoutLocations(a.Text), nil
 }
 
-// kernels is the text of a lowered module for a target: the calls, and below them their bodies as text.
+// kernels returns the text of a lowered module for a target: the calls, then the bodies of their kernels.
 func kernels(m *ir.Module, name string) (string, error) {
 	target, err := target.Lookup(name)
 	if err != nil {
@@ -93,8 +93,8 @@ func withoutLocations(text string) string {
 	return b.String()
 }
 
-// kernelsOf is the part of a Pallas file that is made of programs. Imports come before, and below the names of axes what is the same for all, as
-// is what orders phases.
+// kernelsOf returns the part of a Pallas file that depends on the program. It cuts the imports at the start, and at the
+// end the code after the names of axes, which is equal in all files, as is the code that orders phases.
 func kernelsOf(python string) string {
 	python = strings.Replace(python, strings.TrimSpace(helpers.Pipeline)+"\n\n\n", "", 1)
 	if i := strings.Index(python, "\ndef "); i >= 0 {
@@ -104,7 +104,7 @@ func kernelsOf(python string) string {
 	return python
 }
 
-// fill gives a row the hashes of its programs as they are now. It lists the columns whose program is another than before.
+// fill sets the present hashes of a row's programs. It returns the columns whose program changed.
 func (t *table) fill(r *row, texts [5]string, errs [5]error, reason int) (changed []string) {
 	for i := range columns {
 		h := hash(texts[i])
@@ -120,7 +120,7 @@ func (t *table) fill(r *row, texts [5]string, errs [5]error, reason int) (change
 	return changed
 }
 
-// explain gives the text of a refusal, and a hash as it is.
+// explain returns the text of a refusal, and other hashes unchanged.
 func (t *table) explain(hash string) string {
 	if text, ok := t.refusals[hash]; ok {
 		return text

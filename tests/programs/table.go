@@ -12,12 +12,12 @@ import (
 	"strings"
 )
 
-// columns are the programs of a row: for a CPU or GPU, in Python, and for each target.
+// columns are the programs of a row: StableHLO for a CPU or GPU, Pallas in Python, and Mosaic for each target.
 var columns = []string{"stablehlo", "pallas", "v5e", "v6e", "tpu7x"}
 
-// table is the file of hashes. Each line is a record of fields parted by tabs.
+// table is the file of hashes. Each line is a record of fields separated by tabs.
 type table struct {
-	base     string   // what was frozen: commit, date
+	base     string   // the frozen state: commit, date
 	whole    string   // the last whole run: commit, date
 	reasons  []string // of changes, numbered from 1: date and text
 	refusals map[string]string
@@ -27,7 +27,7 @@ type table struct {
 // row is one program: a preset computed by a variant, given in full.
 type row struct {
 	preset, variant string
-	names           []string // that stood for it when the table was frozen, a target behind an @ where only there
+	names           []string // names of it when the table was frozen, with @TARGET if only there
 	cells           [5]cell  // one for each column
 }
 
@@ -86,7 +86,7 @@ func parseCell(text string) (cell, error) {
 
 func refused(hash string) bool { return strings.HasPrefix(hash, "!") }
 
-// set records a hash. One that differs from the last is a new version with a reason; another text of a refusal is not.
+// set records a hash. A different hash is a new version with a reason; a refusal with a different text is not.
 func (c cell) set(hash string, reason int, later bool) cell {
 	switch {
 	case len(c) == 0 && later:
@@ -198,7 +198,7 @@ func (t *table) text() []byte {
 	return b.Bytes()
 }
 
-// row finds the row of a program, or adds it.
+// row returns the row of a program, and adds it if missing.
 func (t *table) row(preset, variant string) *row {
 	for _, r := range t.rows {
 		if r.preset == preset && r.variant == variant {
@@ -210,7 +210,7 @@ func (t *table) row(preset, variant string) *row {
 	return r
 }
 
-// frozen is the digest of what the table held when it was frozen. It stays.
+// frozen returns the digest of the table's frozen content, which must not change.
 func (t *table) frozen() string {
 	h := sha256.New()
 	fmt.Fprintln(h, t.base)
@@ -232,13 +232,13 @@ func (t *table) frozen() string {
 	return fmt.Sprintf("%x", h.Sum(nil)[:8])
 }
 
-// hash is what stands for a text in the table.
+// hash returns the short hash of a text.
 func hash(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return fmt.Sprintf("%x", sum[:6])
 }
 
-// refusal is what stands for an error in the table.
+// refusal returns the table's entry for an error.
 func (t *table) refusal(err error) string {
 	text, _, _ := strings.Cut(err.Error(), "\n")
 	text = strings.ReplaceAll(text, "\t", " ")

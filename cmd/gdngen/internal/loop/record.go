@@ -15,18 +15,18 @@ import (
 	chain "github.com/gdngen/gdngen/internal/store"
 )
 
-// Kind says what a record tells.
+// Kind is the kind of a record.
 type Kind string
 
 // The kinds, in the order of an iteration.
 const (
-	KindSession Kind = "session" // a loop took the run up
+	KindSession Kind = "session" // a loop began or resumed the run
 	KindBegin   Kind = "begin"   // an iteration is about to begin
 	KindCapture Kind = "capture" // the agent has ended; its change is a commit
 	KindDecide  Kind = "decide"  // the judgement, before the branch moves
 	KindEnd     Kind = "end"     // the iteration is over
-	KindFinal   Kind = "final"   // first and last commit, measured with a seed that decided nothing
-	KindStop    Kind = "stop"    // a loop left the run, and why
+	KindFinal   Kind = "final"   // first and last commit, measured with a seed that no decision used
+	KindStop    Kind = "stop"    // a loop stopped, and why
 )
 
 // Record is one line of the journal.
@@ -35,26 +35,26 @@ type Record struct {
 	At        time.Time `json:"at"`
 	Iteration int       `json:"iteration,omitempty"`
 	Base      string    `json:"base,omitempty"`
-	Commit    string    `json:"commit,omitempty"` // of the attempt, also where it was not kept
+	Commit    string    `json:"commit,omitempty"` // of the attempt, also if it was not kept
 	Verdict   Verdict   `json:"verdict,omitempty"`
 	Reason    string    `json:"reason,omitempty"`
 	Subject   string    `json:"subject,omitempty"` // the file or command that the reason is about
 	Figures   *Figures  `json:"figures,omitempty"`
 	Guards    []Figures `json:"guards,omitempty"`
 	Seed      string    `json:"seed,omitempty"` // of the hold-out inputs
-	Plan      *Plan     `json:"plan,omitempty"` // what the agent wrote
+	Plan      *Plan     `json:"plan,omitempty"` // written by the agent
 	Checks    []Checked `json:"checks,omitempty"`
 	HotSpots  string    `json:"hot_spots,omitempty"`
 	HotAfter  string    `json:"hot_spots_after,omitempty"`
-	Evidence  []Noted   `json:"evidence,omitempty"` // what commands of the judge noted: jobs, traces, times
-	Left      int       `json:"left,omitempty"`     // processes that the agent left behind, and that were ended
+	Evidence  []Noted   `json:"evidence,omitempty"` // notes by the judge's commands: jobs, traces, times
+	Left      int       `json:"left,omitempty"`     // processes that outlived the agent, and were ended
 	Notes     []string  `json:"notes,omitempty"`
 	Seconds   float64   `json:"seconds,omitempty"`
-	Spent     float64   `json:"spent,omitempty"`   // as the command of --spend told before it, or while the agent was at work
-	Process   int       `json:"process,omitempty"` // the loop's own, of a session
+	Spent     float64   `json:"spent,omitempty"`   // last output of --spend, before the iteration or while its agent ran
+	Process   int       `json:"process,omitempty"` // of the loop, in a session's record
 	Sandbox   string    `json:"sandbox,omitempty"`
-	Network   string    `json:"network,omitempty"` // who reaches it, of a session
-	Holdout   string    `json:"holdout,omitempty"` // SHA-256 of the hold-out, of a session
+	Network   string    `json:"network,omitempty"` // who has network access, in a session's record
+	Holdout   string    `json:"holdout,omitempty"` // SHA-256 of the hold-out, in a session's record
 }
 
 // Checked is the result of a check.
@@ -73,7 +73,7 @@ func (c Checked) String() string {
 	return text + fmt.Sprintf(" (%.1f s)", c.Seconds)
 }
 
-// MFU is the last model flop utilisation that a command noted; 0: none did.
+// MFU returns the last model flop utilisation noted by a command; 0: none.
 func (r *Record) MFU() float64 {
 	for _, n := range slices.Backward(r.Evidence) {
 		if n.MFU > 0 {
@@ -83,18 +83,18 @@ func (r *Record) MFU() float64 {
 	return 0
 }
 
-// Figures are what a command printed for base and change. Less is better.
+// Figures are the outputs of a command for base and change. Less is better.
 type Figures struct {
 	Command string  `json:"command"`
 	Before  float64 `json:"before"`        // median
 	After   float64 `json:"after"`         // median
 	Ratio   float64 `json:"ratio"`         // median of the pairs' ratios
-	Low     float64 `json:"low,omitempty"` // its interval, where there are several pairs
+	Low     float64 `json:"low,omitempty"` // interval of the ratio, if there are several pairs
 	High    float64 `json:"high,omitempty"`
 	Pairs   int     `json:"pairs"`
 }
 
-// Gain is the share by which the figure fell.
+// Gain returns the share by which the figure fell; below 0 it rose.
 func (f *Figures) Gain() float64 {
 	if f == nil {
 		return 0
@@ -105,7 +105,7 @@ func (f *Figures) Gain() float64 {
 // JournalName is the file of records in the folder of a run.
 const JournalName = "loop.jsonl"
 
-// book is the journal of a run, open for writing. It knows its content, so a change by anybody else is seen and undone.
+// book is the journal of a run, open for writing. It keeps a copy, so that changes by other programs are detected and undone.
 type book struct {
 	path    string
 	content []byte
@@ -114,7 +114,7 @@ type book struct {
 	old     bool   // lines of an earlier release, without sums
 }
 
-// ReadRecords reads the records of a run. A last line that was cut while it was written is left out.
+// ReadRecords reads the records of a run. An incomplete last line is skipped.
 func ReadRecords(dir string) ([]Record, error) {
 	b := book{path: filepath.Join(dir, JournalName)}
 	err := b.load()
@@ -146,7 +146,7 @@ func (b *book) load() error {
 	return nil
 }
 
-// openBook opens the journal of a folder, which may not exist, and drops what a kill left of a last line.
+// openBook opens the journal of a folder, or begins one, and drops an incomplete last line.
 func openBook(dir string) (*book, error) {
 	b := &book{path: filepath.Join(dir, JournalName)}
 	if err := b.load(); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -155,7 +155,7 @@ func openBook(dir string) (*book, error) {
 	return b, b.restore()
 }
 
-// restore writes the journal as this process knows it.
+// restore writes the journal from this process's copy.
 func (b *book) restore() error {
 	if info, err := os.Lstat(b.path); err == nil && !info.Mode().IsRegular() {
 		if err := remove(b.path); err != nil {
@@ -165,7 +165,7 @@ func (b *book) restore() error {
 	return writeSynced(b.path, b.content)
 }
 
-// intact tells whether the file is what this process wrote.
+// intact reports whether the file equals this process's copy.
 func (b *book) intact() bool {
 	if info, err := os.Lstat(b.path); err != nil || !info.Mode().IsRegular() || info.Size() != int64(len(b.content)) {
 		return false
@@ -192,7 +192,7 @@ func (b *book) add(r Record) error {
 	return nil
 }
 
-// ends are the iterations that are over, in order.
+// ends returns the end records of iterations, in order.
 func ends(records []Record) (l []Record) {
 	for _, r := range records {
 		if r.Kind == KindEnd {
@@ -202,7 +202,7 @@ func ends(records []Record) (l []Record) {
 	return l
 }
 
-// open is the iteration that began and did not end: its records from begin on, without those of sessions.
+// open returns the records of the unfinished iteration, from begin on, without session records.
 func open(records []Record) (l []Record) {
 	for _, r := range records {
 		switch r.Kind {

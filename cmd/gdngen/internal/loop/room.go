@@ -11,9 +11,9 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 )
 
-// room is where commands of the judge work: a clone, and beside it a home and a scratch folder of its own. In a sandbox a command can write
-// into its own room alone. So what runs code of the change, such as a test, leaves nothing for who measures: no cache of figures, no program
-// in a home, no script in the clone.
+// room is a folder for commands of the judge: a clone, a home and a scratch folder. In a sandbox a command can write
+// only into its own room. So code of the change, such as a test, can not influence the measuring commands: through a
+// cache of figures, a program in a home, or a script in the clone.
 type room struct {
 	dir    string
 	commit string // of the base; empty for others
@@ -30,7 +30,7 @@ func (r room) clone() string { return filepath.Join(r.dir, "clone") }
 func (r room) home() string  { return filepath.Join(r.dir, "home") }
 func (r room) tmp() string   { return filepath.Join(r.dir, "tmp") }
 
-// empty removes all of a room but its clone, and makes its folders.
+// empty removes everything in a room except its clone, and recreates its folders.
 func (r room) empty() error {
 	entries, err := os.ReadDir(r.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -46,7 +46,7 @@ func (r room) empty() error {
 	return errors.Join(os.MkdirAll(r.home(), 0o755), os.MkdirAll(r.tmp(), 0o755))
 }
 
-// open gives the user back the permissions of a room's folders, whatever code of a change took away.
+// open restores the user's permissions on a room's folders, which code of a change may have removed.
 func (r room) open() {
 	for _, d := range []string{r.dir, r.clone(), r.home(), r.tmp()} {
 		if info, err := os.Lstat(d); err == nil && info.IsDir() {
@@ -55,7 +55,7 @@ func (r room) open() {
 	}
 }
 
-// remove is os.RemoveAll for folders that can not be written, such as those of a cache of Go modules.
+// remove is os.RemoveAll that also removes read-only folders, such as a cache of Go modules.
 func remove(dir string) error {
 	if os.RemoveAll(dir) == nil {
 		return nil
@@ -69,8 +69,8 @@ func remove(dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// enter makes a room with a commit. It is empty before, but for the home of the base where the agent could not reach it: what the base was
-// found to cost need not be found again.
+// enter makes a room with a clone of a commit. The room is emptied first, except for the base's home if the agent could
+// not reach it: cached costs of the base stay valid.
 func (l *Loop) enter(ctx context.Context, name, commit string) (r room, err error) {
 	r = room{dir: l.path("judge", name)}
 	if name == baseRoom {
@@ -92,8 +92,8 @@ func (l *Loop) enter(ctx context.Context, name, commit string) (r room, err erro
 	return r, nil
 }
 
-// built is a room whose commit was built. Whatever the build of a change did beside, its figures find tracked files as they were committed, and
-// an empty home. bad says why it can not be built.
+// built makes a room and builds its commit. For figures, tracked files are then reset to the commit, and the home is
+// emptied, whatever the build of a change did. bad says why the commit can not be built.
 func (l *Loop) built(ctx context.Context, run judgeRun, name, commit string) (r room, bad string, err error) {
 	if r, err = l.enter(ctx, name, commit); err != nil || l.Build == "" {
 		return r, "", err
@@ -105,7 +105,7 @@ func (l *Loop) built(ctx context.Context, run judgeRun, name, commit string) (r 
 	if o.fault != "" {
 		return r, o.fault + ": " + o.words(), nil
 	}
-	if info, err := os.Lstat(r.clone()); err != nil || !info.IsDir() { // a link would lead git to other files
+	if info, err := os.Lstat(r.clone()); err != nil || !info.IsDir() { // git would follow a link to other files
 		return r, "its folder is gone, or is no folder any more", nil
 	}
 	if name != figuresRoom {
@@ -157,11 +157,11 @@ func (l *Loop) judgeRun(n int, seed string) judgeRun {
 		}
 		noted, err := takeNotes(in, name)
 		for i := range noted {
-			if l.Holdout != "" { // numbers alone: words could be of the hold-out
+			if l.Holdout != "" { // only numbers: words could reveal the hold-out
 				noted[i].Job, noted[i].Trace, noted[i].Text = "", "", ""
 			}
 		}
-		if in.commit == "" { // the base has the files of an iteration before
+		if in.commit == "" { // the base's room has files of an earlier iteration
 			l.noted = append(l.noted, noted...)
 		}
 		o.secret = l.Holdout != ""

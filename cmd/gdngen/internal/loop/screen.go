@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// screen passes an agent's lines on, without the changes of files that it prints.
+// screen passes an agent's lines on, without the file changes that it prints.
 type screen struct {
 	show   bool
 	out    func(string)
@@ -13,7 +13,7 @@ type screen struct {
 	hidden int
 }
 
-// Beginnings of the blocks that are hidden, and of the lines that belong to one.
+// Beginnings of hidden blocks, and of the lines that belong to one.
 var (
 	blockStarts = []string{"file update:", "diff --git "}
 	blockLines  = []string{"+", "-", "@@", " ", "index ", "new file", "deleted file", "old mode", "new mode", "similarity ", "rename ", "Binary ", `\ No newline`}
@@ -34,7 +34,7 @@ func (s *screen) line(text string) {
 	s.out("  | " + text)
 }
 
-// end says how much was hidden.
+// end writes how much was hidden.
 func (s *screen) end() {
 	if s.hidden > 0 {
 		s.out(fmt.Sprintf("  | (%d lines of changed files; --show-file-updates shows them)", s.hidden))

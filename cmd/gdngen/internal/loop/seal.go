@@ -14,16 +14,16 @@ import (
 	"github.com/gdngen/gdngen/internal/disk"
 )
 
-// seal is a file of the run that judges: the program, or the hold-out. Its content is known before the first agent.
+// seal is a file that the judge depends on: the program, or the hold-out. Its content is fixed before the first agent runs.
 type seal struct {
 	what string
 	path string
-	from string // where the content can be had once more
+	from string // source of the content
 	sum  string
 	mode fs.FileMode
 }
 
-// write copies the file, with a sum that it must have; empty: any.
+// write copies the file; the content must have the given sum, unless that is empty.
 func (s *seal) write() error {
 	text, err := os.ReadFile(s.from)
 	if err != nil {
@@ -44,7 +44,7 @@ func (s *seal) write() error {
 	return os.WriteFile(s.path, text, s.mode)
 }
 
-// unbroken holds the files that judge to their hashes. One that was changed is restored, and a *boundsError says so.
+// unbroken checks the hashes of the sealed files. A changed file is restored, and the error is a *boundsError.
 func (l *Loop) unbroken() error {
 	for i := range l.seals {
 		s := &l.seals[i]
@@ -66,13 +66,13 @@ func fileSum(path string) (string, error) {
 	return disk.Sum(path)
 }
 
-// sealAll copies the judge's program and the hold-out into the run. sum is the hash of the hold-out that the run began with; empty: none yet.
+// sealAll copies the judge's program and the hold-out into the run. sum is the hash of the run's hold-out; empty: none yet.
 func (l *Loop) sealAll(sum string) error {
 	if l.Judge != "" {
 		l.tools = l.path("bin")
 		s := seal{what: "the judge's program", path: filepath.Join(l.tools, "gdngen"), from: l.Judge, mode: 0o755}
 		if self, err := os.Executable(); err == nil && self == l.Judge {
-			s.from = "/proc/self/exe" // also where another file took its place
+			s.from = "/proc/self/exe" // also if another file replaced the program
 		}
 		l.seals = append(l.seals, s)
 	}
@@ -80,7 +80,7 @@ func (l *Loop) sealAll(sum string) error {
 		l.holdout = l.path("holdout", filepath.Base(l.Holdout))
 		s := seal{what: "the hold-out", path: l.holdout, from: l.Holdout, sum: sum, mode: 0o444}
 		if hash, err := fileSum(s.path); err == nil && hash == sum && sum != "" {
-			s.from = s.path // the copy of an earlier session; the user's file may be another by now
+			s.from = s.path // the copy of an earlier session; the user's file may have changed
 		}
 		l.seals = append(l.seals, s)
 	}
@@ -93,7 +93,7 @@ func (l *Loop) sealAll(sum string) error {
 	return nil
 }
 
-// holdoutSum is the hash of the hold-out of a run, of its first session that has one.
+// holdoutSum returns the hash of a run's hold-out, from its first session with one.
 func holdoutSum(records []Record) string {
 	for _, r := range records {
 		if r.Holdout != "" {
@@ -103,7 +103,7 @@ func holdoutSum(records []Record) string {
 	return ""
 }
 
-// treeSum is a hash of the tracked files of a room.
+// treeSum returns a hash of the tracked files of a room.
 func (l *Loop) treeSum(ctx context.Context, in room, commit string) (string, error) {
 	names, err := git(ctx, l.store.dir, "ls-tree", "-r", "-z", "--name-only", commit)
 	if err != nil {
@@ -117,7 +117,7 @@ func (l *Loop) treeSum(ctx context.Context, in room, commit string) (string, err
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// based runs a command on the base, whose files must be what the last command on it left.
+// based runs a command on the base, after checking that the base's files are as the last command left them.
 func (l *Loop) based(ctx context.Context, in room, do func() (outcome, error)) (outcome, error) {
 	if in.commit == "" {
 		return do()

@@ -13,24 +13,24 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// Summary is a run, summed up.
+// Summary is the summary of a run.
 type Summary struct {
 	Dir        string          `json:"dir"`
 	Branch     string          `json:"branch"`
 	State      string          `json:"state"` // running, killed, or why the last session ended
 	Sandbox    string          `json:"sandbox"`
-	Network    string          `json:"network,omitempty"` // who reaches it
+	Network    string          `json:"network,omitempty"` // who has network access
 	Wanted     int             `json:"wanted"`            // iterations
 	Verdicts   map[Verdict]int `json:"verdicts"`
 	First      float64         `json:"first,omitempty"` // figures
 	Now        float64         `json:"now,omitempty"`
-	Final      *Figures        `json:"final,omitempty"` // first and last commit, with a seed that decided nothing
+	Final      *Figures        `json:"final,omitempty"` // first and last commit, with a seed that no decision used
 	Iterations []Record        `json:"iterations"`
-	Spent      float64         `json:"spent,omitempty"` // as --spend told last
-	Busy       int             `json:"busy,omitempty"`  // the iteration at work
+	Spent      float64         `json:"spent,omitempty"` // last output of --spend
+	Busy       int             `json:"busy,omitempty"`  // the unfinished iteration
 }
 
-// Status sums up a run that may be in progress.
+// Status summarizes a run, which may be in progress.
 func Status(dir string) (*Summary, error) {
 	c, err := Load(dir)
 	if err != nil {
@@ -112,13 +112,13 @@ func (s *Summary) Text(w io.Writer) {
 	}
 }
 
-// Words is the hypothesis of an iteration that was kept, and empty of all else, of which the reason says more.
+// Words returns the hypothesis of a kept iteration; "" for others, whose reason says more.
 func Words(r Record) string { return keptWords(r) }
 
-// Moves says whether a verdict moves the branch.
+// Moves reports whether a verdict moves the branch.
 func Moves(v Verdict) bool { return meaning(v).Moves }
 
-// keptWords is the hypothesis of what was kept; of all else the reason says more.
+// keptWords returns the hypothesis of a kept iteration, else "".
 func keptWords(r Record) string {
 	if meaning(r.Verdict).Moves {
 		return hypothesis(r)
@@ -126,7 +126,7 @@ func keptWords(r Record) string {
 	return ""
 }
 
-// Iteration finds the end of an iteration.
+// Iteration returns the end record of an iteration, or an error if it has none.
 func Iteration(dir string, n int) (*Record, error) {
 	records, err := ReadRecords(dir)
 	if err != nil {
@@ -141,7 +141,7 @@ func Iteration(dir string, n int) (*Record, error) {
 	return nil, fmt.Errorf("run %s has no iteration %d that is over: it has %d", dir, n, len(done))
 }
 
-// Text writes an iteration for a reader: all that is recorded, and where the rest lies.
+// Text prints an iteration: its record, and where its files are.
 func (r *Record) Text(w io.Writer, c Config) {
 	var b strings.Builder
 	entry(&b, c, *r)
@@ -173,7 +173,7 @@ func (r *Record) Text(w io.Writer, c Config) {
 	}
 }
 
-// Preview is the prompt of the next iteration of a run, or of one that has not begun.
+// Preview returns the prompt of the next iteration of a run, or of a new one.
 func Preview(ctx context.Context, c Config) (string, error) {
 	if err := c.Validate(); err != nil {
 		return "", err
@@ -199,7 +199,7 @@ func Preview(ctx context.Context, c Config) (string, error) {
 	return l.render(n, base), nil
 }
 
-// Text says what a loop would do, without doing it.
+// Text prints what a loop would do.
 func (c *Config) Text(w io.Writer) {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "%-12s %s\n", name, fmt.Sprintf(format, args...))

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Verdict is what became of an iteration.
+// Verdict is the result of an iteration.
 type Verdict string
 
 // The verdicts.
@@ -25,11 +25,11 @@ const (
 	Interrupted Verdict = "interrupted"
 )
 
-// Meaning is what a verdict stands for.
+// Meaning describes a verdict.
 type Meaning struct {
 	Verdict Verdict
 	Doc     string
-	Moves   bool // the branch goes on from the commit
+	Moves   bool // the branch moves to the commit
 	Fails   bool // it counts towards the limit of failures
 }
 
@@ -50,7 +50,7 @@ var Meanings = []Meaning{
 	{Interrupted, "the loop was stopped or killed", false, false},
 }
 
-// place is the index of a verdict in Meanings, or -1. ReadRecords refuses verdicts without one.
+// place returns the index of a verdict in Meanings, or -1. ReadRecords refuses unknown verdicts.
 func place(v Verdict) int {
 	return slices.IndexFunc(Meanings, func(m Meaning) bool { return m.Verdict == v })
 }

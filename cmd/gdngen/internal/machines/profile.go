@@ -42,7 +42,7 @@ the CPU, gives ` + profile.StepsFile + ` alone, and a note says so.`,
 				return app.Usage(err)
 			}
 			if name != "" && !c.Flags().Changed("executions") {
-				o.Batch = 1 // a model has a batch of its own
+				o.Batch = 1 // a model has its own batch
 			}
 			if err := o.Check(); err != nil {
 				return app.Usage(err)
@@ -112,7 +112,7 @@ the CPU, gives ` + profile.StepsFile + ` alone, and a note says so.`,
 	return c
 }
 
-// profileFlags says what does not go together.
+// profileFlags refuses combinations of flags.
 func profileFlags(c *cobra.Command, name string, forward bool, train int) error {
 	switch {
 	case c.Flags().Changed("model") && c.Flags().Changed("spec"):
@@ -125,7 +125,7 @@ func profileFlags(c *cobra.Command, name string, forward bool, train int) error 
 	return nil
 }
 
-// profileWork reads what a step is, and gives what makes it for a device; no target: the device is no TPU.
+// profileWork reads the definition of a step, and returns a function that makes it for a device's target (nil: no TPU).
 func (a CLI) profileWork(name, spec, variant string, forward bool) (func(*target.Target) (*profile.Work, error), error) {
 	if name != "" {
 		config, err := a.ReadModelConfig(name)
@@ -148,7 +148,7 @@ func (a CLI) profileWork(name, spec, variant string, forward bool) (func(*target
 	}, err
 }
 
-// profileStages costs the kernels of a step.
+// profileStages writes the static cycles of a step's kernels.
 func (a CLI) profileStages(t *target.Target, w *profile.Work, out string) error {
 	x, err := a.Instrument(false)
 	if err != nil {

@@ -85,7 +85,7 @@ func (j *jobFlags) fill(kind string) error {
 	return app.Usage(j.job.Check())
 }
 
-// submit sends a job, and waits for it unless the user does not. What it prints goes to out.
+// submit sends a job, and waits for it unless the flags say otherwise. The job output goes to out.
 func (a CLI) submit(j *jobFlags, kind string, out io.Writer) error {
 	p, full, err := remote.Parse(cmp.Or(j.job.Place, remote.Auto))
 	if err != nil {
@@ -124,7 +124,7 @@ func (a CLI) submit(j *jobFlags, kind string, out io.Writer) error {
 	return a.attend(remote.Follower{Place: p, Out: out}, &j.job)
 }
 
-// attend waits for a job and ends with its status.
+// attend waits for a job and returns its end as an error with an exit status.
 func (a CLI) attend(f remote.Follower, j *remote.Job) error {
 	f.ID, f.Pending, f.Note = j.ID, j.Pending, func(text string) { a.Note("%s", text) }
 	s, err := f.Attend(a.Ctx, j.Limit, j.Submitted)
@@ -137,7 +137,7 @@ func (a CLI) attend(f remote.Follower, j *remote.Job) error {
 	return jobEnd(j.ID, s)
 }
 
-// jobEnd is how a job ended, as a status of ours.
+// jobEnd returns the end of a job as an error with an exit status; nil for success.
 func jobEnd(id string, s *remote.State) error {
 	switch s.Phase {
 	case remote.Succeeded:
@@ -204,7 +204,7 @@ passed, since a machine without its device skips many cases and fails none.`,
 	return c
 }
 
-// ofJob makes a command with one argument, the id of a job.
+// ofJob adds to a command one argument, the id of a job.
 func (a CLI) ofJob(c *cobra.Command, do func(remote.Place, *remote.Job) error) *cobra.Command {
 	var on string
 	c.Args = app.Args(cobra.ExactArgs(1))

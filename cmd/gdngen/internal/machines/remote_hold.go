@@ -82,7 +82,7 @@ The status is 7 where no machine could be had; with --policy best-effort COMMAND
 	return c
 }
 
-// hold keeps a machine while a command runs, or until an interrupt where there is none.
+// hold keeps a machine while a command runs, or without one until an interrupt.
 func (a CLI) hold(h *remote.Hold, command []string) error {
 	err := h.Run(a.Ctx, func(ctx context.Context, l *remote.Lease) *exec.Cmd {
 		a.Note("%s is yours: --on tpu:%[1]s, now %[2]s", l.Name, l.Place())
@@ -90,7 +90,7 @@ func (a CLI) hold(h *remote.Hold, command []string) error {
 			return nil
 		}
 		cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-		cmd.Env = append(os.Environ(), app.OnEnv+"=tpu:"+l.Name) // wherever it is taken again
+		cmd.Env = append(os.Environ(), app.OnEnv+"=tpu:"+l.Name) // valid also after it was replaced in another zone
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = a.Stdin, a.Stdout, a.Stderr
 		return cmd
 	})
@@ -132,7 +132,7 @@ func (a CLI) remoteReleaseCmd() *cobra.Command {
 	}
 }
 
-// WarnOfLeases tells of machines that are paid for.
+// WarnOfLeases warns of machines that are held and cost money.
 func (a CLI) WarnOfLeases() {
 	dir, err := remote.LeasesDir()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// profileOut is where a job profiles into, below its folder for results.
+// profileOut is the folder of a job's profile, below its results.
 const profileOut = "profile"
 
 func (a CLI) remoteProfileCmd() *cobra.Command {

@@ -36,7 +36,7 @@ ninetieth percentile; the first quarter of the steps is warm-up. A gap is the pa
 	}, a.traceTopCmd(), a.traceDiffCmd(), a.traceBudgetCmd(), a.traceMFUCmd(), a.traceFetchCmd())
 }
 
-// traceFlags say what to sum.
+// traceFlags choose what to sum.
 type traceFlags struct {
 	by, groups, line, stages, kernel, target string
 	top, warmup                              int
@@ -63,7 +63,7 @@ func (f *traceFlags) add(c *cobra.Command, by bool) {
 	app.Complete(c, "target", target.Names())
 }
 
-// openTrace reads what is asked for, and the trace.
+// openTrace reads the flags' query and the trace.
 func (a CLI) openTrace(c *cobra.Command, f *traceFlags, name string) (*trace.Trace, trace.Query, error) {
 	if beside := filepath.Join(name, profile.StagesFile); f.by == "stage" && f.stages == "" {
 		if _, err := os.Stat(beside); err == nil {
@@ -286,7 +286,7 @@ from --model (a preset: ` + strings.Join(model.Presets(), ", ") + `, or a file, 
 	return c
 }
 
-// mostFetched is what is copied without --yes.
+// mostFetched is the largest number of bytes copied without --yes.
 const mostFetched = 256 << 20
 
 func (a CLI) traceFetchCmd() *cobra.Command {

@@ -1,8 +1,8 @@
-// Package profile runs a kernel, or the pieces of a model's training step, on a device under the profiler of its plugin, and writes what trace, XProf
-// and TensorBoard read. No JAX is needed.
+// Package profile runs a kernel, or the pieces of a model's training step, on a device under the profiler of its
+// plugin, and writes files for trace, XProf and TensorBoard, without JAX.
 //
-// A folder gets plugins/profile/TIME/HOST.xplane.pb, where the plugin has a profiler, and steps.json, which says what ran and what each step took on
-// the host. Where the device is a TPU, stages.json has the static cycles of its kernels by stage.
+// A folder gets plugins/profile/TIME/HOST.xplane.pb, if the plugin has a profiler, and steps.json, with the programs
+// and the time of each step on the host. For a TPU, stages.json has the static cycles of its kernels by stage.
 package profile
 
 import (
@@ -30,10 +30,10 @@ import (
 // StepsFile and StagesFile are the names of the files next to the traces.
 const StepsFile, StagesFile = "steps.json", "stages.json"
 
-// LLOArgs are options of libtpu that show what runs inside kernels, at the price of a larger trace. They are read when libtpu is loaded.
+// LLOArgs are options of libtpu that show the inside of kernels, in a larger trace. They take effect when libtpu is loaded.
 var LLOArgs = []string{"--xla_xprof_register_llo_debug_info=true", "--xla_xprof_enable_custom_call_tracing=true"}
 
-// Record says what ran.
+// Record is the result of a profile.
 type Record struct {
 	Device     device.Info     `json:"device"`
 	Target     string          `json:"target,omitempty"` // empty: no TPU
@@ -42,27 +42,27 @@ type Record struct {
 	Variant    string          `json:"variant"`
 	ModelFlops float64         `json:"model_flops"` // of a step
 	Tokens     int             `json:"tokens"`      // of a step
-	Batch      int             `json:"batch"`       // how often a step runs its pieces
-	First      int             `json:"first"`       // profiled step
-	Count      int             `json:"count"`       // of profiled steps
+	Batch      int             `json:"batch"`       // times that a step runs its pieces
+	First      int             `json:"first"`       // index of the first profiled step
+	Count      int             `json:"count"`       // number of profiled steps
 	Steps      []time.Duration `json:"steps_ns"`
-	Losses     []float64       `json:"losses,omitempty"` // of the training steps before
+	Losses     []float64       `json:"losses,omitempty"` // of the training steps before the profile
 	Pieces     []*Piece        `json:"pieces"`
 	Notes      []string        `json:"notes,omitempty"`
 	Trace      string          `json:"trace,omitempty"`    // file
-	NoTrace    string          `json:"no_trace,omitempty"` // why there is none
+	NoTrace    string          `json:"no_trace,omitempty"` // why there is no trace
 }
 
 // Piece is a program of a step.
 type Piece struct {
 	Name       string          `json:"name"`
-	Times      int             `json:"times"`       // in a step of batch one
+	Times      int             `json:"times"`       // runs in a step of batch one
 	Program    string          `json:"program"`     // hash of the module
 	ModelFlops float64         `json:"model_flops"` // once
-	Steps      []time.Duration `json:"steps_ns"`    // what it took in each step, all its executions together
+	Steps      []time.Duration `json:"steps_ns"`    // time in each step, all its runs together
 }
 
-// Run compiles the pieces of a step for a device, profiles them and writes the folder. The machine is held while steps run.
+// Run compiles the pieces of a step for a device, profiles them and writes the folder. It holds the machine's lock while steps run.
 func Run(ctx context.Context, d *device.Device, lock *machine.Lock, w *Work, o pjrt.ProfileOptions, dir string) (*Record, error) {
 	r := &Record{Device: d.Info(), Spec: w.Spec.String(), Model: w.Model, Variant: w.Variant.String(), Tokens: o.Batch * w.Tokens, Batch: o.Batch,
 		First: o.Start, Count: o.Count, Losses: w.Losses}
@@ -129,7 +129,7 @@ func writeJSON(dir, name string, v any) error {
 	return os.WriteFile(filepath.Join(dir, name), append(text, '\n'), 0o644)
 }
 
-// save writes an XSpace where XProf looks for it.
+// save writes an XSpace to the path that XProf expects.
 func save(dir string, space []byte) (string, error) {
 	host, err := os.Hostname()
 	if err != nil || host == "" {
@@ -142,21 +142,21 @@ func save(dir string, space []byte) (string, error) {
 	return path, os.WriteFile(path, space, 0o644)
 }
 
-// Median is the median time of the profiled steps.
+// Median returns the median time of the profiled steps.
 func (r *Record) Median() time.Duration { return r.median(r.Steps) }
 
-// median is that of what the profiled steps took.
+// median returns the median over the profiled steps.
 func (r *Record) median(steps []time.Duration) time.Duration {
 	l := slices.Sorted(slices.Values(steps[r.First : r.First+r.Count]))
 	return (l[(len(l)-1)/2] + l[len(l)/2]) / 2
 }
 
-// mfu is the model flop utilisation by the host's clock.
+// mfu returns the model flop utilisation by the host's clock.
 func (r *Record) mfu(t *target.Target) float64 {
 	return r.ModelFlops / (r.Median().Seconds() * t.PeakFlops() * t.Clock)
 }
 
-// Note is what the record tells of a step.
+// Note returns the record's figures of a step as a note.
 func (r *Record) Note(dir string) journal.Note {
 	n := journal.Note{StepMS: 1e3 * r.Median().Seconds(), Tokens: float64(r.Tokens) / r.Median().Seconds(), Text: "profiled on " + r.Device.String()}
 	if r.Trace != "" {
@@ -201,7 +201,7 @@ func (r *Record) Write(w io.Writer, dir string) {
 	t.Write(w)
 }
 
-// work names what ran.
+// work names the kernel or model.
 func (r *Record) work() string {
 	if r.Model == nil {
 		return r.Spec

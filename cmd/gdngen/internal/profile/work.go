@@ -19,7 +19,7 @@ import (
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
 
-// Work is what a step runs: the kernel of a spec, or the pieces of a training step of a model.
+// Work is the content of a step: the kernel of a spec, or the pieces of a training step of a model.
 type Work struct {
 	Spec    gdn.Spec // of the kernel, or of the rule in the model
 	Model   *model.Config
@@ -50,10 +50,10 @@ func (w *Work) load(ctx context.Context, d *device.Device, m *ir.Module) (*devic
 	return p, nil
 }
 
-// class is that of a kernel's inputs: what they are does not change what a kernel does.
+// class is the class of a kernel's inputs: values do not change the kernel's work.
 const class = "random"
 
-// Kernel is the work of a spec by a variant.
+// Kernel returns the work of a spec with a variant.
 func Kernel(s gdn.Spec, v gdn.Variant) (*Work, error) {
 	c, err := truth.LookupClass(class)
 	if err != nil {
@@ -73,9 +73,9 @@ func Kernel(s gdn.Spec, v gdn.Variant) (*Work, error) {
 	}}, nil
 }
 
-// Step is the work of a training step of a model: its layers forwards, the loss, its layers backwards, and the optimiser; or of its forward pass
-// alone. Weights and activations are small random numbers, the same in every step, until Train. Pieces run one after another, each as often as the step
-// has it.
+// Step returns the work of a model's training step: layers forwards, the loss, layers backwards, and the optimiser; or
+// with forward only the forward pass. Weights and activations are small random numbers, the same in every step, until
+// Train. Pieces run one after another, each as often as in a step.
 func Step(c model.Config, v gdn.Variant, forward bool) *Work {
 	w := &Work{Spec: c.Spec(), Model: &c, Variant: v, Tokens: c.Batch * c.Tokens, Modules: mfu.Modules(c, forward),
 		arguments: func(m *ir.Module) ([]*array.Array, error) { return mfu.Arguments(m), nil }}
@@ -93,7 +93,7 @@ func Step(c model.Config, v gdn.Variant, forward bool) *Work {
 	return w
 }
 
-// Train trains the model for some steps on the device, or none, and tells each loss. Afterwards the pieces have the arguments of the last step.
+// Train trains the model for some steps on the device and calls tell with each loss. Then the pieces have the arguments of the last step.
 func (w *Work) Train(ctx context.Context, d *device.Device, steps int, tell func(step int, loss float64)) error {
 	if steps == 0 {
 		return nil
@@ -125,7 +125,7 @@ func (w *Work) Train(ctx context.Context, d *device.Device, steps int, tell func
 	return nil
 }
 
-// static is stages.json, of the form that explain writes. The ops of all pieces are in one list.
+// static is stages.json, in explain's form. The ops of all pieces are in one list.
 type static struct {
 	Module  staticModule   `json:"module"`
 	Targets []staticTarget `json:"targets"`
@@ -144,7 +144,7 @@ type staticReport struct {
 	Ops []llo.OpReport `json:"ops"`
 }
 
-// Stages writes the static cycles of the kernels of a step by stage, by which gdngen device trace top --by stage splits what a trace measured.
+// Stages writes the static cycles of a step's kernels by stage. gdngen device trace top --by stage splits measured times by them.
 func Stages(ctx context.Context, x *measure.Instrument, t *target.Target, w *Work, dir string) error {
 	route, err := route.Lookup("mosaic")
 	if err != nil {

@@ -3,5 +3,5 @@ package search
 
 import "github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 
-// CLI gives the commands.
+// CLI has the commands of the package.
 type CLI struct{ *app.App }

@@ -8,7 +8,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/strategy"
 )
 
-// DirectiveTopic prints the presets of directives, for searches and for agents.
+// DirectiveTopic returns the help topic on directives: their presets and texts.
 func DirectiveTopic() *cobra.Command {
 	_, docs := strategy.DirectiveDocs()
 	c := &cobra.Command{Use: "directive", Short: "What a directive is: the presets, and their words",

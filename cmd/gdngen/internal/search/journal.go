@@ -159,7 +159,7 @@ everything else is checked.`,
 	return c
 }
 
-// faults prints what is wrong with a journal, and says so by the exit status.
+// faults prints the faults of a journal, and returns an error if there are any.
 func (a CLI) faults(faults, notes []string, verb string, s *journal.State) error {
 	if faults == nil {
 		faults = []string{}
@@ -241,7 +241,7 @@ func (a CLI) journalRenderCmd() *cobra.Command {
 	return c
 }
 
-// writeTo writes a file, or standard output where none is named. A file appears whole or not at all.
+// writeTo writes a file atomically, or standard output if none is named.
 func (a CLI) writeTo(file string, write func(io.Writer) error) error {
 	if file == "" || file == "-" {
 		return write(a.Stdout)

@@ -74,7 +74,7 @@ func writeAblation(w io.Writer, b *autotune.Ablation) {
 	fmt.Fprintf(w, "judged in %s: gdngen run show %[1]s\n", b.Run)
 }
 
-// saved words a share of cycles.
+// saved describes a share of saved cycles.
 func saved(share journal.Figure) string {
 	switch {
 	case share > 0:

@@ -10,7 +10,7 @@ import (
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/loop/logbook"
 )
 
-// lintLog holds a log in Markdown to the rules of logs.
+// lintLog checks a log in Markdown by the rules of logs.
 func (a CLI) lintLog(file, repo string, fields []string, last bool) error {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/gdngen/gdngen/internal/terminal"
 )
 
-// watcher shows the progress of a search: on a screen of the terminal, or as plain lines where there is none.
+// watcher shows the progress of a search: on a screen of the terminal, or as plain lines if there is none.
 type watcher struct {
 	a      *app.App
 	screen *terminal.Screen // nil: lines
@@ -28,7 +28,7 @@ func (a CLI) watch(dir string, budget time.Duration, plain bool) *watcher {
 	return w
 }
 
-// text is the screen.
+// text returns the screen's content.
 func (w *watcher) text(width, height int) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -36,7 +36,7 @@ func (w *watcher) text(width, height int) string {
 	return w.live.Screen(width, height)
 }
 
-// tell changes what the screen shows, or writes a line where there is none.
+// tell changes the screen's content, or calls line if there is no screen.
 func (w *watcher) tell(change func(*report.Live), line func()) {
 	if w.screen == nil {
 		line()
@@ -47,7 +47,7 @@ func (w *watcher) tell(change func(*report.Live), line func()) {
 	w.mu.Unlock()
 }
 
-// progress tells of a candidate.
+// progress shows a recorded candidate.
 func (w *watcher) progress(p autotune.Progress) {
 	w.tell(func(l *report.Live) {
 		if l.View.Len() == 0 {
@@ -60,22 +60,22 @@ func (w *watcher) progress(p autotune.Progress) {
 	}
 }
 
-// told tells what is done before the first candidate.
+// told shows a step before the first candidate.
 func (w *watcher) told(text string) {
 	w.tell(func(l *report.Live) { l.Doing = text }, func() { w.a.Note("%s", text) })
 }
 
-// begun tells how many candidates are judged at a time.
+// begun shows how many candidates are judged at a time.
 func (w *watcher) begun(flight string) {
 	w.tell(func(l *report.Live) { l.Limit = flight }, func() { w.a.Note("judging %s", flight) })
 }
 
-// warn shows a warning; on a screen it stays, and is repeated at the end.
+// warn shows a warning; a screen repeats it at the end.
 func (w *watcher) warn(text string) {
 	w.tell(func(l *report.Live) { l.Warning = text }, func() { w.a.Warn("%s", text) })
 }
 
-// close gives the terminal back.
+// close restores the terminal.
 func (w *watcher) close() {
 	if w.screen == nil {
 		return

@@ -33,7 +33,7 @@ type loopFlags struct {
 	search, ladder                       string
 }
 
-// LoopCmd is a loop by itself, and has others below it.
+// LoopCmd returns the command loop, with subcommands.
 func (a CLI) LoopCmd() *cobra.Command {
 	s := loopFlags{config: loop.Defaults()}
 	var verdicts strings.Builder
@@ -161,7 +161,7 @@ func (d *diskLimit) Set(text string) error {
 	return err
 }
 
-// fill reads what the flags name.
+// fill reads the files that the flags name.
 func (s *loopFlags) fill() error {
 	c := &s.config
 	for _, x := range []struct {
@@ -259,7 +259,7 @@ func (a CLI) loop(c loop.Config) error {
 	return errors.Join(err, bad)
 }
 
-// judgeEnv tells the judge's gdngen where the plugins are. What it measures goes into caches of its own, in the homes of the judge.
+// judgeEnv returns variables with the paths of plugins for the judge's gdngen. Its measurements go into separate caches, in the judge's homes.
 func (a CLI) judgeEnv() (env []string) {
 	env = []string{promoted.DirEnv + "=" + promoted.Off}
 	for name, obtain := range map[string]func(context.Context, plugins.Options) (plugins.Plugin, error){"GDNGEN_LIBTPU": plugins.TPU, "GDNGEN_CPU_PLUGIN": plugins.CPU} {
@@ -270,7 +270,7 @@ func (a CLI) judgeEnv() (env []string) {
 	return env
 }
 
-// loopOf makes a command on a run.
+// loopOf adds to a command one argument, the folder of a run.
 func loopOf(c *cobra.Command, do func(c loop.Config, words []string) error) *cobra.Command {
 	var dir string
 	c.RunE = func(_ *cobra.Command, words []string) error {

@@ -20,7 +20,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// figureCommand is what --search and --ladder of loop measure by. gdngen there is the judge's.
+// figureCommand returns the measuring command for --search and --ladder of loop. It runs the judge's gdngen.
 func figureCommand(flag, text string) string {
 	return "gdngen loop figure --" + flag + " " + remote.Quote(text)
 }
@@ -63,7 +63,7 @@ figure --ladder reads a comparison as gdngen model ladder --comparison does, and
 	return c
 }
 
-// ladderFigure is the time of the variant of a comparison.
+// ladderFigure returns the time of a comparison's variant.
 func (a CLI) ladderFigure(dir, file string) (float64, error) {
 	l := ladderFlags{file: file, lab: labFlags{memory: "6GiB"}}
 	if err := a.ladderConfig(&l); err != nil {
@@ -80,7 +80,7 @@ func (a CLI) ladderFigure(dir, file string) (float64, error) {
 	return x, err
 }
 
-// searchFigure is the score of what the folder's own program finds, by this program.
+// searchFigure returns the score, by this program, of the best variant that the folder's own program finds.
 func (a CLI) searchFigure(dir, flags, tool string) (float64, error) {
 	words := strings.Fields(flags)
 	var c autotune.Config
@@ -125,9 +125,9 @@ func (a CLI) searchFigure(dir, flags, tool string) (float64, error) {
 	if c.Machine, err = a.Machine(machine.Computes, false, a.Waiting); err != nil {
 		return 0, err
 	}
-	c.Lab.Cache, c.Lab.Exams = nil, "" // the folder's program could have written there what its kernel is to cost, or to give
+	c.Lab.Cache, c.Lab.Exams = nil, "" // the folder's program could have written false costs or results into the caches
 	c.Generator, _ = app.Version()
-	if c.Dir, err = os.MkdirTemp(dir, "judged-"); err != nil { // made after it ended
+	if c.Dir, err = os.MkdirTemp(dir, "judged-"); err != nil { // made after the folder's program ended
 		return 0, err
 	}
 	best, err := autotune.ScoreOf(a.Ctx, found, c)
@@ -137,7 +137,7 @@ func (a CLI) searchFigure(dir, flags, tool string) (float64, error) {
 	return float64(best.Cost(c.Targets[0]).Score), nil
 }
 
-// runContained runs a program whose output goes to standard error, and ends what it leaves behind.
+// runContained runs a program with its output on standard error, and ends the processes that outlive it.
 func (a CLI) runContained(words ...string) error {
 	return loop.RunContained(a.Ctx, func(line string) { fmt.Fprintln(a.Stderr, line) }, words...)
 }

@@ -30,7 +30,7 @@ of the structures, what was rejected and why, and axes that never changed a sche
 	return c
 }
 
-// report writes the page of a run.
+// report writes the HTML page of a run.
 func (a CLI) report(dir, file string, pictures bool) error {
 	s, err := a.readRun(dir, "report")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// RunCmd has what is done with the folder of a run. cases is the command that had the name before; it is taken by its flag.
+// RunCmd returns the commands on the folder of a run. cases is the command that had this name before; its flag selects it.
 func (a CLI) RunCmd(cases *cobra.Command) *cobra.Command {
 	c := app.Group(&cobra.Command{
 		Use:   "run",
@@ -33,7 +33,7 @@ key. Records are never changed, so every decision of a search can be read, and r
 	return c
 }
 
-// onRun lets a command take the folder of --run as its first argument; one that takes several folders takes all of them so.
+// onRun lets a command take the folder of --run as its first argument; a command for several folders takes all arguments so.
 func onRun(c *cobra.Command) *cobra.Command {
 	check, run, many := c.Args, c.RunE, c.Flags().Lookup("run").Value.Type() == "stringArray"
 	rest := func(cmd *cobra.Command, args []string) []string {
@@ -58,7 +58,7 @@ func onRun(c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// shown has the arguments and flags of run show.
+// shown holds the arguments and flags of run show.
 type shown struct {
 	dir, object, html, md string
 	top                   int

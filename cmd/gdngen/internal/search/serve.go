@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// ServeCmd shows a run in a browser.
+// ServeCmd returns the command that shows a run in a browser.
 func (a CLI) ServeCmd() *cobra.Command {
 	var at string
 	c := &cobra.Command{
@@ -55,5 +55,5 @@ func (a CLI) serve(dir, at string) error {
 	if err := h.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
-	return nil // it was looked at, and that is over
+	return nil // the normal end
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// labFlags are the flags of who judges.
+// labFlags are the flags of a process that judges.
 type labFlags struct {
 	lab    judge.LabOptions
 	memory string
@@ -31,7 +31,7 @@ func (l *labFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&l.lab.Device, "plugin", "", "examine and time the best on a device too: a PJRT plugin, or cpu; a TPU must be of one of the targets")
 }
 
-// options completes the flags.
+// options returns the flags as options of a lab.
 func (a CLI) options(l *labFlags) (o judge.LabOptions, err error) {
 	o = l.lab
 	o.CPU = plugins.Options{Path: a.CPUPlugin, Progress: a.Stderr, Offline: a.Offline}
@@ -51,7 +51,7 @@ func (a CLI) options(l *labFlags) (o judge.LabOptions, err error) {
 	return o, nil
 }
 
-// words are the flags on a worker's command line.
+// words returns the flags in the form of a worker's command line.
 func (l *labFlags) words() []string {
 	words := []string{"--compile-memory=" + l.memory}
 	if l.lab.Timeout > 0 {
@@ -93,7 +93,7 @@ judges one candidate at a time by the gates of the search, and ends when its inp
 	return c
 }
 
-// onFlags say where candidates are judged.
+// onFlags choose where candidates are judged.
 type onFlags struct {
 	on    []string
 	limit time.Duration
@@ -104,7 +104,7 @@ func (o *onFlags) add(c *cobra.Command) {
 	c.Flags().DurationVar(&o.limit, "candidate-timeout", 0, "after this time a worker of --on that judges one candidate is lost; 0: an hour")
 }
 
-// workers starts what --on names. Without another machine or command there is no pool: candidates are then judged in this process.
+// workers starts the workers of --on. If it names only this process, there is no pool: candidates are judged in this process.
 func (a CLI) workers(o *onFlags, s *searchFlags, mixed bool, warn func(string)) (*worker.Pool, error) {
 	engines, here, away, err := worker.ParseEngines(o.on)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package serve shows a run or a loop in a browser while it goes on. It reads the journal alone and writes nothing. Its pages ask nobody
-// else: no script, style or font comes from another host.
+// Package serve shows a run or a loop in a browser while it goes on. It only reads the journal. Its pages load nothing
+// from other hosts: no script, style or font.
 package serve
 
 import (
@@ -23,21 +23,21 @@ import (
 //go:embed page.html page.js page.css
 var files embed.FS
 
-// policy lets a page load its own script, style and data, and nothing else.
+// policy lets a page load only its own script, style and data.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// Server answers for one folder. Its methods may be called from several goroutines.
+// Server serves one folder. It is safe for concurrent use.
 type Server struct {
 	dir, host string
 	mux       *http.ServeMux
 
 	mu    sync.Mutex
-	stamp string // of the journal that data was made of
+	stamp string // of the journal that data was made from
 	data  []byte
 }
 
-// New is a server for the folder of a run or a loop. host is the name or address it listens at: a request that names another host, which is
-// no address, is refused, so that no page of elsewhere reads this one.
+// New returns a server for the folder of a run or a loop. host is the name or address that it listens on. Requests for
+// another host name are refused, so that pages of other sites can not read the data.
 func New(dir, host string) (*Server, error) {
 	s := &Server{dir: dir, host: host, mux: http.NewServeMux()}
 	if _, err := s.read(); err != nil {
@@ -50,7 +50,7 @@ func New(dir, host string) (*Server, error) {
 	return s, nil
 }
 
-// ServeHTTP answers one request.
+// ServeHTTP serves one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", policy)
@@ -64,7 +64,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// trusts says whether a request names this host: by an address, as localhost, or by the name that is listened at.
+// trusts reports whether a request names this host: by an address, as localhost, or by its own name.
 func (s *Server) trusts(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -72,7 +72,7 @@ func (s *Server) trusts(host string) bool {
 	return host == "localhost" || host == s.host || net.ParseIP(host) != nil
 }
 
-// serveData sends the data of the run, or 304 where the page has them already.
+// serveData sends the data of the run, or 304 if the page has them already.
 func (s *Server) serveData(w http.ResponseWriter, r *http.Request) {
 	data, err := s.read()
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *Server) serveData(w http.ResponseWriter, r *http.Request) {
 	w.Write(data)
 }
 
-// read gives the data of the folder, made anew where its journal has grown or its driver has come or gone.
+// read returns the data of the folder. It makes them again if the journal has grown or a driver has started or stopped.
 func (s *Server) read() ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

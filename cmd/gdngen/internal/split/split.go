@@ -1,5 +1,5 @@
-// Package split writes what each device runs where one sequence is split over several: the programs of gdn/parallel, lowered, and a record
-// of what they take and give.
+// Package split writes each device's program for one sequence split over several devices: the programs of gdn/parallel,
+// lowered, and a record of their inputs and outputs.
 package split
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// File is the description of a split, written next to its programs.
+// File is the name of the description of a split, next to its programs.
 const File = "split.json"
 
 // Program is a row of File.
@@ -26,7 +26,7 @@ type Program struct {
 	Results []string `json:"results"`
 }
 
-// Programs is what split writes.
+// Programs describes the written programs.
 type Programs struct {
 	Whole    string     `json:"whole"`
 	Parts    int        `json:"parts"`
@@ -37,8 +37,8 @@ type Programs struct {
 	Programs []*Program `json:"programs"`
 }
 
-// Write writes the programs of s in n parts into a folder, by a variant's text (empty: the best known), for a target or, without one, of
-// plain ops. forward leaves the gradients out.
+// Write writes the programs of s in n parts into a folder, with a variant's text (empty: the best known), for a target
+// or, if nil, of plain ops. With forward there are no gradients.
 func Write(s gdn.Spec, n int, variant string, forward bool, t *target.Target, dir string) (*Programs, error) {
 	s.Direction = gdn.Forward
 	ahead, err := route.Resolve(s, cmp.Or(variant, gdn.Auto), t, nil)

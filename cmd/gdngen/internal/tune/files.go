@@ -12,14 +12,14 @@ import (
 	"github.com/gdngen/gdngen/internal/store"
 )
 
-// Kinds of files, by what reads them.
+// Kinds of files, by the program that reads them.
 const (
 	Mosaic    = "mosaic"    // libtpu: WORK-TARGET.mlir
 	Pallas    = "pallas"    // JAX: WORK_TARGET.py
 	StableHLO = "stablehlo" // XLA on a CPU or GPU: WORK-cpu.mlir
 )
 
-// ParseKinds reads kinds of files, separated by commas.
+// ParseKinds parses kinds of files, separated by commas.
 func ParseKinds(text string) (map[string]bool, error) {
 	kinds := map[string]bool{}
 	for name := range strings.SplitSeq(text, ",") {
@@ -33,8 +33,8 @@ func ParseKinds(text string) (map[string]bool, error) {
 	return kinds, nil
 }
 
-// WriteFiles writes the programs of all rows below a folder, and the result itself as tune.json. What a kind has no program for is told and left
-// out. begin is told each file before it is written, which takes seconds.
+// WriteFiles writes the programs of all rows below a folder, and the result itself as tune.json. tell is called for a
+// kind without a program, which is left out. begin is called before each file is written, which takes seconds.
 func (r *Result) WriteFiles(dir string, kinds map[string]bool, version string, begin func(file string), tell func(error)) error {
 	for i, row := range r.Rows {
 		if i > 0 && r.Rows[i-1].Work == row.Work && r.Rows[i-1].Target == row.Target {
@@ -75,10 +75,10 @@ func (row *Row) write(dir, name, text string) error {
 	return store.WriteBelow(dir, name, []byte(text))
 }
 
-// writePallas writes the row as Python for JAX, whose header has the cost of the row.
+// writePallas writes the row as Python for JAX, with the row's cost in the header.
 func (row *Row) writePallas(dir, version string, tell func(error)) error {
 	p := pallas.Provenance{Version: version, Libtpu: "by " + row.Source}
-	if row.Cycles > 0 && row.form.Spec.Init && pallas.Fit(row.form.Spec, row.form.Variant) == row.form.Variant { // the file has an initial state and any size
+	if row.Cycles > 0 && row.form.Spec.Init && pallas.Fit(row.form.Spec, row.form.Variant) == row.form.Variant { // the file takes an initial state and any size
 		cost := pallas.Cost{Target: row.Target, Cycles: row.Throughput}
 		if row.Cycles != row.Throughput {
 			cost.Wall = row.Cycles

@@ -13,25 +13,25 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// ModelOf is a model of which nothing is known but its layers of the rule, with the convolution of four taps that published ones have. A count
-// of value heads and a width of values that are 0 are those of the keys.
+// ModelOf returns a model of which only the rule's layers are known, with the usual convolution of four taps. If value
+// heads or width of values are 0, they equal those of the keys.
 func ModelOf(r model.Rule, layers int) (model.Config, error) {
 	r.HeadsV, r.V, r.Conv = cmp.Or(r.HeadsV, r.HeadsK), cmp.Or(r.V, r.K), 4
 	c := model.Config{Layers: layers, Hidden: r.HeadsV * r.V, Batch: 1, Tokens: r.Conv, Rule: r}
 	return c, c.Validate()
 }
 
-// Layered says whether whole layers are modelled for the work.
+// Layered reports whether whole layers are modelled for the work.
 func (w *Work) Layered() bool { return w.Name == "prefill" || w.Name == "train" }
 
-// Step is a pass through the whole layers of a model: forward for prefill, forward and backward for training.
+// Step is a pass through whole layers of a model: forward for prefill, forward and backward for training.
 type Step struct {
 	*mfu.Step
 	rules   []gdn.Variant // by target
 	forward bool
 }
 
-// Layers makes the steps of the works whose whole layers are modelled; Cost fills them.
+// Layers returns the steps of the works with modelled layers; Cost fills them.
 func Layers(c model.Config, works []*Work, z Sizes, variant string, targets []*target.Target) ([]*Step, error) {
 	var steps []*Step
 	for _, w := range works {
@@ -52,12 +52,12 @@ func Layers(c model.Config, works []*Work, z Sizes, variant string, targets []*t
 	return steps, nil
 }
 
-// Cost costs the parts of the step on the targets that it was made for.
+// Cost costs the parts of the step on the targets passed to Layers.
 func (s *Step) Cost(ctx context.Context, x *measure.Instrument, targets []*target.Target) error {
 	return s.Step.Cost(ctx, x, s.rules, targets, s.forward)
 }
 
-// Next is the command that helps most once the kernels are known. stored says that nothing was compiled, written that there are files.
+// Next returns the most useful next command. stored says that nothing was compiled, written that there are files.
 func (r *Result) Next(stored, written bool) string {
 	best := r.Best()
 	of := fmt.Sprintf("--spec %s --target %s", best.Spec, best.Target)

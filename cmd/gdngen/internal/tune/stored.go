@@ -21,10 +21,10 @@ var stored embed.FS
 // storedSource stands before the compiler of a stored cost.
 const storedSource = "stored, "
 
-// Stored are costs of programs that were compiled elsewhere.
+// Stored holds costs of programs that were compiled elsewhere.
 type Stored map[string]*Row
 
-// ReadStored reads the costs that are part of this program.
+// ReadStored reads the costs embedded in this program.
 func ReadStored() (Stored, error) {
 	s := Stored{}
 	return s, fs.WalkDir(stored, "stored", func(name string, d fs.DirEntry, err error) error {
@@ -63,12 +63,12 @@ func parseStored(data []byte) (Stored, error) {
 	}
 }
 
-// key is all that a cost follows from, but for the compiler, which Source names.
+// key identifies everything that a cost depends on, except the compiler, which Source names.
 func (row *Row) key() string {
 	return row.Target + " " + row.Facts + " " + row.Program + " " + row.Load
 }
 
-// fill gives a row its cost where that is stored.
+// fill sets a row's cost if it is stored.
 func (s Stored) fill(row *Row) bool {
 	found, ok := s[row.key()]
 	if ok {

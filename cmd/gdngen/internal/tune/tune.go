@@ -25,17 +25,17 @@ type Row struct {
 	Load    string `json:"load,omitempty"` // tokens of each sequence of a server's step
 	Target  string `json:"target"`
 	Variant string `json:"variant"`
-	Why     string `json:"why,omitempty"` // auto chose it
+	Why     string `json:"why,omitempty"` // reason of auto's choice
 	Program string `json:"program"`       // hash of the Mosaic program
-	Facts   string `json:"facts"`         // hash of what the cost model knows of the target
+	Facts   string `json:"facts"`         // hash of the target's facts in the cost model
 
 	Ruler      measure.Ruler `json:"ruler"`
-	Cycles     int64         `json:"cycles,omitempty"` // of one layer, by the ruler; 0: not known
+	Cycles     int64         `json:"cycles,omitempty"` // of one layer, by the ruler; 0: unknown
 	Throughput int64         `json:"throughput,omitempty"`
 	PerToken   float64       `json:"cycles_per_token_head,omitempty"`
 	Layers     int           `json:"layers"`
 	All        int64         `json:"all_layers,omitempty"` // cycles of the rule in all layers
-	Source     string        `json:"source,omitempty"`     // of the cost: a compiler, or what is stored of one
+	Source     string        `json:"source,omitempty"`     // of the cost: a compiler, or a stored result of one
 	Unknown    string        `json:"unknown,omitempty"`    // why there is no cost
 	Files      []string      `json:"files,omitempty"`
 
@@ -45,7 +45,7 @@ type Row struct {
 	load    Load
 }
 
-// Result is the answer for a model.
+// Result is tune's answer for a model.
 type Result struct {
 	Model  model.Config `json:"model"`
 	Layers int          `json:"rule_layers"`
@@ -53,7 +53,7 @@ type Result struct {
 	Rows   []*Row       `json:"rows"`
 }
 
-// Resolve chooses the form of a spec for a target.
+// Resolve returns the form of a spec for a target.
 type Resolve func(gdn.Spec, *target.Target) (*route.Form, error)
 
 // New chooses the variants of a model's works on some targets, and makes their programs. Nothing is compiled yet.
@@ -69,7 +69,7 @@ func New(c model.Config, works []*Work, z Sizes, targets []*target.Target, suit 
 			return nil, err
 		}
 		for _, t := range targets {
-			loads := []Load{{tokens: s.Batch * s.Tokens}} // all that the spec has
+			loads := []Load{{tokens: s.Batch * s.Tokens}} // everything in the spec
 			if w.Name == serve {
 				loads = z.Loads
 			}
@@ -85,7 +85,7 @@ func New(c model.Config, works []*Work, z Sizes, targets []*target.Target, suit 
 	return r, nil
 }
 
-// Known says whether all costs are stored.
+// Known reports whether all costs are stored.
 func (r *Result) Known(stored Stored) bool {
 	for _, row := range r.Rows {
 		if stored[row.key()] == nil {
@@ -95,7 +95,7 @@ func (r *Result) Known(stored Stored) bool {
 	return true
 }
 
-// make chooses the form of the row and emits its program.
+// make resolves the form of the row and emits its program.
 func (row *Row) make(s gdn.Spec, suit Resolve) error {
 	f, err := suit(s, row.to)
 	if err != nil {
@@ -119,7 +119,7 @@ func (row *Row) make(s gdn.Spec, suit Resolve) error {
 	return err
 }
 
-// Cost fills the costs of all rows: from the stored ones, or where those have none and there is an instrument, by a compile.
+// Cost sets the costs of all rows: from the stored ones, or else, with an instrument, by a compile.
 func (r *Result) Cost(ctx context.Context, stored Stored, x *measure.Instrument) error {
 	for _, row := range r.Rows {
 		if stored.fill(row) || x == nil {
@@ -150,7 +150,7 @@ func (row *Row) set(cycles, throughput int64) {
 	row.PerToken = float64(cycles) / float64(row.load.tokens*row.form.Spec.HeadsV)
 }
 
-// Best is the row whose next step is worth a line: that of the first work on the target of least cycles.
+// Best returns the row of the first work with the fewest cycles; without costs the first row.
 func (r *Result) Best() *Row {
 	best := r.Rows[0]
 	for _, row := range r.Rows {

@@ -1,5 +1,5 @@
-// Package tune goes from the sizes of a model to kernels: what its layers ask of the gated delta rule (specs), the best known variant of each
-// on each target, what it costs, and files to take away.
+// Package tune goes from the sizes of a model to kernels: the specs of its layers, the best known variant of each on
+// each target, its cost, and files to take away.
 package tune
 
 import (
@@ -12,21 +12,21 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Sizes are those that no model's configuration has. Zero stands for the usual size of a work.
+// Sizes are not part of a model's configuration. Zero means the usual size of a work.
 type Sizes struct {
 	Tokens, Batch, Seqs int
-	Slots               int    // of the pools of both caches
-	Loads               []Load // of a server's steps; has no usual ones
+	Slots               int    // in the pools of both caches
+	Loads               []Load // of a server's steps; no default
 }
 
 // Load is a batch of sequences that a server runs in one step.
 type Load struct {
-	Text    string // as measure.ParseLoad reads it
+	Text    string // in the form of measure.ParseLoad
 	lengths []int
 	tokens  int
 }
 
-// ParseLoads reads loads, separated by commas.
+// ParseLoads parses loads, separated by commas.
 func ParseLoads(text string) ([]Load, error) {
 	var list []Load
 	for part := range strings.SplitSeq(text, ",") {
@@ -43,15 +43,15 @@ func ParseLoads(text string) ([]Load, error) {
 	return list, nil
 }
 
-// Work is a thing that a layer of a model does.
+// Work is a use of a model's layer, such as prefill, decode or training.
 type Work struct {
 	Name, Doc string
 
 	usual Sizes
-	fit   func(*gdn.Spec, Sizes) // makes the spec of a layer that of the work
+	fit   func(*gdn.Spec, Sizes) // turns the spec of a layer into the work's
 }
 
-// Works are all there are.
+// Works lists all works.
 var Works = []*Work{
 	{"prefill", "whole prompts: --batch sequences of --tokens each", Sizes{Tokens: 4096, Batch: 1}, func(s *gdn.Spec, z Sizes) {
 		s.Batch, s.Tokens = z.Batch, z.Tokens
@@ -69,10 +69,10 @@ var Works = []*Work{
 		Sizes{Slots: 513}, serving},
 }
 
-// serve is the work whose batches are mixed.
+// serve is the name of the work with mixed batches.
 const serve = "serve"
 
-// serving makes the spec of a layer one program for each of the loads: as many tokens and sequences as the largest have, caches in bf16.
+// serving turns the spec of a layer into one program for all loads: tokens and sequences of the largest load, caches in bf16.
 func serving(s *gdn.Spec, z Sizes) {
 	s.Tokens, s.Seqs = 0, 0
 	for _, load := range z.Loads {
@@ -91,7 +91,7 @@ func WorkNames() []string {
 	return names
 }
 
-// ParseWorks reads names of works, separated by commas; all stands for every one.
+// ParseWorks parses names of works, separated by commas; "all" means every work.
 func ParseWorks(text string) ([]*Work, error) {
 	if text == "all" {
 		return Works, nil
@@ -110,8 +110,8 @@ next:
 	return list, nil
 }
 
-// Spec is what the work asks of one layer of a model: gates computed from what the projections give in bf16, and q and k normalised, as layers
-// of Qwen3-Next want it.
+// Spec returns the work's spec for one layer of a model: gates from bf16 projections, and normalised q and k, as in
+// layers of Qwen3-Next.
 func (w *Work) Spec(c model.Config, given Sizes) (gdn.Spec, error) {
 	s := c.Spec().ByHeads()
 	s.GateDType, s.Final = ir.BF16, true
@@ -120,7 +120,7 @@ func (w *Work) Spec(c model.Config, given Sizes) (gdn.Spec, error) {
 	}
 	z := w.usual
 	for _, f := range []struct{ to, from *int }{{&z.Tokens, &given.Tokens}, {&z.Batch, &given.Batch}, {&z.Seqs, &given.Seqs}, {&z.Slots, &given.Slots}} {
-		if *f.from > 0 && *f.to > 0 { // the work has such a size
+		if *f.from > 0 && *f.to > 0 { // the work has this size
 			*f.to = *f.from
 		}
 	}

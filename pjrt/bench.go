@@ -11,13 +11,13 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// Flush overwrites memory of its own, so that nothing else is left in caches of half the size. It serves one measurement at a time.
+// Flush overwrites its own buffer, so that caches up to half its size hold nothing else. Only one measurement at a time may use it.
 type Flush struct {
 	program *Program
 	buffer  *Buffer
 }
 
-// NewFlush makes one of the given size. It lives as long as the engine.
+// NewFlush makes a Flush of the given size in bytes. It lives as long as the engine.
 func (e *Engine) NewFlush(bytes int) (*Flush, error) {
 	p, err := e.Compile(flushModule(bytes))
 	if err != nil {
@@ -30,7 +30,7 @@ func (e *Engine) NewFlush(bytes int) (*Flush, error) {
 	return &Flush{p, b}, nil
 }
 
-// run needs the engine's lock, for reading at least.
+// run needs the engine's lock, at least for reading.
 func (f *Flush) run() error {
 	out, err := f.program.call([]*Buffer{f.buffer})
 	if err == nil {
@@ -39,7 +39,7 @@ func (f *Flush) run() error {
 	return err
 }
 
-// Bench measures the program as opts says. A context that ends stops it between two executions.
+// Bench measures the program as opts says. ctx is checked between executions; if it ends, Bench returns its error.
 func (p *Program) Bench(ctx context.Context, opts BenchOptions, args ...*array.Array) (Timing, error) {
 	if err := opts.check(); err != nil {
 		return Timing{}, err

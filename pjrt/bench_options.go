@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// BenchOptions says how a program is measured: like a benchmark of kernels, with the arguments copied anew for each execution
-// and, with Flush, out of the caches.
+// BenchOptions says how Bench measures a program: like a kernel benchmark, with fresh copies of the arguments for each execution and,
+// with Flush, with cold caches.
 type BenchOptions struct {
 	Warmup     int           // executions before the first timed one
 	Iterations int           // timed executions; at least 1
-	Limit      time.Duration // ends the iterations early, but not before LeastIterations, and the warm-up at half of it; 0: no limit
-	Flush      *Flush        // before each timed execution; nil: the caches stay as they are
+	Limit      time.Duration // ends the iterations early, but not before LeastIterations, and the warm-up after half of it; 0: no limit
+	Flush      *Flush        // runs before each timed execution; nil: caches stay warm
 }
 
-// LeastIterations are timed even where the first of them exceeds the limit.
+// LeastIterations is the number of executions that are timed even if they exceed the limit.
 const LeastIterations = 3
 
 func (o BenchOptions) check() error {
@@ -24,13 +24,13 @@ func (o BenchOptions) check() error {
 	return nil
 }
 
-// flushModule reads and writes as many bytes, in place.
+// flushModule returns a program that reads and writes so many bytes in place.
 func flushModule(bytes int) string {
 	t := fmt.Sprintf("tensor<%dxf32>", max(1, bytes/4))
 	return fmt.Sprintf("module @flush {\n  func.func public @main(%%x: %[1]s {tf.aliasing_output = 0 : i32}) -> (%[1]s) {\n    %%0 = stablehlo.negate %%x : %[1]s\n    return %%0 : %[1]s\n  }\n}\n", t)
 }
 
-// Mean is the mean of all trials.
+// Mean returns the mean of all trials; 0 without trials.
 func (t Timing) Mean() time.Duration {
 	var sum time.Duration
 	for _, d := range t.All {

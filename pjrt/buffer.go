@@ -14,12 +14,12 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// Buffer is an array on an engine's device: what a server keeps between calls. Close it, or give it up to a call that puts a
-// result in its memory.
+// Buffer is an array on an engine's device, for example a state that a server keeps between calls. It must be closed, or donated to a
+// call that reuses its memory for a result.
 type Buffer struct {
 	engine *Engine
 	typ    ir.Type
-	buffer atomic.Pointer[xla.Buffer] // nil when closed or given up
+	buffer atomic.Pointer[xla.Buffer] // nil when closed or donated
 }
 
 var errGone = errors.New("the buffer was closed or given up already")
@@ -50,10 +50,10 @@ func (e *Engine) Put(a *array.Array) (*Buffer, error) {
 	return e.newBuffer(a.IRType(), b), nil
 }
 
-// Type is the element type and shape.
+// Type returns the element type and shape.
 func (x *Buffer) Type() ir.Type { return x.typ }
 
-// Get copies the buffer to the host.
+// Get copies the buffer to the host; it errs if the buffer was closed or donated.
 func (x *Buffer) Get() (*array.Array, error) {
 	x.engine.mu.RLock()
 	defer x.engine.mu.RUnlock()
@@ -75,7 +75,7 @@ func (x *Buffer) Close() error {
 	return x.free()
 }
 
-// free needs the engine's lock, for reading at least.
+// free needs the engine's lock, at least for reading.
 func (x *Buffer) free() error {
 	b := x.buffer.Swap(nil)
 	if b == nil {
@@ -87,15 +87,15 @@ func (x *Buffer) free() error {
 	return b.Destroy()
 }
 
-// Call executes the program on buffers of its engine; the results stay on the device. Arguments whose memory results take are
-// given up, whether the call succeeds or not. No other call may use them meanwhile.
+// Call executes the program on buffers of its engine; the results stay on the device. Arguments whose memory results reuse are donated:
+// they are gone, even if the call fails. No other call may use them meanwhile.
 func (p *Program) Call(args ...*Buffer) ([]*Buffer, error) {
 	p.engine.mu.RLock()
 	defer p.engine.mu.RUnlock()
 	return p.call(args)
 }
 
-// call needs the engine's lock, for reading at least.
+// call needs the engine's lock, at least for reading.
 func (p *Program) call(args []*Buffer) ([]*Buffer, error) {
 	if p.exec == nil {
 		return nil, errClosed

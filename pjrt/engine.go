@@ -21,12 +21,12 @@ import (
 	"github.com/gdngen/gdngen/pjrt/table"
 )
 
-// HasCgo tells whether this binary can run programs.
+// HasCgo says whether this binary can run programs.
 const HasCgo = true
 
 var errClosed = errors.New("pjrt: closed already")
 
-// The runtime's names of the element types.
+// The runtime's names of element types.
 var runtimeTypes = map[ir.DType]dtypes.DType{
 	ir.F64: dtypes.Float64, ir.F32: dtypes.Float32, ir.F16: dtypes.Float16, ir.BF16: dtypes.BFloat16,
 	ir.I64: dtypes.Int64, ir.I32: dtypes.Int32, ir.U32: dtypes.Uint32, ir.U16: dtypes.Uint16, ir.Bool: dtypes.Bool,
@@ -42,12 +42,11 @@ type Engine struct {
 	buffers  map[*Buffer]struct{}
 }
 
-// engines keeps each engine reachable until it is closed: the runtime must free programs before their client, and a
-// garbage collector gives no such order.
+// engines keeps each engine reachable until it is closed: programs must be freed before their client, and a garbage collector guarantees
+// no order.
 var engines sync.Map
 
-// Open loads a plugin from the path of its shared library and makes a client for its devices. A plugin stays loaded
-// for the life of the process.
+// Open loads a plugin from its shared library and makes a client for its devices. The plugin stays loaded until the process ends.
 func Open(pluginPath string) (*Engine, error) {
 	path, err := filepath.Abs(pluginPath)
 	if err != nil {
@@ -78,7 +77,7 @@ func Open(pluginPath string) (*Engine, error) {
 	return e, nil
 }
 
-// checkLibrary refuses a file that is not a PJRT plugin before the loader sees it.
+// checkLibrary returns an error for a file that is not a PJRT plugin, before it is loaded.
 func checkLibrary(path string) error {
 	if runtime.GOOS != "linux" {
 		return nil
@@ -121,7 +120,7 @@ func (e *Engine) Close() error {
 	return errors.Join(errs...)
 }
 
-// Platform is the plugin's name of its kind of device, such as cpu; empty when closed.
+// Platform returns the plugin's name for its kind of device, such as cpu; "" when closed.
 func (e *Engine) Platform() string {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -131,7 +130,7 @@ func (e *Engine) Platform() string {
 	return e.client.Platform()
 }
 
-// Kind is the vendor's name of the first device's kind, such as "TPU v6 lite" or "cpu".
+// Kind returns the vendor's name of the first device's kind, such as "TPU v6 lite" or "cpu".
 func (e *Engine) Kind() (string, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -141,7 +140,8 @@ func (e *Engine) Kind() (string, error) {
 	return e.table.Kind()
 }
 
-// Attributes are what the plugin tells of the first device by name, numbers as texts: of a GPU "compute_capability" and "core_count".
+// Attributes returns the attributes that the plugin reports of the first device, numbers as text: "compute_capability" and "core_count"
+// of a GPU; nil when closed.
 func (e *Engine) Attributes() map[string]string {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -151,7 +151,7 @@ func (e *Engine) Attributes() map[string]string {
 	return e.table.Attributes()
 }
 
-// Version is the plugin's version of its interface and platform.
+// Version returns the versions of the plugin's interface and platform; "" when closed.
 func (e *Engine) Version() string {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -162,7 +162,7 @@ func (e *Engine) Version() string {
 	return fmt.Sprintf("PJRT %d.%d, %s", major, minor, e.client.PlatformVersion())
 }
 
-// Devices describes the devices, the first being the one used.
+// Devices returns descriptions of the devices; programs run on the first.
 func (e *Engine) Devices() []string {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -186,12 +186,12 @@ type Program struct {
 	engine    *Engine
 	exec      *xla.LoadedExecutable // nil when closed
 	signature signature
-	known     bool // signature could be read
+	known     bool // whether signature could be read
 	reused    []reuse
 }
 
-// Compile compiles a StableHLO module in text form; its entry is @main, which must give at least one result.
-// A refusal by the compiler is a *CompileError.
+// Compile compiles a StableHLO module in text form, whose entry is @main with at least one result. If the compiler refuses it, the error
+// is a *CompileError.
 func (e *Engine) Compile(stablehlo string) (*Program, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -244,8 +244,8 @@ func (p *Program) free() error {
 	return err
 }
 
-// Run executes the program once on copies of the arguments and copies the results back. Arguments must agree with
-// the program in number, element type and shape.
+// Run executes the program once on copies of the arguments, and copies the results back. It errs if the arguments differ from the
+// program's in number, element type or shape.
 func (p *Program) Run(args ...*array.Array) ([]*array.Array, error) {
 	p.engine.mu.RLock()
 	defer p.engine.mu.RUnlock()
@@ -268,8 +268,8 @@ func (p *Program) Run(args ...*array.Array) ([]*array.Array, error) {
 	return results, nil
 }
 
-// Time executes the program repeatedly with its arguments kept on the device. Results are freed, not fetched,
-// outside of the timed part. Where a result takes the memory of an argument, it is the argument of the next run.
+// Time executes the program repeatedly with its arguments kept on the device. Results are freed outside the timed part, and not copied
+// back. A result that reuses an argument's memory is that argument of the next run.
 func (p *Program) Time(opts TimeOptions, args ...*array.Array) (Timing, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -303,7 +303,7 @@ func (p *Program) Time(opts TimeOptions, args ...*array.Array) (Timing, error) {
 	return summarize(all), nil
 }
 
-// upload checks the arguments and copies them to the device. Buffers made before an error are returned with it.
+// upload checks the arguments and copies them to the device. On an error it returns the buffers made so far too.
 func (p *Program) upload(args []*array.Array) ([]*xla.Buffer, error) {
 	if p.exec == nil {
 		return nil, errClosed
@@ -337,7 +337,7 @@ func (p *Program) upload(args []*array.Array) ([]*xla.Buffer, error) {
 func (e *Engine) uploadOne(a *array.Array) (*xla.Buffer, error) {
 	data := a.Data
 	if len(data) == 0 {
-		data = make([]byte, 1) // the runtime wants an address even where there is nothing to copy
+		data = make([]byte, 1) // the runtime needs an address even for no elements
 	}
 	b, err := e.client.BufferFromHost().FromRawData(data, runtimeTypes[a.Type], a.Shape).Done()
 	if err != nil {
@@ -347,7 +347,7 @@ func (e *Engine) uploadOne(a *array.Array) (*xla.Buffer, error) {
 	return b, nil
 }
 
-// execute runs the program and waits for its end. Arguments whose memory results take are given up.
+// execute runs the program and waits for its end. Arguments whose memory results reuse are donated.
 func (p *Program) execute(inputs []*xla.Buffer) ([]*xla.Buffer, error) {
 	run := p.exec.Execute(inputs...)
 	for _, r := range p.reused {
@@ -361,7 +361,7 @@ func (p *Program) execute(inputs []*xla.Buffer) ([]*xla.Buffer, error) {
 	return outputs, nil
 }
 
-// bufferType reads the element type and shape of a buffer.
+// bufferType returns the element type and shape of a buffer.
 func bufferType(b *xla.Buffer) (ir.Type, error) {
 	elem, err := b.DType()
 	if err != nil {
@@ -392,9 +392,9 @@ func download(b *xla.Buffer) (*array.Array, error) {
 	return a, b.ToHost(a.Data)
 }
 
-// destroy frees buffers at once rather than when the garbage collector finds them.
+// destroy frees buffers now; the garbage collector would free them later.
 func destroy(buffers []*xla.Buffer) {
 	for _, b := range buffers {
-		b.Destroy() // an error here means that the buffer was gone already
+		b.Destroy() // an error means that the buffer is already gone
 	}
 }

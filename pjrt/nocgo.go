@@ -11,10 +11,10 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// HasCgo tells whether this binary can run programs.
+// HasCgo says whether this binary can run programs.
 const HasCgo = false
 
-// ErrNoCgo is the error of Open in a binary built without cgo.
+// ErrNoCgo is returned by Open in a binary built without cgo.
 var ErrNoCgo = errors.New("pjrt: this binary was built without cgo, which running programs needs: install a C compiler (gcc or clang) and build again with CGO_ENABLED=1")
 
 // Engine can not be opened without cgo.
@@ -23,43 +23,43 @@ type Engine struct{}
 // Program can not be compiled without cgo.
 type Program struct{}
 
-// Open gives ErrNoCgo.
+// Open returns ErrNoCgo.
 func Open(string) (*Engine, error) { return nil, ErrNoCgo }
 
 // Close does nothing.
 func (*Engine) Close() error { return nil }
 
-// Platform is empty.
+// Platform returns "".
 func (*Engine) Platform() string { return "" }
 
-// Version is empty.
+// Version returns "".
 func (*Engine) Version() string { return "" }
 
-// Devices is empty.
+// Devices returns nil.
 func (*Engine) Devices() []string { return nil }
 
-// Kind gives ErrNoCgo.
+// Kind returns ErrNoCgo.
 func (*Engine) Kind() (string, error) { return "", ErrNoCgo }
 
-// Attributes is empty.
+// Attributes returns nil.
 func (*Engine) Attributes() map[string]string { return nil }
 
-// Compile gives ErrNoCgo.
+// Compile returns ErrNoCgo.
 func (*Engine) Compile(string) (*Program, error) { return nil, ErrNoCgo }
 
 // Close does nothing.
 func (*Program) Close() error { return nil }
 
-// Run gives ErrNoCgo.
+// Run returns ErrNoCgo.
 func (*Program) Run(...*array.Array) ([]*array.Array, error) { return nil, ErrNoCgo }
 
-// Time gives ErrNoCgo.
+// Time returns ErrNoCgo.
 func (*Program) Time(TimeOptions, ...*array.Array) (Timing, error) { return Timing{}, ErrNoCgo }
 
-// Profile gives ErrNoCgo.
+// Profile returns ErrNoCgo.
 func (*Engine) Profile(ProfileOptions, ...Piece) (*Profile, error) { return nil, ErrNoCgo }
 
-// Bench gives ErrNoCgo.
+// Bench returns ErrNoCgo.
 func (*Program) Bench(context.Context, BenchOptions, ...*array.Array) (Timing, error) {
 	return Timing{}, ErrNoCgo
 }
@@ -67,22 +67,22 @@ func (*Program) Bench(context.Context, BenchOptions, ...*array.Array) (Timing, e
 // Buffer can not be made without cgo.
 type Buffer struct{}
 
-// Put gives ErrNoCgo.
+// Put returns ErrNoCgo.
 func (*Engine) Put(*array.Array) (*Buffer, error) { return nil, ErrNoCgo }
 
-// Call gives ErrNoCgo.
+// Call returns ErrNoCgo.
 func (*Program) Call(...*Buffer) ([]*Buffer, error) { return nil, ErrNoCgo }
 
-// Type is the zero type.
+// Type returns the zero type.
 func (*Buffer) Type() ir.Type { return ir.Type{} }
 
-// Get gives ErrNoCgo.
+// Get returns ErrNoCgo.
 func (*Buffer) Get() (*array.Array, error) { return nil, ErrNoCgo }
 
 // Close does nothing.
 func (*Buffer) Close() error { return nil }
 
-// Interleave gives ErrNoCgo.
+// Interleave returns ErrNoCgo.
 func Interleave(TimeOptions, *Program, *Program, ...*array.Array) ([][2]time.Duration, error) {
 	return nil, ErrNoCgo
 }
@@ -90,5 +90,5 @@ func Interleave(TimeOptions, *Program, *Program, ...*array.Array) ([][2]time.Dur
 // Flush can not be made without cgo.
 type Flush struct{}
 
-// NewFlush gives ErrNoCgo.
+// NewFlush returns ErrNoCgo.
 func (*Engine) NewFlush(int) (*Flush, error) { return nil, ErrNoCgo }

@@ -10,8 +10,8 @@ import (
 	xla "github.com/gomlx/go-xla/pjrt"
 )
 
-// Interleave times two programs on the same arguments in turn, so that what slows the machine slows both: pair i holds one run
-// of each, and the one that goes first alternates. Arguments stay on the device, results are freed outside of the timed part.
+// Interleave times two programs of one engine on the same arguments alternately, so that disturbances affect both: pair i has one run of
+// each program, and the one that runs first alternates. Arguments stay on the device; results are freed outside the timed part.
 func Interleave(opts TimeOptions, a, b *Program, args ...*array.Array) (pairs [][2]time.Duration, err error) {
 	if opts, err = opts.withDefaults(); err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func Interleave(opts TimeOptions, a, b *Program, args ...*array.Array) (pairs []
 			outputs, err := both[i].execute(inputs[i])
 			pair[i] = time.Since(start)
 			if err == nil {
-				for _, r := range both[i].reused { // where a result takes the memory of an argument, it is the argument of the next run
+				for _, r := range both[i].reused { // a result that reuses an argument's memory is that argument of the next run
 					inputs[i][r.argument], outputs[r.result] = outputs[r.result], inputs[i][r.argument]
 				}
 			}

@@ -15,8 +15,8 @@ import (
 	"github.com/gdngen/gdngen/pjrt/table"
 )
 
-// The binding has no call for profiles, so they are made here: the extension of type 1 of PJRT's table points to a table of functions
-// (xla/backends/profiler/plugin/profiler_c_api.h). Newer plugins append to both.
+// The binding has no call for profiles. The extension of type 1 in PJRT's table points to a table of functions
+// (xla/backends/profiler/plugin/profiler_c_api.h), which are called here. Newer plugins append to both tables.
 const profilerExtension = 1
 
 // profilerTable is PLUGIN_Profiler_Api.
@@ -26,7 +26,7 @@ type profilerTable struct {
 	create, destroy, start, stop, collect uintptr
 }
 
-// sessionArgs is what functions of a session take: PLUGIN_Profiler_Start_Args and others.
+// sessionArgs is the argument of session functions: PLUGIN_Profiler_Start_Args and others.
 type sessionArgs struct {
 	size    uintptr
 	session uintptr
@@ -52,14 +52,14 @@ type errorArgs struct {
 	messageSize          uintptr
 }
 
-// errorDestroySize is that of the part of errorArgs that freeing takes.
+// errorDestroySize is the size of the part of errorArgs that the destroy function takes.
 const errorDestroySize = 3 * unsafe.Sizeof(uintptr(0))
 
-// profileOptions is tensorflow.ProfileOptions: version 1 (field 5), host events of level 2 (2), device events (3), programs (7), and the data of
-// input pipelines (1), as JAX asks for.
+// profileOptions is tensorflow.ProfileOptions as JAX sets it: version 1 (field 5), host events of level 2 (2), device events (3),
+// programs (7), and input pipeline data (1).
 var profileOptions = []byte{0x08, 1, 0x10, 2, 0x18, 1, 0x28, 1, 0x38, 1}
 
-// profiler finds the table of functions.
+// profiler returns the plugin's profiler functions, or a *NoProfilerError.
 func (e *Engine) profiler() (*profilerTable, error) {
 	x := e.table.Extension(profilerExtension)
 	if x == nil {
@@ -72,7 +72,7 @@ func (e *Engine) profiler() (*profilerTable, error) {
 	return t, nil
 }
 
-// check turns an error of the profiler into one of ours, and frees it.
+// check converts an error of the profiler to a Go error, and frees it.
 func (t *profilerTable) check(doing string, fault uintptr) error {
 	if fault == 0 {
 		return nil
@@ -99,7 +99,7 @@ func (t *profilerTable) session(doing string, function, session uintptr) error {
 	return err
 }
 
-// begin makes a session and starts it.
+// begin creates and starts a session.
 func (t *profilerTable) begin() (uintptr, error) {
 	a := &createArgs{options: &profileOptions[0], optionsSize: uintptr(len(profileOptions))}
 	a.size = unsafe.Sizeof(*a)
@@ -114,7 +114,7 @@ func (t *profilerTable) begin() (uintptr, error) {
 	return session, nil
 }
 
-// end stops a session, takes what it saw, and frees it.
+// end stops a session, returns its data, and frees it.
 func (t *profilerTable) end(session uintptr) (space []byte, err error) {
 	if err = t.session("as it stopped", t.stop, session); err == nil {
 		space, err = t.data(session)
@@ -122,7 +122,7 @@ func (t *profilerTable) end(session uintptr) (space []byte, err error) {
 	return space, errors.Join(err, t.session("as it was freed", t.destroy, session))
 }
 
-// data asks for the size of a serialised XSpace, then for its bytes.
+// data returns the bytes of a serialised XSpace: one call for the size, one for the bytes.
 func (t *profilerTable) data(session uintptr) ([]byte, error) {
 	a := &collectArgs{session: session}
 	a.size = unsafe.Sizeof(*a)
@@ -138,8 +138,8 @@ func (t *profilerTable) data(session uintptr) ([]byte, error) {
 	return space[:min(uintptr(len(space)), a.bufferSize)], nil
 }
 
-// Profile runs steps of pieces, and profiles some of the steps. Each execution has fresh copies of its arguments, made before the clock of its
-// piece starts. A plugin without a profiler runs all the same: the error is then a *NoProfilerError, beside the times.
+// Profile runs steps of pieces, and profiles some of the steps. Each execution gets fresh copies of its arguments, made before its
+// piece's clock starts. With a plugin without a profiler, it still runs the steps and returns their times, with a *NoProfilerError.
 func (e *Engine) Profile(o ProfileOptions, pieces ...Piece) (*Profile, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
@@ -183,7 +183,7 @@ func (e *Engine) Profile(o ProfileOptions, pieces ...Piece) (*Profile, error) {
 	return x, absent
 }
 
-// repeat runs a program some times, each on copies of the arguments.
+// repeat runs a program several times, each on copies of the arguments.
 func (p *Program) repeat(times int, args []*array.Array) (took time.Duration, err error) {
 	sets := make([][]*xla.Buffer, times)
 	defer func() {

@@ -9,13 +9,13 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// The element types a program may take and give, as StableHLO text writes them.
+// The StableHLO names of the element types that a program may take and return.
 var elementTypes = map[string]ir.DType{
 	"f64": ir.F64, "f32": ir.F32, "f16": ir.F16, "bf16": ir.BF16,
 	"i64": ir.I64, "i32": ir.I32, "ui32": ir.U32, "ui16": ir.U16, "i1": ir.Bool,
 }
 
-// signature is the list of the arguments of @main. An argument of a type that has no host array is ir.Invalid.
+// signature lists the arguments of @main. An argument type without a host array is ir.Invalid.
 type signature []ir.Type
 
 var (
@@ -25,8 +25,8 @@ var (
 	tensorType  = regexp.MustCompile(`(?:%[\w$.-]+\s*:\s*)?tensor<([^<>]*)>`)
 )
 
-// parseSignature finds the arguments of @main in the text of a module, in pretty or generic form. ok is false where
-// it can not tell; the runtime then is the one to object.
+// parseSignature returns the arguments of @main in the text of a module, in pretty or generic form. If ok is false, they are unknown,
+// and the runtime checks them.
 func parseSignature(text string) (s signature, ok bool) {
 	var args string
 	if at := prettyMain.FindStringIndex(text); at != nil {
@@ -47,12 +47,12 @@ func parseSignature(text string) (s signature, ok bool) {
 	return s, true
 }
 
-// reuse says that a result takes the memory of an argument.
+// reuse says that a result reuses the memory of an argument.
 type reuse struct{ argument, result int }
 
 var aliasingOutput = regexp.MustCompile(`%[\w$.-]+\s*:\s*tensor<[^<>]*>(?:\s*\{tf\.aliasing_output = (\d+) : i32\})?`)
 
-// parseReuse finds the arguments of @main whose memory results take, in the pretty form that package stablehlo writes.
+// parseReuse returns the arguments of @main whose memory results reuse, from the pretty form that package stablehlo writes.
 func parseReuse(text string) []reuse {
 	at := prettyMain.FindStringIndex(text)
 	if at == nil {
@@ -68,7 +68,7 @@ func parseReuse(text string) []reuse {
 	return list
 }
 
-// untilParen gives the text before the closing parenthesis, without attribute dictionaries and strings.
+// untilParen returns the text before the closing parenthesis, without attribute dictionaries and strings.
 func untilParen(text string) (string, bool) {
 	var b strings.Builder
 	parens, braces, quoted := 0, 0, false

@@ -11,7 +11,7 @@ import (
 	"github.com/gdngen/gdngen/pjrt/internal/libtpu"
 )
 
-// TimeOptions says how often a program runs when it is timed. The zero value means 2 warm-ups and 10 trials.
+// TimeOptions says how often Time runs a program. The zero value means 2 warm-ups and 10 trials.
 type TimeOptions struct {
 	Warmup int // runs before the first timed one
 	Trials int // timed runs
@@ -30,11 +30,11 @@ func (o TimeOptions) withDefaults() (TimeOptions, error) {
 	return o, nil
 }
 
-// Timing is the wall clock of the trials: from the call to the end of the execution on the device, with the
-// arguments on the device already and the results left there.
+// Timing is the wall-clock time of the trials, from the call to the end of the execution. Copies of arguments to the device and of
+// results from it are not included.
 type Timing struct {
 	Min, Median time.Duration
-	All         []time.Duration // in the order they ran
+	All         []time.Duration // in the order of the runs
 }
 
 func summarize(all []time.Duration) Timing {
@@ -43,10 +43,10 @@ func summarize(all []time.Duration) Timing {
 	return Timing{Min: s[0], Median: (s[(n-1)/2] + s[n/2]) / 2, All: all}
 }
 
-// CompileError is a program the compiler refused.
+// CompileError says that the compiler refused a program.
 type CompileError struct {
 	Code    int    // PJRT error code, 3 for a bad program; 0 if not known
-	Message string // the compiler's own words
+	Message string // the compiler's message
 }
 
 func (e *CompileError) Error() string {

@@ -8,7 +8,7 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// Budget divides a step among groups.
+// Budget divides the time of a step among groups.
 type Budget struct {
 	Trace    *Summary `json:"trace"`
 	Control  *Summary `json:"control,omitempty"`
@@ -20,13 +20,13 @@ type Budget struct {
 type Entry struct {
 	Name    string   `json:"name"`
 	Time    float64  `json:"time_ps"`
-	Share   float64  `json:"share"` // of the step; 0 where the trace is cut
+	Share   float64  `json:"share"` // of the step; 0 if the trace is cut
 	Control *float64 `json:"control_ps,omitempty"`
 	Above   *float64 `json:"above_control_ps,omitempty"`
 }
 
-// Divide makes the budget of a trace, beside a control where there is one. Parts are medians of their own: they add up where steps are alike, and one
-// device runs one op at a time.
+// Divide returns the budget of a trace, next to a control trace unless that is nil. Each part is a median, so parts add up if steps are
+// alike and a device runs one op at a time.
 func Divide(t, control *Trace, q Query) (*Budget, error) {
 	q.By = "group"
 	b := &Budget{}
@@ -76,7 +76,7 @@ func Divide(t, control *Trace, q Query) (*Budget, error) {
 	return b, nil
 }
 
-// ReadGroups reads groups as JSON: {"NAME": "REGEXP", ...}, in the order of the file.
+// ReadGroups reads groups from JSON, {"NAME": "REGEXP", ...}, in the order of the file.
 func ReadGroups(data []byte) (Groups, error) {
 	d := json.NewDecoder(strings.NewReader(string(data)))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
@@ -105,29 +105,29 @@ func ReadGroups(data []byte) (Groups, error) {
 	return l, nil
 }
 
-// Utilisation is the model flop utilisation of a step: model flops over those that the chips could have done meanwhile.
+// Utilisation is the model flop utilisation (MFU) of a step: model flops over the peak flops of the chips in that time.
 type Utilisation struct {
 	Trace      *Summary `json:"trace"`
-	Flops      float64  `json:"model_flops"` // of a step, on all chips
+	Flops      float64  `json:"model_flops"` // per step, on all chips
 	Chips      int      `json:"chips"`
 	Peak       float64  `json:"peak_flops_per_second"` // of one chip
 	PeakFrom   string   `json:"peak_from"`
-	MFU        float64  `json:"mfu"` // by the median of steps
+	MFU        float64  `json:"mfu"` // at the median step time
 	Low        float64  `json:"mfu_low"`
 	High       float64  `json:"mfu_high"`
 	Tokens     float64  `json:"tokens_per_second,omitempty"`
-	TraceFlops float64  `json:"trace_flops"` // that XLA counted in a step: custom calls have none, so a check and no more
-	Opaque     float64  `json:"opaque_ps"`   // self time in a step of custom calls, whose flops XLA does not know
+	TraceFlops float64  `json:"trace_flops"` // XLA's count per step, which has none for custom calls: only a check
+	Opaque     float64  `json:"opaque_ps"`   // self time per step of custom calls, whose flops XLA does not know
 }
 
-// Work is what a step computes.
+// Work is the work of a step.
 type Work struct {
-	Flops, Tokens float64        // of a step; no tokens: not known
-	Chips         int            // 0: those of the trace
-	Target        *target.Target // whose peak counts; nil: that of the trace's device
+	Flops, Tokens float64        // per step; no tokens: unknown
+	Chips         int            // 0: the number of chips in the trace
+	Target        *target.Target // its peak counts; nil: the trace's device
 }
 
-// MFU computes the utilisation of a trace.
+// MFU returns the utilisation of a trace; it errs if the trace has no steps, or no peak is known.
 func MFU(t *Trace, q Query, w Work) (*Utilisation, error) {
 	s, err := t.Sum(q)
 	if err != nil {

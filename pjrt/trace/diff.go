@@ -12,30 +12,30 @@ import (
 	"slices"
 )
 
-// Change is what became of a row.
+// Change is the change of a row.
 type Change struct {
 	Name  string  `json:"name"`
-	A     float64 `json:"a_ps"` // in a step
+	A     float64 `json:"a_ps"` // per step
 	B     float64 `json:"b_ps"`
 	Delta float64 `json:"delta_ps"`        // B - A
 	State string  `json:"state,omitempty"` // new or gone
 }
 
-// Difference compares two traces, step by step.
+// Difference compares two traces, per step.
 type Difference struct {
 	A        *Summary  `json:"a"`
 	B        *Summary  `json:"b"`
-	Unit     string    `json:"unit"` // what the figures are of
+	Unit     string    `json:"unit"` // what the figures are per
 	Step     Change    `json:"step"`
 	Gap      Change    `json:"gap"`
-	Rows     []*Change `json:"rows"` // by the size of the change
+	Rows     []*Change `json:"rows"` // largest change first
 	Warnings []string  `json:"warnings,omitempty"`
 }
 
-// Regression is the part by which a step of B takes longer; below zero: it is faster.
+// Regression returns the relative change of the step time from A to B; negative: B is faster.
 func (d *Difference) Regression() float64 { return d.Step.Delta / d.Step.A }
 
-// Diff compares two traces by one query.
+// Diff compares two traces by one query; it errs if both are the same files.
 func Diff(a, b *Trace, q Query) (*Difference, error) {
 	same, err := equalFiles(a.Files, b.Files)
 	if err != nil {
@@ -82,7 +82,7 @@ func Diff(a, b *Trace, q Query) (*Difference, error) {
 
 func change(name string, a, b float64) Change { return Change{Name: name, A: a, B: b, Delta: b - a} }
 
-// byName finds rows by their keys.
+// byName maps rows by their keys.
 func byName(rows []*Row) map[string]*Row {
 	m := map[string]*Row{}
 	for _, r := range rows {
@@ -97,7 +97,7 @@ func union(a, b map[string]*Row) map[string]*Row {
 	return m
 }
 
-// compare warns of what makes two traces hard to compare.
+// compare adds warnings about differences that make two traces hard to compare.
 func (d *Difference) compare() {
 	warn := func(what string, a, b any) {
 		if a != b {
@@ -125,7 +125,7 @@ func (d *Difference) compare() {
 	}
 }
 
-// equalFiles compares files by their hashes.
+// equalFiles compares files by hash.
 func equalFiles(a, b []string) (bool, error) {
 	if len(a) != len(b) {
 		return false, nil

@@ -1,17 +1,17 @@
-// Package trace reads profiles of JAX and XLA programs, and says where the time of a step goes.
+// Package trace reads profiles of JAX and XLA programs, and shows where the time of a step goes.
 //
 // Rules:
 //
-//  1. A profile is an XSpace (xplane.pb), a file of trace events (trace.json.gz, perfetto_trace.json.gz), or a folder of them. Of a folder the newest
-//     run counts, with all its hosts, and xplane.pb comes before JSON, which converters cut.
-//  2. Times are whole picoseconds, as the profiler wrote them. The self time of an event is its time less what events inside it take.
-//  3. Sums are over the whole trace. Figures of a step are medians over steady steps of all devices, with the tenth and ninetieth percentile beside
-//     them: the first quarter of the steps is warm-up.
-//  4. An instruction is known by its program and its name: names are unique only within a program.
-//  5. Unknown fields of a file are passed over. A file that is cut off, or is something else, is a [FileError]: what is wrong, and at which byte.
-//  6. What the converter of a trace cut is said, and no shares are given of it.
+//  1. A profile is an XSpace (xplane.pb), a file of trace events (trace.json.gz, perfetto_trace.json.gz), or a folder of them. In a folder the newest
+//     run counts, with all its hosts. xplane.pb is preferred to JSON, which converters cut.
+//  2. Times are whole picoseconds, as the profiler wrote them. The self time of an event is its time without the events inside it.
+//  3. Sums are over the whole trace. Figures per step are medians over steady steps of all devices, with the 10th and 90th percentile. The first
+//     quarter of the steps is warm-up.
+//  4. An instruction is identified by its program and its name: names are unique only within a program.
+//  5. Unknown fields of a file are skipped. A file that is cut off, or of another format, is a [FileError], with the reason and the byte.
+//  6. If the converter cut a trace, the output says so and shows no shares.
 //
-// For example, a while loop of 30 us that holds ops of 5 and 20 us has 5 us of its own:
+// Example: a while loop of 30 us that contains ops of 5 and 20 us has 5 us of self time:
 //
 //	XLA Ops   |-- while.4 ----------------------|-- dot.3 --|
 //	          | fusion.2 | gdr.1          |
@@ -25,41 +25,41 @@ import (
 	"strings"
 )
 
-// Trace is what profilers of one or more hosts saw.
+// Trace is the profile of one or more hosts.
 type Trace struct {
 	Files    []string // that it was read from
 	Hosts    []string
 	Planes   []*Plane
 	Warnings []string
-	Cut      bool // events are missing: the converter stopped at its limit
+	Cut      bool // events are missing, since the converter stopped at its limit
 
-	kineto bool // PyTorch's profiler made it
+	kineto bool // made by PyTorch's profiler
 }
 
 // Plane is a device, or the threads of a host.
 type Plane struct {
 	Name  string // such as /device:TPU:0 or /host:CPU
-	Host  string // file that it is of, where a trace has several
+	Host  string // the file it is from, if a trace has several
 	Stats map[string]any
 	Lines []*Line
 }
 
-// Line is a row of events in order of time, such as XLA Ops or a thread.
+// Line is a sequence of events in order of time, such as XLA Ops or a thread.
 type Line struct {
 	Name   string
 	Events []Event
 }
 
-// Event is something that took time. Times are picoseconds since the trace began.
+// Event is an interval of time. Times are picoseconds since the trace began.
 type Event struct {
 	Start, Duration int64
 	Op              *Op
 }
 
-// End is when the event was over.
+// End returns the end of the event.
 func (e Event) End() int64 { return e.Start + e.Duration }
 
-// Op is what events of one kind have in common. Fields that the trace does not have are empty.
+// Op has the common fields of events of one kind. Fields that the trace lacks are empty.
 type Op struct {
 	Name     string  // of the instruction, such as fusion.2
 	Long     string  // its text
@@ -67,14 +67,14 @@ type Op struct {
 	Scope    string  // tf_op: the path of named scopes and primitives
 	Source   string  // file and line
 	Module   string  // hlo_module
-	Program  string  // program_id, which tells programs of one module's name apart
+	Program  string  // program_id, which distinguishes programs with one module name
 	Flops    float64 // by XLA's cost model; custom calls have none
-	Bytes    float64 // accessed, by the same
-	HLO      bool    // an instruction of a compiled program
-	Step     bool    // a step that the program announced
+	Bytes    float64 // bytes accessed, by the same model
+	HLO      bool    // it is an instruction of a compiled program
+	Step     bool    // it is a step announced by the program
 }
 
-// set takes a stat of an event, or of its kind.
+// set stores a stat of an event, or of its kind.
 func (o *Op) set(key string, v any) {
 	text, _ := v.(string)
 	switch key {
@@ -87,10 +87,10 @@ func (o *Op) set(key string, v any) {
 	case "program_id":
 		o.Program = whole(v)
 	case "tf_op":
-		if text = strings.TrimSuffix(text, ":"); text != "XlaModule" { // which is no path, but says that there is a program
+		if text = strings.TrimSuffix(text, ":"); text != "XlaModule" { // XlaModule is not a path
 			o.Scope = text
 		}
-	case "name": // of an instruction on a GPU
+	case "name": // the name of an instruction on a GPU
 		if strings.Contains(text, "/") {
 			o.Scope = cmp.Or(o.Scope, text)
 		}
@@ -105,7 +105,7 @@ func (o *Op) set(key string, v any) {
 	}
 }
 
-// number reads a stat that JSON may hold as text.
+// number returns a stat as a number; in JSON it may be text.
 func number(v any) float64 {
 	switch x := v.(type) {
 	case float64:
@@ -116,24 +116,24 @@ func number(v any) float64 {
 		return float64(x)
 	case string:
 		var f float64
-		fmt.Sscan(x, &f) // no number: zero
+		fmt.Sscan(x, &f) // 0 if not a number
 		return f
 	}
 	return 0
 }
 
-// whole reads a stat that is a whole number, as text.
+// whole returns a stat that is a whole number, as text.
 func whole(v any) string {
-	if x, ok := v.(float64); ok { // as JSON has it
+	if x, ok := v.(float64); ok { // from JSON
 		return fmt.Sprintf("%.0f", x)
 	}
 	return fmt.Sprint(v)
 }
 
-// Device says whether a plane is an accelerator.
+// Device reports whether a plane is an accelerator.
 func (p *Plane) Device() bool { return strings.HasPrefix(p.Name, "/device:") }
 
-// Line finds a line by name; nil where there is none.
+// Line returns the line of that name that has events, or nil.
 func (p *Plane) Line(name string) *Line {
 	for _, l := range p.Lines {
 		if l.Name == name && len(l.Events) > 0 {
@@ -143,15 +143,15 @@ func (p *Plane) Line(name string) *Line {
 	return nil
 }
 
-// sort brings events into the order of time, those that hold others before them.
+// sort orders events by time; an event that contains others precedes them.
 func (l *Line) sort() {
 	slices.SortStableFunc(l.Events, func(a, b Event) int {
 		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.Duration, a.Duration))
 	})
 }
 
-// selfTimes gives each event the part of its time that no event inside it takes. An event that reaches beyond the one it began in takes from that
-// only what lies inside.
+// selfTimes returns the self time of each event in ps: its time without the events inside it. An event that ends after the event it
+// began in takes away only the part inside.
 func (l *Line) selfTimes() []int64 {
 	self := make([]int64, len(l.Events))
 	var open []int
@@ -169,10 +169,10 @@ func (l *Line) selfTimes() []int64 {
 	return self
 }
 
-// FileError says why a file is no trace that can be read.
+// FileError says why a file can not be read as a trace.
 type FileError struct {
 	Path   string
-	Offset int64 // of the byte; below zero: not known
+	Offset int64 // of the byte; negative: unknown
 	Reason string
 }
 

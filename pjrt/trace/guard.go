@@ -6,26 +6,26 @@ import (
 	"io"
 )
 
-// Bounds of a file, so that a small one can not take all memory. Tests have smaller ones.
+// Limits of a file, so that a small file can not use all memory. Tests set smaller ones.
 var (
-	mostSpace  int64 = 2 << 30   // bytes of an XSpace, unpacked: no message of protobuf has more
-	mostJSON   int64 = 64 << 30  // bytes of JSON, unpacked
-	mostValue  int64 = 256 << 20 // bytes of one value in it
+	mostSpace  int64 = 2 << 30   // bytes of an unpacked XSpace; protobuf allows no larger message
+	mostJSON   int64 = 64 << 30  // bytes of unpacked JSON
+	mostValue  int64 = 256 << 20 // bytes of one JSON value
 	mostTimed        = 64 << 20  // events with a duration
-	mostBlanks       = 64        // blanks in a row that are kept: the decoder reads them again with each piece of the file
+	mostBlanks       = 64        // blanks kept in a row: the decoder rereads them with each piece of the file
 )
 
-// guard is a file that ends with its context, and within bounds.
+// guard reads a file until its context ends or a limit is reached.
 type guard struct {
 	ctx  context.Context
 	in   io.Reader
 	read int64 // bytes
-	mark int64 // where the last value ended
+	mark int64 // position after the last value
 	most int64
 	json bool
 
 	blanks          int
-	text, backslash bool // within a string, after a backslash
+	text, backslash bool // inside a string; after a backslash
 }
 
 func (g *guard) Read(b []byte) (int, error) {
@@ -50,7 +50,7 @@ func (g *guard) Read(b []byte) (int, error) {
 	}
 }
 
-// squeeze drops blanks between values but for the first of a row.
+// squeeze drops blanks between values, after the first mostBlanks in a row.
 func (g *guard) squeeze(b []byte) int {
 	to := 0
 	for _, c := range b {

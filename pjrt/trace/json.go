@@ -9,10 +9,11 @@ import (
 	"slices"
 )
 
-// mostEvents is where the converter of XSpaces to trace events stops, unless TF_PROFILER_TRACE_VIEWER_MAX_EVENTS says otherwise. Tests have a smaller one.
+// mostEvents is the limit of the converter from XSpaces to trace events, unless TF_PROFILER_TRACE_VIEWER_MAX_EVENTS is set. Tests set a
+// smaller one.
 var mostEvents = 1_000_000
 
-// traceEvent is an entry of the trace event format of Chromium. Times are microseconds.
+// traceEvent is an entry in Chromium's trace event format. Times are microseconds.
 type traceEvent struct {
 	Ph, Name string
 	Pid, Tid int64
@@ -20,7 +21,7 @@ type traceEvent struct {
 	Args     map[string]any
 }
 
-// thread is what events of one line share.
+// thread identifies a line.
 type thread struct{ process, number int64 }
 
 // eventReader collects events until the names of processes and threads are known, which may come last.
@@ -32,11 +33,11 @@ type eventReader struct {
 	order     []thread
 	kinds     map[Op]*Op
 	complete  int // events with a duration
-	all       int // but those that only name things, as the converter counts
+	all       int // without events that only name things, as the converter counts
 	in        *guard
 }
 
-// readJSON reads trace events, one at a time: {"traceEvents": [...]}, or the list alone.
+// readJSON reads trace events one at a time: {"traceEvents": [...]}, or only the list.
 func readJSON(in *guard) (*Trace, error) {
 	d := json.NewDecoder(in)
 	r := &eventReader{&Trace{}, map[int64]string{}, map[thread]string{}, map[thread]*Line{}, nil, map[Op]*Op{}, 0, 0, in}
@@ -138,7 +139,7 @@ func (r *eventReader) add(e *traceEvent) {
 	}
 }
 
-// finish gives lines and planes their names.
+// finish names lines and planes.
 func (r *eventReader) finish() *Trace {
 	planes := map[int64]*Plane{}
 	for _, at := range r.order {

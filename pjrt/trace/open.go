@@ -16,11 +16,11 @@ import (
 	"strings"
 )
 
-// kinds are the ends of names of what can be read, best first.
+// kinds are the suffixes of readable files, best first.
 var kinds = []string{".xplane.pb", "perfetto_trace.json.gz", ".trace.json.gz", ".trace.json"}
 
-// Open reads a file, or the newest run in a folder: the folder of a run, or one that holds plugins/profile/RUN. The error is that of the file system,
-// or a *FileError. It ends with ctx.
+// Open reads a file, or the newest run in a folder: a run's folder, or one with plugins/profile/RUN inside. The error comes from the
+// file system, is a *FileError, or is ctx's.
 func Open(ctx context.Context, path string) (*Trace, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -53,7 +53,7 @@ func Open(ctx context.Context, path string) (*Trace, error) {
 	return all, nil
 }
 
-// newest finds the files of the newest run below a folder, of the best kind that it has.
+// newest returns the files of the newest run below a folder, of the best kind that the run has.
 func newest(root string) ([]string, error) {
 	runs := map[string][]string{}
 	last := ""
@@ -64,7 +64,7 @@ func newest(root string) ([]string, error) {
 		}
 		info, err := d.Info()
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // it went away meanwhile
+			return nil // deleted meanwhile
 		}
 		if err != nil {
 			return err
@@ -87,7 +87,7 @@ func newest(root string) ([]string, error) {
 	return slices.DeleteFunc(files, func(f string) bool { return kindOf(f) != kindOf(best) }), nil
 }
 
-// later orders runs by their names, which are times, since a copy of a file is of another time; runs of other names by their files.
+// later reports whether run a is newer than b: by name if names are times, since a copied file has a new time; else by the files' times x, y.
 func later(a, b string, x, y int64) bool {
 	if digits(a) > 0 && digits(b) > 0 && a != b {
 		return compareNames(a, b) > 0
@@ -95,7 +95,7 @@ func later(a, b string, x, y int64) bool {
 	return x > y
 }
 
-// kindOf is the index in kinds of a file; len(kinds): of none.
+// kindOf returns the index in kinds for a file; len(kinds) for none.
 func kindOf(path string) int {
 	for i, end := range kinds {
 		if strings.HasSuffix(path, end) {
@@ -105,7 +105,7 @@ func kindOf(path string) int {
 	return len(kinds)
 }
 
-// read reads a file, whatever its name is.
+// read reads a file of any name.
 func read(ctx context.Context, path string) (*Trace, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -122,7 +122,7 @@ func read(ctx context.Context, path string) (*Trace, error) {
 	return t, nil
 }
 
-// decode tells the forms apart by their first bytes.
+// decode recognizes the format by the first bytes.
 func decode(ctx context.Context, in io.Reader) (*Trace, error) {
 	b := bufio.NewReader(in)
 	if magic, _ := b.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
@@ -152,7 +152,8 @@ func decode(ctx context.Context, in io.Reader) (*Trace, error) {
 	return readXSpace(data)
 }
 
-// isJSON tells whether a file begins as a list or an object does. An XSpace may begin with a line break and a brace: its first plane is then 123 bytes.
+// isJSON reports whether a file begins as a JSON list or object. An XSpace too may begin with a line break and a brace: then its first
+// plane has 123 bytes.
 func isJSON(head []byte) bool {
 	head = bytes.TrimSpace(head)
 	if len(head) == 0 || head[0] != '{' && head[0] != '[' {
@@ -162,7 +163,7 @@ func isJSON(head []byte) bool {
 	return len(next) == 0 || bytes.ContainsRune([]byte("\"{}[]"), rune(next[0]))
 }
 
-// inflater marks the errors of a gzip stream, so that they are not taken for those of what is in it.
+// inflater marks errors of the gzip stream, to distinguish them from errors of its contents.
 type inflater struct{ z *gzip.Reader }
 
 type gzipError struct{ err error }
@@ -182,7 +183,7 @@ func (i *inflater) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// compareNames orders names with numbers in them by the numbers: TPU:2 comes before TPU:10.
+// compareNames orders names by the numbers in them: TPU:2 comes before TPU:10.
 func compareNames(a, b string) int {
 	for a != "" && b != "" {
 		x, y := digits(a), digits(b)

@@ -8,22 +8,22 @@ import (
 	"strings"
 )
 
-// Names of instructions are unique only within a program, and programs of one name are compiled for several shapes: a program is known by the host
-// that it ran on, the name of its module, and its number.
+// Names of instructions are unique only within a program, and several programs may have one name, for several shapes. So a program is
+// identified by its host, its module's name, and its number.
 
-// program is a compiled program of a trace.
+// program identifies a compiled program of a trace.
 type program struct{ host, module, id string }
 
-// scopeTables have what programs say of their instructions, by name.
+// scopeTables map each program's instructions, by name, to their descriptions.
 type scopeTables map[program]map[string]*Op
 
-// find gives what a program says of an instruction; nil where it is not known which program is meant.
+// find returns a program's description of an instruction; nil if the program is unknown or ambiguous.
 func (s scopeTables) find(p program, instruction string) *Op {
 	if table, ok := s[p]; ok {
 		return table[instruction]
 	}
 	var found map[string]*Op
-	for x, table := range s { // another host has the same program; without a number the only one of that name is meant
+	for x, table := range s { // another host has the same program; without a number, only a unique name matches
 		if x.module == p.module && (x.id == p.id || p.id == "") {
 			if found != nil && x.id != p.id {
 				return nil
@@ -34,10 +34,10 @@ func (s scopeTables) find(p program, instruction string) *Op {
 	return found[instruction]
 }
 
-// ModulesLine is where the profiler of a TPU puts the calls of programs.
+// ModulesLine is the line of a TPU profile with the calls of programs.
 const ModulesLine = "XLA Modules"
 
-// describe gives ops whose trace names only instruction and program what the programs of the trace say of them, and those that name no program the one
+// describe fills in ops that name only instruction and program, from the programs in the trace. Ops that name no program get the one
 // that ran.
 func (t *Trace) describe() {
 	tables := scopeTables{}
@@ -64,13 +64,13 @@ func (t *Trace) describe() {
 	}
 }
 
-// programs gives the instructions of a TPU the programs that they are of: by their number, or else by the call in which they ran.
+// programs assigns the instructions of a TPU to their programs: by number, or by the call in which they ran.
 func (p *Plane) programs() {
 	calls := p.Line(ModulesLine)
 	if calls == nil {
 		return
 	}
-	names := map[string]string{} // of programs, by number
+	names := map[string]string{} // names of programs, by number
 	for _, e := range calls.Events {
 		module, id := call(e.Op.Name)
 		names[id] = module
@@ -112,11 +112,11 @@ func call(name string) (module, id string) {
 	return name, ""
 }
 
-// titles name the programs of ops: by the module, and where several have that name by the number too.
+// titles name the programs of ops: by module, with the number if several share the module's name.
 type titles map[program]string
 
 func titlesOf(lines map[*Plane][]*Line) titles {
-	ids := map[string][]string{} // of each module
+	ids := map[string][]string{} // per module
 	for _, list := range lines {
 		for _, l := range list {
 			for _, e := range l.Events {
@@ -143,5 +143,5 @@ func titlesOf(lines map[*Plane][]*Line) titles {
 	return t
 }
 
-// of is the title of an op's program; empty: nothing says which it is of.
+// of returns the title of an op's program; "" if the program is unknown.
 func (t titles) of(o *Op) string { return t[program{"", o.Module, o.Program}] }

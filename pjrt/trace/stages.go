@@ -11,20 +11,21 @@ import (
 	"strings"
 )
 
-// Stages has the static cycles of kernels by stage of the algorithm. Inside a kernel a trace shows nothing, so the time of a stage is the measured time of
-// its kernel by the static share of the stage: an estimate, and called so.
+// Stages has the static cycles of kernels by stage of the algorithm. A trace shows nothing inside a kernel, so a stage's time is its
+// kernel's measured time times the stage's static share: an estimate, and labelled so.
 type Stages struct {
-	// Kernel, where not nil, finds the kernel by name or scope in traces that call it otherwise than the report; it then stands for all ops of that.
+	// Kernel, if not nil, matches kernels by name or scope, for traces that name the kernel differently from the report. The shares of the
+	// whole report then apply to all matching ops.
 	Kernel *regexp.Regexp
 
 	kernels map[string][]share // by name, without the number that XLA adds
-	whole   []share            // of the report
+	whole   []share            // of the whole report
 }
 
-// none is the stage of cycles that no location claims, such as waits for a first fetch.
+// none is the stage of cycles without a location, such as waits for a first fetch.
 const none = "(kernel)"
 
-// ReadStages reads what gdngen explain -o json wrote, for one target.
+// ReadStages reads the output of gdngen explain -o json, for one target.
 func ReadStages(data []byte, target string) (*Stages, error) {
 	var in struct {
 		Module  struct{ Spec string }
@@ -59,7 +60,7 @@ func ReadStages(data []byte, target string) (*Stages, error) {
 			left := max(op.Wall.Cycles, op.Cycles)
 			for _, l := range op.Locations {
 				stage := l.File
-				if in.Module.Spec != "" { // of ours, stage.chunk.head
+				if in.Module.Spec != "" { // our locations are stage.chunk.head
 					stage, _, _ = strings.Cut(stage, ".")
 				}
 				one.add(cmp.Or(strings.TrimPrefix(stage, "-"), none), l.Cycles+l.Wait)
@@ -87,12 +88,12 @@ func ReadStages(data []byte, target string) (*Stages, error) {
 	return nil, fmt.Errorf("the report is of %s: name one of them as the target", strings.Join(names, ", "))
 }
 
-// cycles are those of each stage.
+// cycles are the cycles per stage.
 type cycles map[string]int64
 
 func (c cycles) add(stage string, n int64) { c[stage] += n }
 
-// shares are the parts of the whole, in the order of names; nil where there are no cycles.
+// shares returns each stage's part of the whole, in order of names; nil if there are no cycles.
 func (c cycles) shares(prefix string) (l []share) {
 	var sum int64
 	for _, n := range c {
@@ -111,7 +112,8 @@ var numbers = regexp.MustCompile(`(\.\d+)+$`)
 
 func unnumbered(name string) string { return numbers.ReplaceAllString(name, "") }
 
-// shares splits the time of a kernel of ours. Kernels are known by their instruction, or by its scope, in which JAX keeps the name.
+// shares splits the time of one of our kernels. Kernels are recognized by the instruction's name, or by its scope, where JAX keeps the
+// name.
 func (s *Stages) shares(o *Op) []share {
 	if s.Kernel != nil && (s.Kernel.MatchString(o.Name) || s.Kernel.MatchString(o.Scope)) {
 		return s.whole

@@ -9,41 +9,41 @@ import (
 	"strings"
 )
 
-// OpsLine is where the profiler of a TPU puts the instructions of programs.
+// OpsLine is the line of a TPU profile with the instructions of programs.
 const OpsLine = "XLA Ops"
 
 // Query says what to sum.
 type Query struct {
 	By     string  // a key of Keys; default op
-	Groups Groups  // of By "group"
-	Stages *Stages // of By "stage"
-	Line   string  // of events; default: XLA Ops of devices, else the instructions among all events
-	// Warmup is the number of steps to leave out of medians; below zero: a quarter of them, and at least one of four or more.
+	Groups Groups  // for By "group"
+	Stages *Stages // for By "stage"
+	Line   string  // line of events; default: XLA Ops of devices, else the instructions among all events
+	// Warmup is the number of steps left out of medians; negative: a quarter of them, at least one of four or more.
 	Warmup int
 }
 
-// Keys are what time can be summed by, with their meanings.
+// Keys are the values of Query.By, with their meanings.
 var Keys = [][2]string{
 	{"op", "instruction"}, {"category", "kind of instruction"}, {"scope", "path of named scopes"}, {"source", "file and line"}, {"module", "program"},
 	{"group", "groups of --groups"}, {"stage", "stages of our kernels, by static shares"},
 }
 
-// Spread is the distribution of a time over steps: the median, and the tenth and ninetieth percentile. Picoseconds.
+// Spread is the distribution of a time over steps: median, 10th and 90th percentile, in picoseconds.
 type Spread struct {
 	Median float64 `json:"median_ps"`
 	Low    float64 `json:"low_ps"`
 	High   float64 `json:"high_ps"`
 }
 
-// Row sums events of one key. Times are picoseconds.
+// Row sums the events of one key. Times are picoseconds.
 type Row struct {
 	Name     string  `json:"name"`
 	Count    int     `json:"count"`
-	Self     float64 `json:"self_ps"`          // over the whole trace, less what events inside take
-	Total    float64 `json:"total_ps"`         // with that
-	Share    float64 `json:"share"`            // of the self time of all rows; 0 where the trace is cut
-	Step     Spread  `json:"step"`             // self time in a step
-	Module   string  `json:"module,omitempty"` // of an instruction: its program, which of several of one name
+	Self     float64 `json:"self_ps"`          // over the whole trace, without the events inside
+	Total    float64 `json:"total_ps"`         // including the events inside
+	Share    float64 `json:"share"`            // of the self time of all rows; 0 if the trace is cut
+	Step     Spread  `json:"step"`             // self time per step
+	Module   string  `json:"module,omitempty"` // program of an instruction, if several have an instruction of that name
 	Category string  `json:"category,omitempty"`
 	Scope    string  `json:"scope,omitempty"`
 	Source   string  `json:"source,omitempty"`
@@ -55,39 +55,39 @@ type Row struct {
 
 // Steps describes the steps of a trace.
 type Steps struct {
-	From   string `json:"from,omitempty"` // what marks them; empty: nothing does
-	Count  int    `json:"count"`          // of the device that has most
-	Warmup int    `json:"warmup"`         // of these, left out of medians
+	From   string `json:"from,omitempty"` // what marks them; "": nothing does
+	Count  int    `json:"count"`          // on the device that has most
+	Warmup int    `json:"warmup"`         // number of these left out of medians
 	Time   Spread `json:"time"`
-	Gap    Spread `json:"gap"` // no op ran
+	Gap    Spread `json:"gap"` // time when no op ran
 }
 
-// Summary is where the time goes.
+// Summary shows where the time goes.
 type Summary struct {
 	Files    []string       `json:"files"`
 	Hosts    []string       `json:"hosts,omitempty"`
 	Devices  []string       `json:"devices"`            // planes whose events are summed
 	Facts    map[string]any `json:"facts,omitempty"`    // of the first device
-	Versions map[string]any `json:"versions,omitempty"` // of what made the trace
+	Versions map[string]any `json:"versions,omitempty"` // of the programs that made the trace
 	Line     string         `json:"line"`
 	By       string         `json:"by"`
 	Steps    Steps          `json:"steps"`
 	Count    int            `json:"count"`
 	Self     float64        `json:"self_ps"`
-	Async    *Row           `json:"async,omitempty"` // the line of asynchronous ops, which run beside the others
-	Rows     []*Row         `json:"rows"`            // by self time, most first
+	Async    *Row           `json:"async,omitempty"` // the line of asynchronous ops, which overlap the others
+	Rows     []*Row         `json:"rows"`            // largest self time first
 	Warnings []string       `json:"warnings,omitempty"`
 	Cut      bool           `json:"cut,omitempty"`
 }
 
-// window is a step of a plane, and the time in it when something ran.
+// window is a step of a plane, with the events in it.
 type window struct {
 	begin, end int64
-	number     int // of the sample; below zero: warm-up
+	number     int // of the sample; negative: warm-up
 	busy       []Event
 }
 
-// Sum sums events. The error says what the trace lacks for the query.
+// Sum sums events by a query. The error says what the trace lacks for the query.
 func (t *Trace) Sum(q Query) (*Summary, error) {
 	q.By = cmp.Or(q.By, "op")
 	lines, name := t.opLines(q.Line)
@@ -135,7 +135,7 @@ func (t *Trace) Sum(q Query) (*Summary, error) {
 	return s, nil
 }
 
-// warmup is the number of steps that medians leave out.
+// warmup returns the number of steps to leave out of medians.
 func (q Query) warmup(steps int) int {
 	if q.Warmup >= 0 {
 		return q.Warmup
@@ -146,20 +146,20 @@ func (q Query) warmup(steps int) int {
 	return max(1, steps/4)
 }
 
-// share is a part of an event's time and where it goes.
+// share is a fraction of an event's time, and the key it goes to.
 type share struct {
 	key  string
 	part float64
 }
 
-// Check says what a query lacks.
+// Check returns an error for an invalid query.
 func (q Query) Check() error {
 	q.By = cmp.Or(q.By, "op")
 	_, err := q.key(nil)
 	return err
 }
 
-// key gives the rule that says where the time of an op goes.
+// key returns the function that assigns an op's time to keys.
 func (q Query) key(programs titles) (func(*Op) []share, error) {
 	one := func(of func(*Op) string) func(*Op) []share {
 		return func(o *Op) []share { return []share{{cmp.Or(of(o), "(none)"), 1}} }
@@ -198,7 +198,7 @@ func (q Query) key(programs titles) (func(*Op) []share, error) {
 	return nil, fmt.Errorf("by %q: want %s", q.By, strings.Join(names, ", "))
 }
 
-// opLines finds the lines of ops of each plane. Where no device has XLA Ops, the instructions among all events are ops, as on CPUs and GPUs.
+// opLines returns the lines of ops per plane. If no device has XLA Ops, ops are the instructions among all events, as on CPUs and GPUs.
 func (t *Trace) opLines(name string) (map[*Plane][]*Line, string) {
 	found := map[*Plane][]*Line{}
 	pick := func(of func(*Plane, *Line) *Line) bool {
@@ -260,7 +260,7 @@ func (t *Trace) noOps(line string) string {
 	return fmt.Sprintf("no line %q in this trace; %s", line, has)
 }
 
-// steps finds the steps of a plane: the line Steps, the calls of its longest program, or what the host announced.
+// steps returns the steps of a plane: the line Steps, the calls of its longest program, or steps announced by the host.
 func (t *Trace) steps(p *Plane) (list []*window, from string) {
 	var events []Event
 	if l := p.Line("Steps"); l != nil {
@@ -337,10 +337,10 @@ func (l *Line) sum(steps []*window, key func(*Op) []share, rows map[string]*Row)
 	}
 }
 
-// inProgram is between the names of an instruction and of its program in the key of a row.
+// inProgram separates the names of instruction and program in the key of a row.
 const inProgram = "\x00"
 
-// finish computes what follows from the sums.
+// finish computes the figures that depend on the sums.
 func (s *Summary) finish(rows map[string]*Row, steps []*window, samples int) {
 	for _, r := range rows {
 		s.Self += r.Self
@@ -356,7 +356,7 @@ func (s *Summary) finish(rows map[string]*Row, steps []*window, samples int) {
 		of[r.Name]++
 	}
 	for _, r := range s.Rows {
-		if r.Module != "" && of[r.Name] > 1 { // instructions of several programs
+		if r.Module != "" && of[r.Name] > 1 { // several programs have this instruction
 			r.Name += " (" + r.Module + ")"
 		}
 		if !s.Cut && s.Self > 0 {
@@ -379,7 +379,7 @@ func (s *Summary) finish(rows map[string]*Row, steps []*window, samples int) {
 	}
 }
 
-// covered is the time of a step in which at least one event ran.
+// covered returns the time of a step in which at least one event ran.
 func (w *window) covered() (sum int64) {
 	slices.SortFunc(w.busy, func(a, b Event) int { return cmp.Compare(a.Start, b.Start) })
 	end := w.begin
@@ -408,7 +408,7 @@ func (s *Summary) async(t *Trace) {
 	}
 }
 
-// versions are what the profiler noted of the programs that made the trace.
+// versions collects the versions of the programs that made the trace.
 func (s *Summary) versions(t *Trace) {
 	for _, p := range t.Planes {
 		for name, v := range p.Stats {
@@ -422,14 +422,14 @@ func (s *Summary) versions(t *Trace) {
 	}
 }
 
-// spread is the distribution of values; with none, zeros.
+// spread returns the distribution of values; zeros for no values.
 func spread(values []float64) Spread {
 	if len(values) == 0 {
 		return Spread{}
 	}
 	v := slices.Clone(values)
 	slices.Sort(v)
-	at := func(q float64) float64 { // between the two nearest
+	at := func(q float64) float64 { // interpolated between neighbours
 		x := q * float64(len(v)-1)
 		i := int(math.Floor(x))
 		if i+1 == len(v) {
@@ -440,7 +440,7 @@ func spread(values []float64) Spread {
 	return Spread{at(.5), at(.1), at(.9)}
 }
 
-// facts are the stats of a device that say what it can do.
+// facts returns the stats that describe a device.
 func facts(p *Plane) map[string]any {
 	f := map[string]any{}
 	for _, name := range []string{"device_type_string", "peak_teraflops_per_second", "peak_hbm_bw_gigabytes_per_second"} {
@@ -451,19 +451,19 @@ func facts(p *Plane) map[string]any {
 	return f
 }
 
-// Group is a name for ops.
+// Group is a named pattern for ops.
 type Group struct {
 	Name    string
 	pattern *regexp.Regexp
 }
 
-// Groups are tried in their order.
+// Groups are tried in order.
 type Groups []Group
 
-// Other is the group of ops that no other takes.
+// Other is the group of ops that match no group.
 const Other = "other"
 
-// ParseGroups reads NAME=REGEXP;...
+// ParseGroups reads NAME=REGEXP;...; it errs for a bad pattern.
 func ParseGroups(text string) (Groups, error) {
 	var l Groups
 	for _, x := range strings.Split(text, ";") {
@@ -493,7 +493,7 @@ func (l Groups) add(name, pattern string) (Groups, error) {
 	return append(l, Group{name, re}), nil
 }
 
-// Of is the first group whose pattern the scope, the name, the category or the source of an op has.
+// Of returns the first group whose pattern matches the scope, name, category or source of an op; Other if none does.
 func (l Groups) Of(o *Op) string {
 	for _, g := range l {
 		for _, text := range []string{o.Scope, o.Name, o.Category, o.Source} {
@@ -505,5 +505,5 @@ func (l Groups) Of(o *Op) string {
 	return Other
 }
 
-// DefaultGroups are the groups for a model with layers of the gated delta rule.
+// DefaultGroups are groups for a model with gated delta rule layers.
 const DefaultGroups = `rule=(?i)gdn|gated_?delta|delta_?rule;projections=(?i)proj|dot_general|convolution fusion|einsum;control flow=(?i)\bwhile\b|\bconditional\b|^while|^call\b;collectives=(?i)all-?(reduce|gather|to-?all)|reduce-?scatter|collective;copies=(?i)^copy|data formatting|transpose`

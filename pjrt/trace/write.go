@@ -8,10 +8,10 @@ import (
 	"github.com/gdngen/gdngen/internal/terminal"
 )
 
-// micro prints picoseconds as microseconds.
+// micro formats picoseconds as microseconds.
 func micro(ps float64) string { return fmt.Sprintf("%.1f", ps/1e6) }
 
-// signed prints a difference in microseconds; what rounds to nothing has no sign.
+// signed formats a difference in microseconds; a rounded zero has no sign.
 func signed(ps float64) string {
 	return unsignedZero(fmt.Sprintf("%+.1f", ps/1e6))
 }
@@ -23,7 +23,7 @@ func unsignedZero(text string) string {
 	return text
 }
 
-// band prints the spread of a time.
+// band formats the spread of a time.
 func band(s Spread) string { return micro(s.Low) + " to " + micro(s.High) }
 
 func percent(x float64, cut bool) string {
@@ -33,7 +33,7 @@ func percent(x float64, cut bool) string {
 	return fmt.Sprintf("%.1f%%", 100*x)
 }
 
-// head says what was summed.
+// head prints what was summed.
 func (s *Summary) head(w io.Writer) {
 	fmt.Fprintf(w, "trace   %s\n", strings.Join(s.Files, ", "))
 	kind := ""
@@ -51,7 +51,7 @@ func (s *Summary) head(w io.Writer) {
 	}
 }
 
-// Write prints the first rows; 0: all.
+// Write prints the first top rows; 0: all.
 func (s *Summary) Write(w io.Writer, top int) {
 	s.head(w)
 	fmt.Fprintln(w)
@@ -99,7 +99,7 @@ func (c *Change) cells() []any {
 	return []any{c.Name, micro(c.A), micro(c.B), signed(c.Delta), ratio}
 }
 
-// Write prints the first rows; 0: all.
+// Write prints the first top rows; 0: all.
 func (d *Difference) Write(w io.Writer, top int) {
 	fmt.Fprintf(w, "before  %s\nafter   %s\n\n", strings.Join(d.A.Files, ", "), strings.Join(d.B.Files, ", "))
 	t := terminal.NewTable(strings.ToUpper(d.A.By), ">BEFORE us", ">AFTER us", ">CHANGE", ">")

@@ -11,15 +11,15 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// The format is tsl/profiler/protobuf/xplane.proto. Numbers of fields are at their use; others are passed over.
+// The format is tsl/profiler/protobuf/xplane.proto. Field numbers are given where they are used; other fields are skipped.
 
-// message is a part of a file, and where it begins there.
+// message is a part of a file, with its offset.
 type message struct {
 	b  []byte
 	at int64
 }
 
-// field is one field of a message: a number, or the bytes of text or of a message inside.
+// field is a field of a message: a number, or bytes of text or of an inner message.
 type field struct {
 	number protowire.Number
 	value  uint64
@@ -28,7 +28,7 @@ type field struct {
 
 func (f field) text() string { return strings.ToValidUTF8(string(f.inside.b), "?") }
 
-// damage is what is wrong with the bytes of a file.
+// damage is an error in the bytes of a file.
 type damage struct {
 	at     int64
 	reason string
@@ -36,7 +36,7 @@ type damage struct {
 
 func (d *damage) Error() string { return d.reason }
 
-// each walks the fields of a message. Fields whose number is in numbers must be numbers, those in parts must be bytes.
+// each calls do for the fields of a message. Fields in numbers must be numbers, fields in parts must be bytes.
 func (m message) each(what string, numbers, parts []protowire.Number, do func(field) error) error {
 	for at := 0; at < len(m.b); {
 		bad := func(size int) error {
@@ -86,7 +86,7 @@ func has(list []protowire.Number, n protowire.Number) bool {
 	return false
 }
 
-// fields is a list of numbers of fields.
+// fields returns a list of field numbers.
 func fields(list ...protowire.Number) []protowire.Number { return list }
 
 // readXSpace reads an XSpace: planes 1, errors 2, warnings 3, hostnames 4.
@@ -113,7 +113,7 @@ func readXSpace(b []byte) (*Trace, error) {
 	return t, err
 }
 
-// tables are what the lines of a plane refer to by number.
+// tables has what the lines of a plane refer to by number.
 type tables struct {
 	stats map[int64]string // names
 	ops   map[int64]*Op
@@ -226,7 +226,7 @@ func (t tables) op(m message, scopes scopeTables) error {
 		o.Name = strings.TrimPrefix(head, "%")
 	}
 	t.ops[id] = o
-	for _, b := range programs { // whose number is in a stat, or in the name: jit_step(8)
+	for _, b := range programs { // the program's number is in a stat, or in the name: jit_step(8)
 		_, number := call(o.Name)
 		readModule(b, cmp.Or(o.Program, number, fmt.Sprint(uint64(id))), scopes)
 	}
@@ -280,14 +280,14 @@ func (t tables) line(m message) (*Line, error) {
 	if err != nil {
 		return nil, err
 	}
-	kinds := map[Op]*Op{} // so that events with equal stats of their own share one
+	kinds := map[Op]*Op{} // so that events with equal stats share one Op
 	for _, m := range events {
 		e, own, counted, err := t.event(m)
 		if err != nil {
 			return nil, err
 		}
 		if counted || e.Op == nil {
-			continue // a count of events, with no time of its own, or of a kind that nothing describes
+			continue // a count of events without a time, or of an unknown kind
 		}
 		if own != *e.Op {
 			if kinds[own] == nil {
@@ -302,8 +302,8 @@ func (t tables) line(m message) (*Line, error) {
 	return l, nil
 }
 
-// event reads an XEvent: metadata id 1, offset in picoseconds 2 or number of occurrences 5, duration in picoseconds 3, stats 4. own is its kind with
-// its own stats.
+// event reads an XEvent: metadata id 1, offset in picoseconds 2 or number of occurrences 5, duration in picoseconds 3, stats 4. own is
+// its kind, with the event's own stats.
 func (t tables) event(m message) (e Event, own Op, counted bool, err error) {
 	var stats []message
 	err = m.each("an event", fields(1, 2, 3, 5), fields(4), func(f field) error {
@@ -335,11 +335,11 @@ func (t tables) event(m message) (e Event, own Op, counted bool, err error) {
 	return
 }
 
-// scopesStat is a name of ours among the stats of a plane, for the instructions of the modules that it describes.
+// scopesStat is our name, among a plane's stats, for the instructions of the modules that the plane describes.
 const scopesStat = " scopes"
 
-// readModule reads what an HloProto (xla/service/hlo.proto) says of instructions: module 1 { name 1, computations 3 { instructions 2 { name 1, opcode 2,
-// metadata 7 { op name 2, source file 3, source line 4 } } } }. A module that can not be read has no scopes, and nothing else is lost.
+// readModule reads the instructions of an HloProto (xla/service/hlo.proto): module 1 { name 1, computations 3 { instructions 2 { name 1,
+// opcode 2, metadata 7 { op name 2, source file 3, source line 4 } } } }. A module that can not be read only loses its scopes.
 func readModule(m message, id string, scopes scopeTables) {
 	m.each("a program", nil, nil, func(f field) error {
 		if f.number != 1 {

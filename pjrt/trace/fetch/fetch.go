@@ -1,10 +1,10 @@
-// Package fetch brings traces here from where jobs left them: repositories of Hugging Face, folders, web servers, buckets.
+// Package fetch copies traces from where jobs left them: Hugging Face repositories, folders, web servers, buckets.
 //
 // Rules:
 //
 //  1. A plan lists names and sizes before anything is copied.
-//  2. A file arrives whole or not at all: its size, and its hash where the source has one, are checked before it gets its name.
-//  3. A file that is there already, whole, is left alone, so the same command goes on after a cut.
+//  2. A file arrives whole or not at all: size and, if known, hash are checked before it gets its name.
+//  3. A complete file that is already there is kept, so repeating a command after an interruption continues it.
 package fetch
 
 import (
@@ -36,53 +36,53 @@ var Sources = [][2]string{
 	{"FOLDER", "folder, such as a mounted disk"},
 }
 
-// light are names of traces that are small enough to take without asking, heavy those that hold everything.
+// light are patterns of traces small enough to copy without asking; heavy are complete traces.
 var (
 	light = []string{"*trace.json.gz", "perfetto*", "profile.json"}
 	heavy = []string{"*.xplane.pb"}
 )
 
-// Options say what to take.
+// Options says which files to copy.
 type Options struct {
-	Only   string // pattern of names, or of their last parts; empty: JSON traces, or XSpaces where there are none
-	XPlane bool   // XSpaces too
+	Only   string // pattern of names or of their last parts; "": JSON traces, or XSpaces if there are none
+	XPlane bool   // also XSpaces
 }
 
-// File is a file of a source. A hash that is empty is not known.
+// File is a file of a source. An empty hash is unknown.
 type File struct {
-	Name   string `json:"name"` // below the prefix, with slashes
-	Size   int64  `json:"size"` // below zero: not known
+	Name   string `json:"name"` // after the prefix, with slashes
+	Size   int64  `json:"size"` // negative: unknown
 	SHA256 string `json:"sha256,omitempty"`
-	full   string // what the source calls it
-	git    string // hash of git's object
+	full   string // the source's name for it
+	git    string // hash of the git object
 }
 
-// Plan is what will be copied.
+// Plan lists the files to copy.
 type Plan struct {
 	Files []File
 	from  source
 }
 
-// Fetched is a file that arrived, or was there.
+// Fetched is a file that was copied, or was already there.
 type Fetched struct {
 	File
 	Path string `json:"path"`
-	Kept bool   `json:"kept,omitempty"` // it was there
+	Kept bool   `json:"kept,omitempty"` // it was already there
 }
 
-// source is where traces lie.
+// source is a place with traces.
 type source interface {
 	list(ctx context.Context) ([]File, error)
-	// get writes a file to a path; who called checks it.
+	// get writes a file to a path; the caller checks it.
 	get(ctx context.Context, f File, to string) error
 }
 
-// SourceError says that a source can not be what it says.
+// SourceError says that a source's text is invalid.
 type SourceError struct{ Source, Reason string }
 
 func (e *SourceError) Error() string { return fmt.Sprintf("source %q: %s", e.Source, e.Reason) }
 
-// MissingError says that a source has nothing that is wanted.
+// MissingError says that a source has no wanted file.
 type MissingError struct{ Source, Reason string }
 
 func (e *MissingError) Error() string { return fmt.Sprintf("%s: %s", e.Source, e.Reason) }
@@ -110,7 +110,7 @@ func parse(text string) (source, error) {
 	return &folder{text}, nil
 }
 
-// New lists what there is to copy.
+// New parses a source and lists the files to copy. The error is a *SourceError, a *MissingError, or the source's.
 func New(ctx context.Context, text string, o Options) (*Plan, error) {
 	if _, err := path.Match(o.Only, ""); err != nil {
 		return nil, &SourceError{text, fmt.Sprintf("%q is no pattern of names", o.Only)}
@@ -165,7 +165,7 @@ func matches(patterns []string, name string) bool {
 	})
 }
 
-// Size is the size of all files; ok is false where one is not known.
+// Size returns the size of all files in bytes; ok is false if one is unknown.
 func (p *Plan) Size() (sum int64, ok bool) {
 	for _, f := range p.Files {
 		if f.Size < 0 {
@@ -176,7 +176,7 @@ func (p *Plan) Size() (sum int64, ok bool) {
 	return sum, true
 }
 
-// Run copies the files into a folder. What has arrived before an error is returned with it.
+// Run copies the files into a folder. On an error it also returns the files that arrived. note receives the name of each file before its copy.
 func (p *Plan) Run(ctx context.Context, dir string, note func(string)) (l []Fetched, err error) {
 	for _, f := range p.Files {
 		x := Fetched{File: f, Path: filepath.Join(dir, filepath.FromSlash(f.Name))}
@@ -217,7 +217,7 @@ func (p *Plan) copy(ctx context.Context, f File, to string) error {
 	return os.Rename(part.Name(), to)
 }
 
-// check compares a copy with what the source says of the file.
+// check compares a copy with the source's size and hash.
 func (f File) check(path string) error {
 	r, err := os.Open(path)
 	if err != nil {

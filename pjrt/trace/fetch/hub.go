@@ -21,7 +21,7 @@ type repository struct {
 	id, revision, prefix string
 	kind                 string // models or datasets
 	endpoint             string
-	commit               string // of the revision, when it was listed
+	commit               string // of the revision, when listed
 }
 
 var repositoryForm = regexp.MustCompile(`^([^/@\s]+/[^/@\s]+)(?:@([^/\s]+))?(?:/(.*))?$`)
@@ -44,7 +44,7 @@ func newHub(text, rest string, dataset bool) (source, error) {
 	return r, nil
 }
 
-// ask makes a request with the user's token.
+// ask sends a request with the user's token.
 func (r *repository) ask(ctx context.Context, address string) (*http.Response, error) {
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -56,13 +56,13 @@ func (r *repository) ask(ctx context.Context, address string) (*http.Response, e
 	return do(q)
 }
 
-// mostList bounds an answer that is a list, in bytes, mostPages the pages of one.
+// mostList is the largest answer to a list request in bytes, mostPages the most pages of a list.
 const (
 	mostList  = 64 << 20
 	mostPages = 1000
 )
 
-// read reads an answer that is JSON, and gives its header.
+// read decodes a JSON answer, and returns its header.
 func (r *repository) read(ctx context.Context, address string, to any) (http.Header, error) {
 	a, err := r.ask(ctx, address)
 	if err != nil {
@@ -78,7 +78,7 @@ func (r *repository) read(ctx context.Context, address string, to any) (http.Hea
 
 var hexForm = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
 
-// list asks for the tree of the repository, page by page.
+// list lists the tree of the repository, page by page.
 func (r *repository) list(ctx context.Context) ([]File, error) {
 	var all []File
 	var at struct{ SHA string }
@@ -131,7 +131,7 @@ func (r *repository) list(ctx context.Context) ([]File, error) {
 
 var nextLink = regexp.MustCompile(`<([^>]+)>;\s*rel="next"`)
 
-// following is the address of the next page; empty after the last. The token goes to the same host alone.
+// following returns the address of the next page; "" after the last. The token is sent only to the same host.
 func following(here, header string) (string, error) {
 	m := nextLink.FindStringSubmatch(header)
 	if m == nil {
@@ -151,7 +151,7 @@ func following(here, header string) (string, error) {
 	return to.String(), nil
 }
 
-// responseError is what a server answers in place of what was asked for.
+// responseError returns an error for an answer other than OK.
 func responseError(a *http.Response) error {
 	switch a.StatusCode {
 	case http.StatusOK:
@@ -164,7 +164,7 @@ func responseError(a *http.Response) error {
 	return fmt.Errorf("%s says %s", a.Request.URL.Host, a.Status)
 }
 
-// get downloads a file of the commit that was listed.
+// get downloads a file of the listed commit.
 func (r *repository) get(ctx context.Context, f File, to string) error {
 	words := strings.Split(f.full, "/")
 	for i, w := range words {

@@ -8,13 +8,13 @@ import (
 	"github.com/gdngen/gdngen/internal/remote"
 )
 
-// job is what a job of gdngen remote left in its folder for results, wherever it ran.
+// job is the results folder of a job of gdngen remote, wherever it ran.
 type job struct {
 	place remote.Place
 	id    string
 }
 
-// newJob finds a job that was submitted from this folder, or that is on the place GDNGEN_ON.
+// newJob finds a job that was submitted from this folder, or is on the place GDNGEN_ON.
 func newJob(text, id string) (source, error) {
 	place, _, err := remote.Records{Dir: remote.RecordsDir}.Find(id, os.Getenv(remote.OnEnv), os.Getenv(remote.OnEnv))
 	if err != nil {

@@ -28,7 +28,7 @@ func (d *folder) list(ctx context.Context) (all []File, err error) {
 		if err != nil || e.IsDir() {
 			return errors.Join(err, ctx.Err())
 		}
-		info, err := os.Stat(p) // of what a link names
+		info, err := os.Stat(p) // of a link's target
 		if err != nil || !info.Mode().IsRegular() {
 			return err
 		}
@@ -69,7 +69,7 @@ func (w *website) list(ctx context.Context) ([]File, error) {
 	a.Body.Close()
 	size := a.ContentLength
 	if a.StatusCode == http.StatusMethodNotAllowed {
-		size = -1 // known when it comes
+		size = -1 // known on download
 	} else if err := responseError(a); err != nil {
 		return nil, err
 	}
@@ -89,10 +89,10 @@ func (w *website) get(ctx context.Context, f File, to string) error {
 	return save(a.Body, f.Size, to)
 }
 
-// client serves all sources.
+// client is used by all sources.
 var client = web.New(web.Limits{})
 
-// do makes a request. An answer other than OK is an error.
+// do sends a request. An answer other than OK is an error.
 func do(q *http.Request) (*http.Response, error) {
 	a, err := client.Do(q)
 	if err != nil {
@@ -105,10 +105,10 @@ func do(q *http.Request) (*http.Response, error) {
 	return a, nil
 }
 
-// mostFile bounds a file whose size is not known, in bytes.
+// mostFile is the largest file of unknown size, in bytes.
 const mostFile = 64 << 30
 
-// save writes a body of a size, which it may not pass; below zero: not known.
+// save writes a body of at most size bytes; negative: unknown.
 func save(body io.Reader, size int64, to string) error {
 	if size < 0 {
 		size = mostFile
@@ -124,7 +124,7 @@ func save(body io.Reader, size int64, to string) error {
 	return errors.Join(err, f.Close())
 }
 
-// bucket is a bucket of Google's cloud.
+// bucket is a Google Cloud bucket.
 type bucket struct{ address string }
 
 func (b *bucket) list(ctx context.Context) (all []File, err error) {
@@ -141,7 +141,7 @@ func (b *bucket) list(ctx context.Context) (all []File, err error) {
 		return nil, fmt.Errorf("gcloud lists in a form that is not known: %w", err)
 	}
 	for _, o := range objects {
-		address, _, _ := strings.Cut(o.URL, "#") // its generation
+		address, _, _ := strings.Cut(o.URL, "#") // the part after # is its generation
 		name, ok := strings.CutPrefix(address, b.address+"/")
 		if !ok {
 			name = path.Base(address)

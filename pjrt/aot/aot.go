@@ -1,18 +1,16 @@
-// Package aot compiles StableHLO modules for a TPU or a GPU that is not attached: PJRT_TopologyDescription_Create and
-// PJRT_Compile of libtpu.so or of a CUDA plugin, called through purego without cgo.
+// Package aot compiles StableHLO modules for a TPU or GPU that is not attached. It calls PJRT_TopologyDescription_Create and
+// PJRT_Compile of libtpu.so or of a CUDA plugin, through purego without cgo.
 //
-// A plugin ends its process on some programs instead of returning an error, so it is never loaded into the caller. A
-// [Compiler] keeps one child process with it loaded, hands it one request at a time, and starts another after
-// the child died, was stopped, or was recycled. The rules:
+// A plugin ends its process on some programs instead of returning an error, so it is never loaded into the caller. A [Compiler] keeps
+// one child process with the plugin, and sends it one request at a time. If the child died, was stopped, or was recycled, it starts
+// another. The rules:
 //
-//  1. [RunWorkerIfAsked] is the first call of main and of TestMain: the child is this same program, started again.
+//  1. [RunWorkerIfAsked] must be the first call of main and of TestMain: the child is this same program, started again.
 //  2. One Compiler runs one compile at a time; concurrent calls wait for their turn. For parallel compiles use
 //     several Compilers (about 200 MB each).
-//  3. The child sees a fixed environment, none of the caller's TPU or XLA settings, so a result depends on the
-//     request and on the plugin alone.
-//  4. Every failure has a type that says who is to blame: see [RejectError], [VMEMError], [CrashError],
-//     [MemoryError], [TimeoutError], [RequestError] and [InfraError]. A worker that is killed from outside is the
-//     machine's fault.
+//  3. The child's environment is fixed, without the caller's TPU or XLA settings, so a result depends only on the request and the plugin.
+//  4. Every failure has a type that says whose fault it is: see [RejectError], [VMEMError], [CrashError], [MemoryError], [TimeoutError],
+//     [RequestError] and [InfraError]. A worker killed from outside is an InfraError.
 package aot
 
 import (
@@ -31,17 +29,17 @@ import (
 	"github.com/gdngen/gdngen/pjrt/machine"
 )
 
-// Options configure a Compiler. Libtpu is required, or CUDA and Toolkit.
+// Options configure a Compiler. Either Libtpu is required, or CUDA and Toolkit.
 type Options struct {
 	Libtpu        string        // path of libtpu.so
-	CUDA, Toolkit string        // for GPUs, in place of Libtpu: path of the CUDA plugin, and of a folder with bin/ptxas and nvvm/libdevice
-	Timeout       time.Duration // limit of one request, without the start of a child; default 60 s
-	RecycleAfter  int           // compiles served by one child before it is replaced; default 300
-	MemoryLimit   int64         // bytes of resident memory after which a child is replaced; 0: no limit
-	MemoryMax     int64         // bytes of resident memory at which a child is killed during a request; 0: no limit
+	CUDA, Toolkit string        // for GPUs, instead of Libtpu: paths of the CUDA plugin, and of a folder with bin/ptxas and nvvm/libdevice
+	Timeout       time.Duration // limit of one request, not counting a child's start; default 60 s
+	RecycleAfter  int           // compiles per child before it is replaced; default 300
+	MemoryLimit   int64         // resident bytes above which a child is replaced; 0: no limit
+	MemoryMax     int64         // resident bytes at which a child is killed during a request; 0: no limit
 	ExtraInitArgs string        // more flags for LIBTPU_INIT_ARGS, or for XLA_FLAGS, separated by spaces
-	Sound         func() error  // asked after a crash: an error says that the library is damaged, and nothing of the module; nil: not asked
-	Machine       *machine.Lock // shared during a compile, unless the context holds it; nil: none
+	Sound         func() error  // called after a crash: an error means that the library is damaged, so the module is not to blame; may be nil
+	Machine       *machine.Lock // held, shared, during a compile, unless the context holds it already; nil: none
 }
 
 const (
@@ -49,58 +47,58 @@ const (
 	defaultRecycle = 300
 	startLimit     = 2 * time.Minute // to load libtpu, possibly from a cold and slow disk
 
-	// killedFromOutside is how a worker ends that neither libtpu nor its parent killed.
+	// killedFromOutside is the exit of a worker that neither libtpu nor its parent killed.
 	killedFromOutside = "signal: killed"
 )
 
 // Request is one compile.
 type Request struct {
-	Topology string // such as "v6e:2x2", of a target or larger; of a GPU its name, such as "h100"
+	Topology string // such as "v6e:2x2", a target's size or larger; for a GPU its name, such as "h100"
 	Module   string // StableHLO text whose entry point is @main
-	// DumpDir receives the schedule dump; it is created, and should be fresh: names start with a time stamp, so
-	// dumps of several requests would lie mixed. Empty: no dump is kept. After an error it may hold part of a dump.
+	// DumpDir receives the schedule dump. It is created if needed, and should be empty, since dumps of several requests can not be told
+	// apart. "": no dump is kept. After an error it may hold part of a dump.
 	DumpDir string
-	// Flags are per-compile overrides of XLA and libtpu flags, such as xla_tpu_scoped_vmem_limit_kib: "32768".
+	// Flags override XLA and libtpu flags for this compile, such as xla_tpu_scoped_vmem_limit_kib: "32768".
 	Flags map[string]string
-	// DropUnknown leaves out flags that the libtpu does not have, as older ones lack some; Result.Dropped names them.
+	// DropUnknown omits flags that this libtpu lacks; Result.Dropped names them.
 	DropUnknown bool
-	// Passes is a regular expression that adds LLO passes to those always dumped (final_bundles, final_hlo-static
-	// and vmem_report). libtpu reads it once, so a request with other passes than the last one starts a new child.
+	// Passes is a regular expression of LLO passes to dump, besides final_bundles, final_hlo-static and vmem_report. libtpu reads it
+	// once, so a request with other passes than the last one starts a new child.
 	Passes  string
 	WantHLO bool          // fill Result.OptimizedHLO
-	Timeout time.Duration // limit of this request; 0: that of the compiler
+	Timeout time.Duration // limit of this request; 0: the compiler's
 }
 
-// MemoryStats is device memory (HBM) in bytes, as libtpu states it for the executable.
+// MemoryStats is device memory (HBM) in bytes, as the plugin reports it for the executable.
 type MemoryStats struct {
 	Code, Arguments, Outputs, Alias, Temp, Peak, Total int64
 }
 
-// Result is a compiled executable, described.
+// Result describes a compiled executable.
 type Result struct {
 	CodeBytes    int64              // size of the generated code
 	Memory       MemoryStats        //
-	Fingerprint  string             // hexadecimal; the same for the same module, flags, topology and libtpu. Empty for a GPU
-	Cost         map[string]float64 // XLA's cost analysis; it does not look inside a custom call, and a CUDA plugin has none
-	OptimizedHLO string             // HLO text after optimisation, when the request wants it
-	Dropped      []string           // flags that this libtpu does not have, and that the request leaves out then
-	Elapsed      time.Duration      // inside the child: compile, queries and dump
+	Fingerprint  string             // hexadecimal; equal for equal module, flags, topology and libtpu; "" for a GPU
+	Cost         map[string]float64 // XLA's cost analysis, without custom calls; empty for a CUDA plugin
+	OptimizedHLO string             // HLO text after optimisation, if requested
+	Dropped      []string           // flags that this libtpu lacks, omitted from the compile
+	Elapsed      time.Duration      // in the child: compile, queries and dump
 }
 
-// Compiler compiles for absent TPUs, or for absent GPUs. Its methods may be called from several goroutines.
+// Compiler compiles for TPUs or GPUs that are not attached. Its methods may be called concurrently.
 type Compiler struct {
 	opts    Options
 	machine *platform
 	turn    chan struct{} // holds one token: the right to touch the fields below
 	child   *worker
-	pid     atomic.Int64 // of the child; 0: there is none
+	pid     atomic.Int64 // of the child; 0: none
 	temp    *Scratch
-	tmp     string          // private, in temp: the dump link and a directory for dumps that are not kept
+	tmp     string          // private, in temp: the dump link, and a directory for dumps that are not kept
 	closing context.Context // done when Close has begun
 	close   context.CancelFunc
 }
 
-// New returns a Compiler. It starts nothing: the child starts with the first request.
+// New returns a Compiler. The child starts with the first request.
 func New(o Options) *Compiler {
 	o.Timeout = cmp.Or(max(o.Timeout, 0), defaultTimeout)
 	o.RecycleAfter = cmp.Or(max(o.RecycleAfter, 0), defaultRecycle)
@@ -110,8 +108,8 @@ func New(o Options) *Compiler {
 	return c
 }
 
-// Compile compiles one module. A done ctx stops the child and returns an error that wraps ctx.Err(); all other
-// errors are of the types of this package.
+// Compile compiles one module. If ctx ends, it stops the child and returns an error that wraps ctx.Err(); all other errors have a type
+// of this package.
 func (c *Compiler) Compile(ctx context.Context, r Request) (*Result, error) {
 	if err := r.validate(c.machine); err != nil {
 		return nil, err
@@ -151,7 +149,7 @@ func (c *Compiler) compile(ctx context.Context, r Request) (*Result, error) {
 		if res != nil {
 			res.Dropped = dropped
 		}
-		// Earlier requests may be why a used child died: only a fresh one convicts this request.
+		// Earlier requests may have caused a used child's crash: only a fresh child's crash is blamed on this request.
 		if crash := (*CrashError)(nil); errors.As(err, &crash) && !first {
 			continue
 		}
@@ -162,7 +160,7 @@ func (c *Compiler) compile(ctx context.Context, r Request) (*Result, error) {
 	}
 }
 
-// damaged tells, after a crash, whether the library is no more what it was, so that the crash says nothing of the module.
+// damaged returns an error if, after a crash, the library turns out to be damaged, so that the module is not to blame.
 func (c *Compiler) damaged() error {
 	if c.opts.Sound == nil {
 		return nil
@@ -189,7 +187,7 @@ func (c *Compiler) take(ctx context.Context) error {
 	}
 }
 
-// ready makes c.child a living child that dumps the given extra passes.
+// ready makes c.child a live child that dumps the given extra passes.
 func (c *Compiler) ready(ctx context.Context, passes string) error {
 	if err := c.makeTemp(); err != nil {
 		return err
@@ -237,7 +235,7 @@ func (c *Compiler) ready(ctx context.Context, passes string) error {
 	return nil
 }
 
-// ask sends one request to the ready child and judges the answer.
+// ask sends one request to the ready child, and returns the judged reply.
 func (c *Compiler) ask(ctx context.Context, r Request) (*Result, error) {
 	dir := c.scratch()
 	if r.DumpDir != "" {
@@ -297,7 +295,7 @@ func (c *Compiler) drop() {
 	}
 }
 
-// Close stops a running compile, reaps the child and removes the temporary files. Later compiles are refused.
+// Close stops a running compile, reaps the child and removes temporary files. Later compiles return an error.
 func (c *Compiler) Close() error {
 	c.close()
 	<-c.turn
@@ -340,8 +338,7 @@ func (c *Compiler) makeTemp() error {
 func stopped(ctx context.Context) error { return fmt.Errorf("aot: compile stopped: %w", ctx.Err()) }
 func errClosed() error                  { return &InfraError{Op: "compile", Err: errors.New("the compiler is closed")} }
 
-// CPU is the processor time of the present child so far. That of children before it is in the caller's own accounts, as of all that
-// it has reaped.
+// CPU returns the processor time of the current child so far. The caller's own accounts include earlier children, which it has reaped.
 func (c *Compiler) CPU() time.Duration {
 	if pid := c.pid.Load(); pid > 0 {
 		return cpuOf(pid)

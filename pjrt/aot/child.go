@@ -15,19 +15,19 @@ import (
 	"github.com/gdngen/gdngen/pjrt/child"
 )
 
-// worker is a running compile worker, seen from the parent.
+// worker is a running compile worker, as the parent sees it.
 type worker struct {
 	*child.Process
 	passes string // extra passes it dumps
 	served int    // requests answered
-	rss    int64  // bytes resident after the last of them
+	rss    int64  // resident bytes after the last request
 	noise  child.Noise
 }
 
-// hiddenPrefixes are variables of the caller that could change what a plugin does.
+// hiddenPrefixes are variables of the caller that could change a plugin's behaviour.
 var hiddenPrefixes = []string{"TPU_", "LIBTPU_", "XLA_", "TF_", "MEGASCALE_", "ALLOW_MULTIPLE_LIBTPU_LOAD=", "CUDA_", workerVariable}
 
-// startWorker starts a worker, with variables that its plugin reads. It dies with this process.
+// startWorker starts a worker with variables for its plugin. The worker dies with this process.
 func startWorker(library string, variables []string) (*worker, error) {
 	environment := append([]string{workerVariable + "=" + library}, variables...)
 	for _, kv := range os.Environ() {
@@ -50,7 +50,7 @@ func hidden(kv string) bool {
 	return false
 }
 
-// exchange is an exchange with the worker that the closing of its compiler ends too.
+// exchange is an exchange with the worker that also ends when the compiler is closed.
 func (c *Compiler) exchange(ctx context.Context, w *worker, l child.Limits, o *order, a *reply) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -68,10 +68,10 @@ func (c *Compiler) exchange(ctx context.Context, w *worker, l child.Limits, o *o
 	return err
 }
 
-// tick is the unit of processor times that Linux shows, whatever its own.
+// tick is the unit in which Linux reports processor time.
 const tick = time.Second / 100
 
-// cpuOf is the processor time of a process and of the children that it reaped; 0 if the kernel does not tell.
+// cpuOf returns the processor time of a process and its reaped children; 0 if unknown.
 func cpuOf(pid int64) (sum time.Duration) {
 	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, after, _ := strings.Cut(string(stat), ") ")
@@ -86,8 +86,8 @@ func cpuOf(pid int64) (sum time.Duration) {
 	return sum
 }
 
-// symbolizer matches the lines of a stack trace that only its makers can resolve.
+// symbolizer matches lines of a stack trace that only the plugin's makers can resolve.
 var symbolizer = regexp.MustCompile(`(?m)^https?://symbolize.*\n?`)
 
-// words is what the worker printed.
+// words returns the worker's output.
 func (c *worker) words() string { return symbolizer.ReplaceAllString(c.noise.String(), "") }

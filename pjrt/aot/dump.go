@@ -11,9 +11,9 @@ import (
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
 
-// initArgs is the value of LIBTPU_INIT_ARGS. libtpu reads it once, at load, splits it at spaces and keeps quotes.
-// The source annotations among the flags put loc("file":line:column) of Mosaic ops into the comments of the schedule
-// and change nothing else; ops without a location get "-" and their line and column in the text of the body.
+// initArgs returns the value of LIBTPU_INIT_ARGS. libtpu reads it once, when it is loaded, splits it at spaces and keeps quotes. The
+// source annotations put loc("file":line:column) of Mosaic ops into the comments of the schedule, and change nothing else. Ops without a
+// location get "-" and their line and column in the text of the body.
 func initArgs(link, passes, extra string) string {
 	flags := llo.Flags
 	if passes != "" {
@@ -22,7 +22,7 @@ func initArgs(link, passes, extra string) string {
 	return strings.TrimSpace(fmt.Sprintf("--xla_jf_dump_to=%s %s %s", link, flags, extra))
 }
 
-// pointLink makes link a symbolic link to dir, atomically. A folder in its place goes: libtpu makes one where it finds no link.
+// pointLink atomically makes link a symbolic link to dir. It replaces a folder, which libtpu creates if it finds no link.
 func pointLink(link, dir string) error {
 	if at, err := os.Lstat(link); err == nil && at.IsDir() {
 		if err := os.RemoveAll(link); err != nil {
@@ -39,7 +39,7 @@ func pointLink(link, dir string) error {
 	return os.Rename(next, link)
 }
 
-// clearDir removes what is in dir.
+// clearDir empties dir.
 func clearDir(dir string) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
@@ -50,7 +50,7 @@ func clearDir(dir string) {
 // settleLimit is how long dump files may stay open after the compile returned.
 const settleLimit = 10 * time.Second
 
-// awaitDump returns when this process has no file of dir open any more and the schedule is among the files.
+// awaitDump returns when this process has no open file under dir and the dump includes the schedule.
 func awaitDump(dir, schedule string) error {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -84,7 +84,7 @@ func openFiles(dir string) []string {
 	return open
 }
 
-// dumpedHLO reads the optimised module from the dump in dir: the newest, when earlier requests left theirs.
+// dumpedHLO returns the optimised module from the dump in dir: the newest, if earlier requests left some.
 func dumpedHLO(dir, pattern string) (string, error) {
 	found, err := filepath.Glob(filepath.Join(escapeGlob(dir), pattern))
 	if err != nil || len(found) == 0 {
@@ -94,7 +94,7 @@ func dumpedHLO(dir, pattern string) (string, error) {
 	return string(text), err
 }
 
-// escapeGlob quotes the characters of path that filepath.Glob interprets.
+// escapeGlob escapes the characters that filepath.Glob interprets.
 func escapeGlob(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }

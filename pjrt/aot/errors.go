@@ -11,8 +11,8 @@ import (
 	"github.com/gdngen/gdngen/pjrt/internal/libtpu"
 )
 
-// RejectError says that the compiler refused the program. Code is the PJRT (absl) status code, and Msg all that it said, which
-// may hold the kernel; the text of the error is the cause alone.
+// RejectError says that the compiler refused the program. Code is the PJRT (absl) status code. Msg is the whole message, which may
+// contain the kernel; the error's text is only the cause.
 type RejectError struct {
 	Code int
 	Msg  string
@@ -22,8 +22,8 @@ func (e *RejectError) Error() string {
 	return fmt.Sprintf("aot: the compiler refused the module (code %d): %s", e.Code, libtpu.Cause(e.Msg))
 }
 
-// VMEMError says that the program needs more vector memory than it may use. Size and Limit are in bytes, as
-// precise as libtpu prints them (some wordings give two decimals of a unit), and 0 where it does not say.
+// VMEMError says that the program needs more VMEM than its limit. Size and Limit are in bytes, as precise as libtpu prints them
+// (sometimes two decimals of a unit), and 0 if it does not.
 type VMEMError struct {
 	Size, Limit int64
 	Msg         string
@@ -33,8 +33,8 @@ func (e *VMEMError) Error() string {
 	return fmt.Sprintf("aot: out of VMEM: the module needs %d bytes of %d: %s", e.Size, e.Limit, e.Msg)
 }
 
-// CrashError says that the compiler killed its process on this request, twice if it had served others before. Exit
-// is the exit status in words. Stderr is what the process printed during the request, its middle cut when long.
+// CrashError says that the compiler crashed its process on this request; twice, if the process had served other requests. Exit is the
+// exit status in words. Stderr is the process's output during the request, its middle cut if long.
 type CrashError struct {
 	Exit, Stderr string
 }
@@ -56,7 +56,7 @@ func (e *TimeoutError) Error() string {
 // Timeout reports true, as in net.Error.
 func (e *TimeoutError) Timeout() bool { return true }
 
-// MemoryError says that the worker needed more than Limit bytes of memory for the compile. It was stopped.
+// MemoryError says that the worker exceeded Limit bytes of memory during the compile, and was stopped.
 type MemoryError struct {
 	Limit int64
 }
@@ -65,16 +65,15 @@ func (e *MemoryError) Error() string {
 	return fmt.Sprintf("aot: the compiler needs more than %d MiB for the module", e.Limit>>20)
 }
 
-// RequestError says that a field of the request is wrong whatever the module: the caller's mistake, not a verdict on
-// a program.
+// RequestError says that a field of the request is invalid for any module: the caller's mistake.
 type RequestError struct {
 	Field, Msg string
 }
 
 func (e *RequestError) Error() string { return fmt.Sprintf("aot: bad request: %s: %s", e.Field, e.Msg) }
 
-// InfraError says that no verdict could be reached: the worker does not start, libtpu is missing, a disk is full.
-// The same request may succeed later.
+// InfraError says that the program could not be judged: the worker does not start, libtpu is missing, a disk is full. The same request
+// may succeed later.
 type InfraError struct {
 	Op  string
 	Err error
@@ -83,7 +82,7 @@ type InfraError struct {
 func (e *InfraError) Error() string { return fmt.Sprintf("aot: can not %s: %v", e.Op, e.Err) }
 func (e *InfraError) Unwrap() error { return e.Err }
 
-// LoadError says why a file can not be loaded as a plugin. It is in an InfraError.
+// LoadError says why a file can not be loaded as a plugin. An InfraError wraps it.
 type LoadError struct{ Msg string }
 
 func (e *LoadError) Error() string { return e.Msg }
@@ -97,7 +96,7 @@ const (
 	stageDump     = "dump"
 )
 
-// judge turns a worker's answer into a result or a typed error.
+// judge converts a worker's reply to a result or a typed error.
 func (a *reply) judge() (*Result, error) {
 	switch a.Stage {
 	case "":
@@ -112,13 +111,13 @@ func (a *reply) judge() (*Result, error) {
 }
 
 var (
-	// Three wordings: the sum of scratch and windows over the scoped limit, over the memory, one buffer over the memory.
+	// Three wordings: scratch and windows above the scoped limit, or above the memory; one buffer above the memory.
 	vmemSizes = regexp.MustCompile(`(?:with size |Used |\(size=)([0-9.]+[BKMGT]?)(?: and limit | of |\) would exceed memory \(size=)([0-9.]+[BKMGT]?)`)
 	vmemSpace = regexp.MustCompile(`E1001|scoped vmem limit|memory space vmem|space=vmem`)
 	badFlag   = regexp.MustCompile(`^No such compile option|^Failed to parse '.*' into flag`)
 )
 
-// refusal tells a program that is too large for VMEM, and flags that libtpu does not have, from a wrong program.
+// refusal converts a compiler's refusal: too much VMEM, an unknown flag, or else a wrong program.
 func refusal(code int, msg string) error {
 	if badFlag.MatchString(msg) {
 		return &RequestError{Field: "Flags", Msg: strings.TrimRight(msg, ": ")}
@@ -133,7 +132,7 @@ func refusal(code int, msg string) error {
 	return e
 }
 
-// unknownFlag is the flag that libtpu says it does not have; empty where the error is another.
+// unknownFlag returns the flag that libtpu reports as unknown; "" for other errors.
 func unknownFlag(err error) string {
 	if bad := (*RequestError)(nil); errors.As(err, &bad) && bad.Field == "Flags" {
 		return libtpu.UnknownOption(bad.Msg)
@@ -141,7 +140,7 @@ func unknownFlag(err error) string {
 	return ""
 }
 
-// parseBytes reads libtpu's sizes: 372.0K, 16.36M, 512B; 0 when s is none.
+// parseBytes parses libtpu's sizes: 372.0K, 16.36M, 512B; 0 if s is none.
 func parseBytes(s string) int64 {
 	unit := 1.0
 	if i := strings.IndexByte("BKMGT", s[len(s)-1]); i >= 0 {
@@ -154,7 +153,7 @@ func parseBytes(s string) int64 {
 	return int64(v*unit + 0.5)
 }
 
-// diskTrouble returns libtpu's words when it died because it could not write a dump, and "" otherwise.
+// diskTrouble returns libtpu's message if it died because it could not write a dump; else "".
 func diskTrouble(stderr string) string {
 	for line := range strings.Lines(stderr) {
 		if strings.Contains(line, "WriteStringToFile") || strings.Contains(line, "No space left on device") {

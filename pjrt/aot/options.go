@@ -21,8 +21,8 @@ func (m message) bytes(field int, v []byte) message {
 	return append(binary.AppendUvarint(m.tag(field, 2), uint64(len(v))), v...)
 }
 
-// compileOptions encodes xla.CompileOptionsProto for one replica on device 0 of the topology, with flags as
-// env_option_overrides. libtpu refuses empty options, so what it needs is always spelled out.
+// compileOptions encodes xla.CompileOptionsProto for one replica on device 0 of the topology, with flags as env_option_overrides. libtpu
+// refuses empty options, so required ones are always written.
 func compileOptions(flags map[string]string) []byte {
 	device := message{}.bytes(1, []byte{0})                                // ComputationDevice.replica_device_ids, packed
 	assignment := message{}.int(1, 1).int(2, 1).bytes(3, device)           // DeviceAssignmentProto: 1 replica, 1 computation

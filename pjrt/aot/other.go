@@ -12,8 +12,8 @@ import (
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
-// RunWorkerIfAsked must be the first call of main and of TestMain. The plugins exist for 64-bit Linux only: elsewhere
-// it returns at once, and every compile is an InfraError.
+// RunWorkerIfAsked must be the first call of main and of TestMain. Plugins exist only for 64-bit Linux: here it returns at once, and
+// every compile is an InfraError.
 func RunWorkerIfAsked() { plugins.RunTrialIfAsked() }
 
 type worker struct {

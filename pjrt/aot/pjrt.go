@@ -12,8 +12,8 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// The part of PJRT's C API that a compile without a client needs. Structures mirror pjrt_c_api.h for 64-bit
-// machines. Each argument structure starts with its size; a plugin takes any that is at least as large as its own.
+// The part of PJRT's C API that a compile without a client needs. Structures mirror pjrt_c_api.h on 64-bit machines. Each argument
+// structure starts with its size; a plugin accepts one at least as large as its own.
 
 // slot is an index into the function table of PJRT_Api.
 type slot int
@@ -53,7 +53,7 @@ type object struct {
 	handle uintptr
 }
 
-// text is the argument structure of functions that return a string, which lives as long as the handle.
+// text is the argument structure of functions that return a string, valid as long as the handle.
 type text struct {
 	object
 	data *byte
@@ -80,9 +80,9 @@ type statusError struct {
 
 func (e *statusError) Error() string { return fmt.Sprintf("code %d: %s", e.code, e.msg) }
 
-// openPlugin loads the library at path. There is no way to unload it.
+// openPlugin loads the library at path. It can not be unloaded.
 func openPlugin(path string) (*plugin, error) {
-	// The loader keeps the reason of a failure for the thread that asked, and purego asks for it in a second call.
+	// The loader keeps the reason of a failure per thread, and purego asks for it in a second call.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	lib, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
@@ -109,8 +109,8 @@ func openPlugin(path string) (*plugin, error) {
 	return p, p.call(pluginInitialize, unsafe.Pointer(sized(&head{})))
 }
 
-// invoke calls a C function of at most one argument. The directive moves the structure that the argument was made
-// from to the heap for the call: left on the goroutine's stack it would go stale when purego grows that stack.
+// invoke calls a C function of at most one argument. The directive moves the structure behind the argument to the heap during the call:
+// on the goroutine's stack its address would become invalid when purego grows that stack.
 //
 //go:uintptrescapes
 //go:noinline
@@ -119,16 +119,16 @@ func invoke(function, argument uintptr) uintptr {
 	return r
 }
 
-// foreign views memory of the library at an address.
+// foreign views memory of the library at an address as a T.
 func foreign[T any](address uintptr) *T { return *(**T)(unsafe.Pointer(&address)) }
 
-// sized fills in the size of an argument structure.
+// sized sets the size of an argument structure.
 func sized[T any](args *T) *T {
 	(*head)(unsafe.Pointer(args)).size = unsafe.Sizeof(*args)
 	return args
 }
 
-// call calls a function of the table; the error is a *statusError when it is the plugin's.
+// call calls a function of the table; an error of the plugin is a *statusError.
 func (p *plugin) call(s slot, args unsafe.Pointer) error {
 	if int(s) >= len(p.functions) || p.functions[s] == 0 {
 		return fmt.Errorf("the plugin (PJRT %s) lacks function %d; use a newer one", p.version, s)
@@ -155,20 +155,20 @@ func (t *text) string() string {
 	return string(unsafe.Slice(t.data, t.len))
 }
 
-// pinned returns the bytes of s where C may read them until pin is released; never nil.
+// pinned returns the bytes of s, which C may read until pin is released; never nil.
 func pinned(pin *runtime.Pinner, s string) (*byte, uintptr) {
 	b := append([]byte(s), 0)
 	pin.Pin(&b[0])
 	return &b[0], uintptr(len(s))
 }
 
-// topology describes devices that need not exist.
+// topology describes devices, which need not be attached.
 type topology struct {
 	p      *plugin
 	handle uintptr
 }
 
-// newTopology describes devices by a name, and by options whose values are texts.
+// newTopology describes devices by a name, and by options with text values.
 func (p *plugin) newTopology(name string, device map[string]string) (*topology, error) {
 	var pin runtime.Pinner
 	defer pin.Unpin()

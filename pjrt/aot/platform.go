@@ -7,23 +7,23 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// platform is what one kind of devices asks of the worker and of its orders.
+// platform says what the worker and its orders need for one kind of device.
 type platform struct {
 	plugin        string // its name in messages
-	library, path string // the file that is loaded, by name and by place
+	library, path string // the file that is loaded: its name for messages, and its path
 	schedule, hlo string // patterns of dumped files: the schedule, and the optimised module
-	vague         bool   // its fingerprints are the same for other devices and other code
-	passes        string // the variable that carries Request.Passes; empty where there is none
-	// environment is what the plugin must find before it is loaded. link is where it dumps.
+	vague         bool   // fingerprints do not identify device and code
+	passes        string // the variable that carries Request.Passes; "" for none
+	// environment returns variables that must be set before the plugin is loaded. link is its dump folder.
 	environment   func(link, passes, extra string) []string
 	checkTopology func(name string) error
-	// device is the options of a topology, and flags what every compile has besides those of the request.
+	// device returns the options of a topology; flags are set for every compile, besides the request's.
 	device func(name string) map[string]string
 	flags  map[string]string
 }
 
-// tpuEnvironment is what libtpu must find before it is loaded: without it, its start queries a metadata server
-// for minutes, takes a lock file and prints.
+// tpuEnvironment must be set before libtpu is loaded: otherwise its start queries a metadata server for minutes, takes a lock file and
+// prints.
 var tpuEnvironment = []string{
 	"TPU_SKIP_MDS_QUERY=1",
 	"TPU_ACCELERATOR_TYPE=v5litepod-4",
@@ -46,14 +46,14 @@ func platformOf(o Options) *platform {
 	}
 }
 
-// Files that XLA dumps for a GPU: what it runs (the thunks, and again where passes over them changed any), and the module they were made of.
+// Files that XLA dumps for a GPU: the thunks, the thunks after passes if these changed any, and the module they were made from.
 const (
 	ThunkFiles       = "*.thunk_sequence.txt"
 	PassedThunkFiles = "*.thunk_sequence_after_thunk_passes.txt"
 	HLOFiles         = "*gpu_after_optimizations.txt"
 )
 
-// cudaPlatform compiles for NVIDIA GPUs: without a client the plugin takes a description of the device.
+// cudaPlatform compiles for NVIDIA GPUs: without a client, the plugin takes a description of the device.
 func cudaPlatform(plugin, toolkit string) *platform {
 	if abs, err := filepath.Abs(toolkit); err == nil {
 		toolkit = abs
@@ -80,7 +80,7 @@ func cudaPlatform(plugin, toolkit string) *platform {
 	}
 }
 
-// order is a request as the worker takes it.
+// order returns a request in the form that the worker takes.
 func (p *platform) order(r Request, dump string) *order {
 	flags := maps.Clone(p.flags)
 	if flags == nil {

@@ -14,7 +14,7 @@ var (
 	flagName   = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 )
 
-// validate refuses what the plugin would misread, silently replace or die of.
+// validate refuses requests that the plugin would misread, silently change, or crash on.
 func (r *Request) validate(on *platform) error {
 	if err := on.checkTopology(r.Topology); err != nil {
 		return err
@@ -39,8 +39,8 @@ func (r *Request) validate(on *platform) error {
 	return nil
 }
 
-// checkTopology wants a generation, a colon and the chips per dimension: the code of a program for one core does not depend on the size.
-// It refuses the empty name, which libtpu silently takes for v2, and sizes of which it dies.
+// checkTopology requires a generation, a colon and the chips per dimension; code for one core does not depend on the size. It refuses
+// the empty name, which libtpu silently takes as v2, and sizes that crash libtpu.
 func checkTopology(name string) error {
 	var known []string
 	gen, dims, _ := strings.Cut(name, ":")

@@ -17,8 +17,8 @@ const (
 	lockSuffix    = ".lock"
 )
 
-// Scratch is a folder for temporary files. A lock file beside it is held while its process lives, from before the folder is there.
-// What a killed process left is removed by the next process of this user that makes one.
+// Scratch is a folder for temporary files. Its process holds a lock file next to it, created before the folder. The next process of this
+// user that makes a Scratch removes the folders of killed processes.
 type Scratch struct {
 	Dir  string
 	lock *flock.Flock
@@ -26,7 +26,7 @@ type Scratch struct {
 
 var sweepOnce sync.Once
 
-// NewScratch makes a folder below the system's for temporary files.
+// NewScratch makes a folder in the system's folder for temporary files.
 func NewScratch() (*Scratch, error) {
 	sweepOnce.Do(func() { sweep(os.TempDir()) })
 	for {
@@ -43,7 +43,7 @@ func NewScratch() (*Scratch, error) {
 			return nil, err
 		}
 		if _, gone := os.Lstat(f.Name()); !locked || gone != nil {
-			s.lock.Unlock() // a sweep came between: its file is no lock any more
+			s.lock.Unlock() // a sweep removed the file meanwhile, so it locks nothing
 			continue
 		}
 		if err := os.Mkdir(s.Dir, 0o700); err != nil {
@@ -59,10 +59,10 @@ func (s *Scratch) Close() error {
 	return errors.Join(err, os.Remove(s.Dir+lockSuffix), s.lock.Unlock())
 }
 
-// dying is how long a killed worker may still write into a folder.
+// dying is how long a killed worker may keep writing into a folder.
 const dying = 5 * time.Second
 
-// removeDying removes a folder into which the workers of a killed process may still write: they die soon after it, but not at once.
+// removeDying removes a folder into which workers of a killed process may still write: they die soon after it.
 func removeDying(dir string) (err error) {
 	for end := time.Now().Add(dying); ; time.Sleep(time.Millisecond) {
 		if err = os.RemoveAll(dir); !errors.Is(err, syscall.ENOTEMPTY) || time.Now().After(end) {
@@ -71,13 +71,13 @@ func removeDying(dir string) (err error) {
 	}
 }
 
-// sweep removes the folders whose lock is free. What can not be removed is left to its owner.
+// sweep removes the folders whose lock is free. It skips what it can not remove.
 func sweep(below string) (removed []string) {
 	found, _ := filepath.Glob(filepath.Join(below, scratchPrefix+"*"))
 	for _, path := range found {
 		dir := strings.TrimSuffix(path, lockSuffix)
 		if _, err := os.Lstat(path); err != nil {
-			continue // gone with its folder, or its lock
+			continue // removed meanwhile, with its folder or lock
 		}
 		lock := flock.New(dir + lockSuffix)
 		if locked, err := lock.TryLock(); err != nil || !locked {

@@ -13,8 +13,8 @@ import (
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
-// RunWorkerIfAsked must be the first call of main and of TestMain. In a process that a Compiler started it serves
-// compile requests and never returns; in any other it returns at once.
+// RunWorkerIfAsked must be the first call of main and of TestMain. In a process started by a Compiler it serves compile requests and
+// never returns; in others it returns at once.
 func RunWorkerIfAsked() {
 	plugins.RunTrialIfAsked()
 	library := os.Getenv(workerVariable)
@@ -48,7 +48,7 @@ func serve(library string, orders *json.Decoder, replies *json.Encoder) {
 	}
 }
 
-// failed is the reply to an error at a stage; success for a nil error.
+// failed returns the reply for an error at a stage; success for nil.
 func failed(stage string, err error) *reply {
 	if err == nil {
 		return &reply{}
@@ -60,7 +60,7 @@ func failed(stage string, err error) *reply {
 	return a
 }
 
-// obey does one order.
+// obey executes one order.
 func (p *plugin) obey(o *order, topologies map[string]*topology) *reply {
 	start := time.Now()
 	t := topologies[o.Topology]
@@ -92,10 +92,10 @@ func (p *plugin) obey(o *order, topologies map[string]*topology) *reply {
 	return &reply{Result: r}
 }
 
-// unimplemented is the status of a query that a plugin does not answer.
+// unimplemented is the status of a query that a plugin does not support.
 const unimplemented = 12
 
-// describe asks an executable for everything that a Result holds. What the plugin does not know stays zero.
+// describe queries an executable for the fields of a Result. Fields that the plugin does not know stay zero.
 func (e *executable) describe() (*Result, error) {
 	var r Result
 	var fingerprint string

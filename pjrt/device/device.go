@@ -1,12 +1,12 @@
-// Package device opens PJRT plugins in child processes: what a device or its driver does to its process, it does to no other.
+// Package device opens PJRT plugins in child processes, so that a crash of a device or driver ends only the child.
 //
 // Rules:
 //
-//  1. [RunWorkerIfAsked] is called first of all in main and in TestMain: the child is this same program, started again.
-//  2. A Device does one thing at a time; concurrent calls wait for their turn.
-//  3. Every failure has a type that says who is to blame: [OpenError], [KindError], [pjrt.CompileError], [RunError], [CrashError], [TimeoutError]. After the
-//     last two the process is gone, and with it all programs: open another device.
-//  4. The child has the environment of its parent: a device is opened as its owner set it up. Compile options of a target are added.
+//  1. [RunWorkerIfAsked] must be the first call of main and of TestMain: the child is this same program, started again.
+//  2. A Device does one thing at a time; concurrent calls wait.
+//  3. Every failure has a type that says whose fault it is: [OpenError], [KindError], [pjrt.CompileError], [RunError], [CrashError],
+//     [TimeoutError]. After the last two the process and all its programs are gone: open another device.
+//  4. The child has its parent's environment, as the device's owner set it up, with the compile options of a target added.
 package device
 
 import (
@@ -28,27 +28,27 @@ import (
 	"github.com/gdngen/gdngen/pjrt/internal/libtpu"
 )
 
-// Options say which device, and how long it may take. Only Plugin is required.
+// Options says which device to open, and its time limits. Only Plugin is required.
 type Options struct {
 	Plugin  string           // path of the plugin's shared library
-	Targets []*target.Target // a TPU must be of one of these generations; none: any that is known
-	Only    bool             // nothing but a TPU will do
-	Start   time.Duration    // to open the plugin; default 2 min
+	Targets []*target.Target // a TPU must be of one of these generations; none: any known one
+	Only    bool             // the device must be a TPU
+	Start   time.Duration    // limit to open the plugin; default 2 min
 	Compile time.Duration    // limit of one compile; default 10 min
 	Limit   time.Duration    // of one run or timing; default 5 min
-	Note    func(string)     // hears of what takes long; may be nil
-	Emit    Emit             // needed by Load and Run
+	Note    func(string)     // receives messages about slow operations; may be nil
+	Emit    Emit             // required by Load and Run
 }
 
-// Emit writes a module as StableHLO for a device: with kernels for a TPU of the target, of plain ops where the target is nil.
-// codegen/route.Text is one.
+// Emit writes a module as StableHLO for a device: with kernels for a TPU of the target, of plain ops if the target is nil.
+// codegen/route.Text is an Emit.
 type Emit func(*ir.Module, *target.Target) (string, error)
 
 const (
 	defaultStart   = 2 * time.Minute
 	defaultCompile = 10 * time.Minute
 	defaultLimit   = 5 * time.Minute
-	slow           = 2 * time.Second // after which an opening is told of
+	slow           = 2 * time.Second // time after which an opening is reported
 )
 
 // Info describes an open device.
@@ -56,12 +56,12 @@ type Info struct {
 	Platform string   `json:"platform"` // such as cpu or tpu
 	Version  string   `json:"version"`  // of the plugin
 	Kind     string   `json:"kind"`     // the vendor's name, such as "TPU v6 lite"
-	Devices  []string `json:"devices"`  // all of them; the first is used
-	// Attributes are what the plugin tells of the first by name, of a GPU its compute capability.
+	Devices  []string `json:"devices"`  // all devices; the first is used
+	// Attributes are the plugin's attributes of the first device; for a GPU, its compute capability.
 	Attributes map[string]string `json:"attributes,omitempty"`
 }
 
-// TPU says whether the device is one, so that it takes kernels.
+// TPU reports whether the device is a TPU, which can run kernels.
 func (i Info) TPU() bool { return strings.Contains(strings.ToLower(i.Platform), "tpu") }
 
 func (i Info) String() string {
@@ -71,17 +71,17 @@ func (i Info) String() string {
 	return fmt.Sprintf("%s (%s)", i.Kind, i.Platform)
 }
 
-// OpenError says why there is no device.
+// OpenError says why the plugin could not be opened.
 type OpenError struct{ Plugin, Reason string }
 
 func (e *OpenError) Error() string { return fmt.Sprintf("no device by %s: %s", e.Plugin, e.Reason) }
 
-// RunError is a failure that the runtime reports; the device goes on.
+// RunError is an error from the runtime; the device can still be used.
 type RunError struct{ Reason string }
 
 func (e *RunError) Error() string { return "the device failed: " + e.Reason }
 
-// CrashError says that the process of the device died. Output is what it printed, its middle cut when long.
+// CrashError says that the device's process died. Output is its output, the middle cut if long.
 type CrashError struct{ Doing, Exit, Output string }
 
 func (e *CrashError) Error() string {
@@ -89,7 +89,7 @@ func (e *CrashError) Error() string {
 	return strings.TrimSuffix(fmt.Sprintf("the process of the device died %s (%s): %s", e.Doing, e.Exit, first), ": ")
 }
 
-// TimeoutError says that the device was not done in time. Its process was killed.
+// TimeoutError says that an operation exceeded its limit. The device's process was killed.
 type TimeoutError struct {
 	Doing string
 	Limit time.Duration
@@ -106,7 +106,7 @@ func (e *TimeoutError) Timeout() bool { return true }
 type Device struct {
 	o       Options
 	info    Info
-	target  *target.Target // nil: no TPU
+	target  *target.Target // nil: not a TPU
 	emit    Emit
 	turn    chan struct{} // holds one token: the right to touch the fields below
 	child   *child.Process
@@ -116,7 +116,7 @@ type Device struct {
 	gone    error // why there is no process any more
 }
 
-// open starts a process that opens the plugin, with the compile options of a target.
+// open starts a process that opens the plugin with the compile options of a target.
 func open(ctx context.Context, o Options, t *target.Target) (*Device, error) {
 	path, err := filepath.Abs(o.Plugin)
 	if err == nil {
@@ -157,7 +157,7 @@ func open(ctx context.Context, o Options, t *target.Target) (*Device, error) {
 	return d, nil
 }
 
-// Info describes the device.
+// Info returns the description of the device.
 func (d *Device) Info() Info { return d.info }
 
 // Close ends the process. Closing twice is allowed.
@@ -174,7 +174,7 @@ func (d *Device) Close() error {
 	return err
 }
 
-// exchange sends an order and waits for the reply. The caller has the turn, or is the only one.
+// exchange sends an order and waits for the reply. The caller must have the turn, or be the only user.
 func (d *Device) exchange(ctx context.Context, doing string, limit time.Duration, o *order, r *reply) error {
 	if d.gone != nil {
 		return d.gone
@@ -197,7 +197,7 @@ func (d *Device) exchange(ctx context.Context, doing string, limit time.Duration
 	return err
 }
 
-// ask has the turn for one order.
+// ask takes the turn for one order.
 func (d *Device) ask(ctx context.Context, doing string, o *order) (*reply, error) {
 	var r reply
 	limit := d.o.Limit
@@ -260,7 +260,7 @@ func (p *Program) Close() error {
 	return err
 }
 
-// Run executes the program once.
+// Run executes the program once, and returns its results.
 func (p *Program) Run(ctx context.Context, args ...*array.Array) (results []*array.Array, err error) {
 	err = p.device.with(ctx, args, func(sent []saved) error {
 		r, err := p.device.ask(ctx, "in a run", &order{Run: &runOrder{p.id, sent, p.device.file()}})
@@ -274,7 +274,7 @@ func (p *Program) Run(ctx context.Context, args ...*array.Array) (results []*arr
 	return results, err
 }
 
-// with does what needs arguments where the worker reads them, when it is its turn.
+// with takes the turn and calls do with the arguments saved where the worker reads them.
 func (d *Device) with(ctx context.Context, args []*array.Array, do func(sent []saved) error) error {
 	free, err := d.take(ctx)
 	if err != nil {
@@ -292,13 +292,13 @@ func (d *Device) with(ctx context.Context, args []*array.Array, do func(sent []s
 	return do(sent)
 }
 
-// file gives the beginning of new names of files.
+// file returns the prefix of new file names.
 func (d *Device) file() string {
 	d.next++
 	return filepath.Join(d.scratch.Dir, fmt.Sprintf("%d-", d.next))
 }
 
-// Pairs times two programs on the same arguments in turn, so that what slows the machine slows both; see [pjrt.Interleave].
+// Pairs times two programs on the same arguments alternately, so that disturbances affect both; see [pjrt.Interleave].
 func (d *Device) Pairs(ctx context.Context, o pjrt.TimeOptions, a, b *Program, args ...*array.Array) (pairs [][2]time.Duration, err error) {
 	err = d.with(ctx, args, func(sent []saved) error {
 		r, err := d.ask(ctx, "while it was timed", &order{Pairs: &pairsOrder{[2]int{a.id, b.id}, sent, o.Warmup, o.Trials}})
@@ -313,15 +313,15 @@ func (d *Device) Pairs(ctx context.Context, o pjrt.TimeOptions, a, b *Program, a
 	return pairs, err
 }
 
-// Piece is a program of a step, with the arguments that it runs on.
+// Piece is a program of a step, with its arguments.
 type Piece struct {
 	Program *Program
 	Times   int // executions in a step
 	Args    []*array.Array
 }
 
-// Profile runs steps of pieces, one piece after another, and profiles some of the steps. Where the plugin has no profiler, the times are there all the
-// same, and the error is a *pjrt.NoProfilerError.
+// Profile runs steps of pieces, one piece after another, and profiles some of the steps. If the plugin has no profiler, the times are
+// returned with a *pjrt.NoProfilerError.
 func (d *Device) Profile(ctx context.Context, o pjrt.ProfileOptions, pieces ...Piece) (x *pjrt.Profile, err error) {
 	if err := o.Check(); err != nil {
 		return nil, err

@@ -10,27 +10,27 @@ import (
 	"github.com/gdngen/gdngen/pjrt"
 )
 
-// The worker and its parent exchange JSON lines: the worker says hello with one reply when the plugin is open, then answers every order with
-// one reply. Arrays are in files of a folder that the parent owns.
+// The worker and its parent exchange JSON lines. The worker sends one reply when the plugin is open, and then one reply per order.
+// Arrays are in files of a folder that the parent owns.
 
-// order is what the parent asks of the worker; one of its fields is set.
+// order is a request to the worker; one of its fields is set.
 type order struct {
 	Compile *compileOrder `json:"compile,omitempty"`
 	Run     *runOrder     `json:"run,omitempty"`
 	Pairs   *pairsOrder   `json:"pairs,omitempty"`
 	Profile *profileOrder `json:"profile,omitempty"`
-	Free    int           `json:"free,omitempty"` // a program
+	Free    int           `json:"free,omitempty"` // a program to free
 }
 
 type compileOrder struct {
-	Program int    `json:"program"` // its number from now on
+	Program int    `json:"program"` // the number it gets
 	Text    string `json:"text"`
 }
 
 type runOrder struct {
 	Program   int     `json:"program"`
 	Arguments []saved `json:"arguments"`
-	Results   string  `json:"results"` // where their files begin
+	Results   string  `json:"results"` // prefix of the result files
 }
 
 type pairsOrder struct {
@@ -43,7 +43,7 @@ type pairsOrder struct {
 type profileOrder struct {
 	Pieces  []pieceOrder        `json:"pieces"`
 	Options pjrt.ProfileOptions `json:"options"`
-	Space   string              `json:"space"` // file that the XSpace goes to
+	Space   string              `json:"space"` // file for the XSpace
 }
 
 type pieceOrder struct {
@@ -52,7 +52,7 @@ type pieceOrder struct {
 	Arguments []saved `json:"arguments"`
 }
 
-// reply is the worker's answer.
+// reply is the worker's reply.
 type reply struct {
 	Fault   fault    `json:"fault,omitempty"` // empty for success
 	Code    int      `json:"code,omitempty"`
@@ -60,11 +60,11 @@ type reply struct {
 	Info    *Info    `json:"info,omitempty"`
 	Results []saved  `json:"results,omitempty"`
 	Pairs   [][2]int `json:"pairs,omitempty"`  // nanoseconds
-	Steps   [][]int  `json:"steps,omitempty"`  // the same, by piece
+	Steps   [][]int  `json:"steps,omitempty"`  // nanoseconds per piece
 	Absent  string   `json:"absent,omitempty"` // why there is no profile
 }
 
-// fault says what a worker could not do.
+// fault is the kind of a worker's failure.
 type fault string
 
 const (
@@ -81,7 +81,7 @@ type saved struct {
 	File  string `json:"file"`
 }
 
-// save writes arrays to files whose names begin with a path.
+// save writes arrays to files with a path prefix.
 func save(path string, arrays []*array.Array) (list []saved, err error) {
 	for i, a := range arrays {
 		x := saved{a.Type.String(), a.Shape, fmt.Sprintf("%s%d", path, i)}

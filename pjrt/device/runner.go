@@ -9,15 +9,15 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// Runner computes on a device. After a crash or a hang it opens the device again.
+// Runner runs programs on a device. After a crash or a timeout it opens the device again on the next use.
 type Runner struct {
 	o    Options
 	open *Device // nil after a crash
-	of   any     // what program is of: a module, or a text
+	of   any     // the source of p: a module or a text
 	p    *Program
 }
 
-// Device is the open device; nil after a crash, until Ready or Run opens it again.
+// Device returns the open device; nil after a crash, until Ready or Run opens it again.
 func (r *Runner) Device() *Device { return r.open }
 
 // NewRunner opens a device.
@@ -26,7 +26,7 @@ func NewRunner(ctx context.Context, o Options) (*Runner, error) {
 	return r, r.Ready(ctx)
 }
 
-// Ready opens the device where it is not open.
+// Ready opens the device if it is not open.
 func (r *Runner) Ready(ctx context.Context) (err error) {
 	if r.open == nil {
 		r.open, err = Open(ctx, r.o)
@@ -44,7 +44,7 @@ func (r *Runner) Close() error {
 	return err
 }
 
-// Run computes a module, which is compiled where the last program was another.
+// Run computes a module from inputs by name. It compiles the module if the last program was another.
 func (r *Runner) Run(ctx context.Context, m *ir.Module, inputs map[string]*array.Array) (map[string]*array.Array, error) {
 	args := make([]*array.Array, len(m.Params()))
 	for i, p := range m.Params() {
@@ -64,12 +64,12 @@ func (r *Runner) Run(ctx context.Context, m *ir.Module, inputs map[string]*array
 	return outputs, nil
 }
 
-// RunText computes a program of StableHLO, which is compiled where the last program was another.
+// RunText computes a StableHLO program. It compiles the text if the last program was another.
 func (r *Runner) RunText(ctx context.Context, text string, args ...*array.Array) ([]*array.Array, error) {
 	return r.run(ctx, text, func(d *Device) (*Program, error) { return d.Compile(ctx, text) }, args)
 }
 
-// run computes a program, loaded where the last one was of something else.
+// run computes a program; load compiles it if the last program was another.
 func (r *Runner) run(ctx context.Context, of any, load func(*Device) (*Program, error), args []*array.Array) ([]*array.Array, error) {
 	results, err := r.try(ctx, of, load, args)
 	crash, late := (*CrashError)(nil), (*TimeoutError)(nil)

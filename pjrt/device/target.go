@@ -14,10 +14,10 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// KindError says that a device is not of a generation that is wanted.
+// KindError says that a device is not of a wanted generation.
 type KindError struct {
 	Plugin, Kind string
-	Wanted       []*target.Target // none: any that is known
+	Wanted       []*target.Target // none: any known one
 }
 
 func (e *KindError) Error() string {
@@ -36,10 +36,11 @@ func (e *KindError) Error() string {
 	return fmt.Sprintf("the device of %s is %s, and programs are wanted for %s: name the device's own generation, or another plugin", e.Plugin, is, strings.Join(names, ", "))
 }
 
-// Target is the generation of the device; nil: it is no TPU.
+// Target returns the generation of the device; nil if it is not a TPU.
 func (d *Device) Target() *target.Target { return d.target }
 
-// Match refuses a TPU that is none of the wanted; none means any that is known. With only, nothing but a TPU will do.
+// Match returns the TPU generation of the device, nil for other devices. It errs with a *KindError if a TPU is not among the wanted ones
+// (none: any known one), or if only is set and the device is not a TPU.
 func (i Info) Match(plugin string, wanted []*target.Target, only bool) (*target.Target, error) {
 	refused := &KindError{plugin, i.Kind, wanted}
 	if !i.TPU() {
@@ -55,10 +56,10 @@ func (i Info) Match(plugin string, wanted []*target.Target, only bool) (*target.
 	return t, nil
 }
 
-// FlagsVariable is read by libtpu once, when it is loaded.
+// FlagsVariable is the variable with libtpu's flags, which libtpu reads once, when it is loaded.
 const FlagsVariable = "LIBTPU_INIT_ARGS"
 
-// Environment is that of this process with the compile options of a target, which a client takes from there alone.
+// Environment returns this process's environment with the compile options of a target added, since a client takes them only from there.
 func Environment(t *target.Target) []string {
 	environment := os.Environ()
 	if t == nil || len(t.Flags) == 0 {
@@ -71,8 +72,8 @@ func Environment(t *target.Target) []string {
 	return append(environment, FlagsVariable+"="+strings.Join(words, " "))
 }
 
-// Open starts a process that opens the plugin. The error is an *OpenError, a *KindError, a *CrashError, a *TimeoutError or that of ctx.
-// A generation whose programs want compile options is known only when it is open: it is then opened again, with them.
+// Open starts a process that opens the plugin. The error is an *OpenError, a *KindError, a *CrashError, a *TimeoutError, or ctx's. If
+// the device's generation needs compile options, which is known only once it is open, it is opened again with them.
 func Open(ctx context.Context, o Options) (*Device, error) {
 	o.Start, o.Compile, o.Limit = cmp.Or(o.Start, defaultStart), cmp.Or(o.Compile, defaultCompile), cmp.Or(o.Limit, defaultLimit)
 	d, err := open(ctx, o, nil)
@@ -95,8 +96,8 @@ func Open(ctx context.Context, o Options) (*Device, error) {
 	return d, nil
 }
 
-// Load writes a module for the device by Options.Emit and compiles it there. The error is Emit's, or by the device's compiler a
-// *pjrt.CompileError.
+// Load writes a module for the device by Options.Emit, and compiles it there. The error is Emit's, or a *pjrt.CompileError of the
+// device's compiler.
 func (d *Device) Load(ctx context.Context, m *ir.Module) (*Program, error) {
 	if d.emit == nil {
 		return nil, errors.New("the device was opened without Options.Emit, by which modules are written for it: codegen/route.Text is one")

@@ -9,11 +9,11 @@ import (
 	"github.com/gdngen/gdngen/pjrt/child"
 )
 
-// workerVariable tells a process that it is the worker of a device; its value is the path of the plugin.
+// workerVariable marks a process as a device worker; its value is the plugin's path.
 const workerVariable = "GDNGEN_DEVICE_WORKER"
 
-// RunWorkerIfAsked must be called first of all in main and in TestMain of programs that open devices. In a process that Open started it
-// serves its device and never returns; in any other it returns at once.
+// RunWorkerIfAsked must be the first call of main and of TestMain in programs that open devices. In a process started by Open it serves
+// its device and never returns; in others it returns at once.
 func RunWorkerIfAsked() {
 	plugin := os.Getenv(workerVariable)
 	if plugin == "" {
@@ -26,7 +26,7 @@ func RunWorkerIfAsked() {
 	os.Exit(0)
 }
 
-// server is a device in its own process.
+// server is a device in its worker process.
 type server struct {
 	engine   *pjrt.Engine
 	programs map[int]*pjrt.Program
@@ -61,7 +61,7 @@ func (s *server) open(plugin string) *reply {
 	return &reply{Info: &Info{Platform: s.engine.Platform(), Version: s.engine.Version(), Kind: kind, Devices: s.engine.Devices(), Attributes: s.engine.Attributes()}}
 }
 
-// obey does one order.
+// obey executes one order.
 func (s *server) obey(o *order) *reply {
 	switch {
 	case o.Compile != nil:
@@ -93,7 +93,7 @@ func (s *server) obey(o *order) *reply {
 		return s.profile(o.Profile)
 	case o.Free != 0:
 		if p := s.programs[o.Free]; p != nil {
-			p.Close() // what can not be freed is freed with the process
+			p.Close() // a program that can not be freed is freed with the process
 		}
 		delete(s.programs, o.Free)
 	}

@@ -21,7 +21,7 @@ type Entry struct {
 	Bytes int64
 }
 
-// CacheDir is the directory of everything gdngen caches; it may not exist yet.
+// CacheDir returns the directory of all that gdngen caches; it may not exist yet.
 func CacheDir() (string, error) {
 	if dir := os.Getenv(CacheEnv); dir != "" {
 		return filepath.Abs(dir)
@@ -33,10 +33,11 @@ func CacheDir() (string, error) {
 	return filepath.Join(dir, "gdngen"), nil
 }
 
-// LockEnv names the directory of the lock of the machine, in place of one in the cache: for containers that share a cache but no machine.
+// LockEnv names the variable with the directory of the machine's lock, instead of the cache: for containers that share a cache but not a
+// machine.
 const LockEnv = "GDNGEN_LOCK"
 
-// Machine is the lock for what measures or computes on this machine, one for each user. tell hears whom somebody waits for.
+// Machine returns this user's lock for measuring or computing on this machine. tell receives the processes that a caller waits for.
 func Machine(tell func([]machine.Holder)) (*machine.Lock, error) {
 	if dir := os.Getenv(LockEnv); dir != "" {
 		return machine.New(dir, tell), nil
@@ -48,7 +49,7 @@ func Machine(tell func([]machine.Holder)) (*machine.Lock, error) {
 	return machine.New(filepath.Join(dir, "machine"), tell), nil
 }
 
-// Cache lists the plugins in the cache and their total size.
+// Cache lists the plugins in the cache, and returns their total size in bytes.
 func Cache() (dir string, entries []Entry, bytes int64, err error) {
 	cache, err := CacheDir()
 	if err != nil {
@@ -73,7 +74,7 @@ func Cache() (dir string, entries []Entry, bytes int64, err error) {
 	return dir, entries, bytes, nil
 }
 
-// Clean removes the plugins from the cache and tells how many bytes that freed. It waits for downloads in progress.
+// Clean removes the plugins from the cache, and returns the number of bytes freed. It waits for running downloads.
 func Clean(ctx context.Context) (int64, error) {
 	dir, entries, _, err := Cache()
 	if err != nil {
@@ -95,8 +96,8 @@ func Clean(ctx context.Context) (int64, error) {
 	return freed, nil
 }
 
-// lock excludes other processes from a directory of the cache, making its parent. waiting, if not nil, is called once
-// when another process holds it.
+// lock excludes other processes from a directory of the cache, and creates the directory's parent. waiting, if not nil, is called once
+// if another process holds the lock.
 func lock(ctx context.Context, dir string, waiting func()) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return nil, err
@@ -115,7 +116,7 @@ func lock(ctx context.Context, dir string, waiting func()) (unlock func(), err e
 	return func() { l.Unlock() }, nil
 }
 
-// treeSize is the size of the files below dir; what can not be read counts nothing.
+// treeSize returns the size of the files below dir; unreadable ones count as 0.
 func treeSize(dir string) int64 {
 	var sum int64
 	filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {

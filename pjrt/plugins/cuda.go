@@ -9,17 +9,18 @@ import (
 	"strings"
 )
 
-// Environment variables that name another build of the CUDA plugin, and another CUDA toolkit: a folder with bin/ptxas and nvvm/libdevice.
+// Environment variables that name another build of the CUDA plugin, and another CUDA toolkit: a folder with bin/ptxas and
+// nvvm/libdevice.
 const (
 	CUDAPluginEnv  = "GDNGEN_CUDA_PLUGIN"
 	CUDAToolkitEnv = "GDNGEN_CUDA_TOOLKIT"
 )
 
-// setupGPU is the command that fetches what targets that are GPUs want.
+// setupGPU is the command that downloads what GPU targets need.
 const setupGPU = "gdngen setup --only gpu"
 
-// The pinned CUDA plugin, and the two files of a CUDA toolkit that its compiler calls: the assembler of PTX and the library of
-// mathematical functions. Each file comes from a wheel of its own.
+// The pinned CUDA plugin, and the two files of a CUDA toolkit that its compiler needs: the PTX assembler and the math library. Each file
+// is from its own wheel.
 var (
 	cudaRelease = release{
 		name: "jax-cuda13-pjrt", version: "0.11.2", env: CUDAPluginEnv, setup: setupGPU,
@@ -46,24 +47,24 @@ var (
 	}
 )
 
-// A CUDA toolkit, as far as XLA looks into it.
+// The files of a CUDA toolkit that XLA uses.
 const (
 	toolkitFolder    = "cuda-toolkit-13.0.88"
 	toolkitPTXAS     = "bin/ptxas"
 	toolkitLibdevice = "nvvm/libdevice/libdevice.10.bc"
 )
 
-// CUDATools is a CUDA plugin and the toolkit that it compiles with.
+// CUDATools is a CUDA plugin with the toolkit that it compiles with.
 type CUDATools struct {
 	Plugin
 	Toolkit string // a folder with bin/ptxas and nvvm/libdevice
 }
 
-// PTXAS is the path of the assembler of PTX.
+// PTXAS returns the path of the PTX assembler.
 func (c CUDATools) PTXAS() string { return filepath.Join(c.Toolkit, toolkitPTXAS) }
 
-// CUDA obtains the plugin that compiles StableHLO for NVIDIA GPUs, with none attached and without a driver, and its toolkit: some 222 MiB
-// of downloads, 429 MiB in the cache. It is wanted for targets that are GPUs alone.
+// CUDA obtains the plugin that compiles StableHLO for NVIDIA GPUs, without a GPU or driver, and its toolkit: about 222 MiB of downloads,
+// 429 MiB in the cache. Only GPU targets need it.
 func CUDA(ctx context.Context, opts Options) (CUDATools, error) {
 	announceCUDA(opts)
 	plugin, err := cudaRelease.obtain(ctx, opts)
@@ -97,7 +98,7 @@ func CUDA(ctx context.Context, opts Options) (CUDATools, error) {
 	return tools, nil
 }
 
-// PTXAS obtains the assembler of PTX alone, some 36 MiB.
+// PTXAS obtains only the PTX assembler, about 36 MiB, and returns its path.
 func PTXAS(ctx context.Context, opts Options) (path string, err error) {
 	opts.Path = ""
 	if dir := os.Getenv(CUDAToolkitEnv); dir != "" {
@@ -107,7 +108,7 @@ func PTXAS(ctx context.Context, opts Options) (path string, err error) {
 	return p.Path, err
 }
 
-// announceCUDA says how much is about to be fetched, where that is more than one file.
+// announceCUDA reports the size of the downloads, if more than one file is missing.
 func announceCUDA(opts Options) {
 	cache, err := CacheDir()
 	if err != nil || opts.Offline {
@@ -125,7 +126,8 @@ func announceCUDA(opts Options) {
 	}
 }
 
-// checkGPUTools tells whether what GPUs need is there. Its absence is no fault: it is fetched when a target that is a GPU first needs it.
+// checkGPUTools says whether the GPU tools are present. Their absence is not a failure: they are downloaded when a GPU target first
+// needs them.
 func checkGPUTools(ctx context.Context) []Check {
 	offline := Options{Offline: true}
 	triton, tritonErr := gpu(ctx, offline)
@@ -139,7 +141,7 @@ func checkGPUTools(ctx context.Context) []Check {
 	return checks
 }
 
-// cuda obtains the CUDA plugin as a row beside the others.
+// cuda is CUDA as a row of kinds.
 func cuda(ctx context.Context, o Options) (Plugin, error) {
 	c, err := CUDA(ctx, o)
 	return c.Plugin, err

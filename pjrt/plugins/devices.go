@@ -19,7 +19,7 @@ const (
 	classAccel   = "0x1200" // processing accelerators
 )
 
-// pciDevice is one PCI function, its numbers as the kernel writes them: 0x1ae0.
+// pciDevice is one PCI function; numbers are as the kernel writes them: 0x1ae0.
 type pciDevice struct{ vendor, device, class string }
 
 func listPCI(root string) []pciDevice {
@@ -35,7 +35,7 @@ func listPCI(root string) []pciDevice {
 	return out
 }
 
-// tpusOf names the generation of each TPU chip.
+// tpusOf returns the generation of each TPU chip.
 func tpusOf(devices []pciDevice) []string {
 	var out []string
 	for _, d := range devices {
@@ -46,10 +46,10 @@ func tpusOf(devices []pciDevice) []string {
 	return out
 }
 
-// AttachedTPUs names the generation of each TPU chip of this machine.
+// AttachedTPUs returns the generation of each TPU chip of this machine.
 func AttachedTPUs() []string { return tpusOf(listPCI(pciRoot)) }
 
-// gpusOf names the vendor of each GPU.
+// gpusOf returns the vendor of each GPU.
 func gpusOf(devices []pciDevice) []string {
 	var out []string
 	for _, d := range devices {

@@ -16,12 +16,12 @@ import (
 	"github.com/gdngen/gdngen/pjrt"
 )
 
-// Check is one line of a diagnosis. A device that is not attached is no failure: nothing but measuring needs it.
+// Check is one line of a diagnosis. A missing device is not a failure: only measuring needs it.
 type Check struct {
 	Name   string `json:"name"`
 	OK     bool   `json:"ok"`
 	Detail string `json:"detail"`
-	Mend   string `json:"mend,omitempty"` // what to do; empty where OK
+	Mend   string `json:"mend,omitempty"` // how to fix it; "" if OK
 }
 
 // WriteChecks prints a diagnosis.
@@ -40,8 +40,8 @@ func WriteChecks(w io.Writer, checks []Check) {
 	t.Write(w)
 }
 
-// Doctor examines the machine: the tools, the cache, the plugins and the devices. It downloads nothing; a process of its own loads
-// the CPU plugin where it is present.
+// Doctor checks the machine: tools, cache, plugins and devices. It downloads nothing. A separate process loads the CPU plugin, if
+// present.
 func Doctor(ctx context.Context) []Check {
 	cpu, cpuErr := CPU(ctx, Options{Offline: true})
 	tpu, tpuErr := TPU(ctx, Options{Offline: true})
@@ -59,7 +59,7 @@ func Doctor(ctx context.Context) []Check {
 	return append(checks, checkDevices("TPU", tpusOf(pci)), checkDevices("GPU", gpusOf(pci)), checkMachine())
 }
 
-// checkCompiler looks for the C compiler that cgo needs; cc is the user's choice, with arguments perhaps.
+// checkCompiler looks for the C compiler that cgo needs; cc is the user's choice, maybe with arguments.
 func checkCompiler(cc string) Check {
 	c := Check{Name: "C compiler", OK: true}
 	candidates := []string{"gcc", "clang", "cc"}
@@ -87,7 +87,7 @@ func checkCompiler(cc string) Check {
 	return c
 }
 
-// checkPip looks for the downloader; nobody misses it once the plugins are there.
+// checkPip looks for pip, which is not needed once the plugins are present.
 func checkPip(ctx context.Context, complete bool) Check {
 	c := Check{Name: "python3 and pip"}
 	python, err := findPython()
@@ -110,7 +110,7 @@ func checkPip(ctx context.Context, complete bool) Check {
 	return c
 }
 
-// checkCache tries to write to the cache, without leaving anything behind in a directory that exists.
+// checkCache tries to write to the cache, and removes what it wrote.
 func checkCache(complete bool) Check {
 	c := Check{Name: "cache", Mend: "set " + CacheEnv + " to a directory that can be written and has 2 GiB free"}
 	dir, err := CacheDir()
@@ -137,7 +137,7 @@ func checkCache(complete bool) Check {
 
 func checkCPU(ctx context.Context, p Plugin, err error) Check {
 	c := pluginCheck("CPU plugin", p, err)
-	if !c.OK || !pjrt.HasCgo { // without cgo the compiler's line says what is wrong
+	if !c.OK || !pjrt.HasCgo { // without cgo, the compiler's line has the reason
 		return c
 	}
 	version, err := Try(ctx, p.Path)
@@ -153,7 +153,7 @@ func checkCPU(ctx context.Context, p Plugin, err error) Check {
 	return c
 }
 
-// pluginCheck says where a plugin is, and whether a pinned one is undamaged: a damaged library can end the process that loads it.
+// pluginCheck says where a plugin is, and whether a pinned one is undamaged: a damaged library can crash the process that loads it.
 func pluginCheck(name string, p Plugin, err error) Check {
 	if err == nil {
 		err = p.Damaged()
@@ -173,7 +173,7 @@ func pluginCheck(name string, p Plugin, err error) Check {
 	return c
 }
 
-// checkMachine tells who measures or computes now, and makes others wait.
+// checkMachine says who measures or computes now, and makes others wait.
 func checkMachine() Check {
 	c := Check{Name: "machine", OK: true, Detail: "nobody measures or computes"}
 	lock, err := Machine(nil)

@@ -21,10 +21,10 @@ import (
 // workPrefix begins the names of working directories.
 const workPrefix = ".work-"
 
-// spare is the room a download leaves on the disk.
+// spare is the free disk space that a download must leave, in bytes.
 const spare = 64 << 20
 
-// download fetches the release and puts its library into the cache. fetched is false where another process was faster.
+// download downloads the release and puts its library into the cache. fetched is false if another process was faster.
 func (r release) download(ctx context.Context, cache string, progress io.Writer) (fetched bool, err error) {
 	dir, path := r.dir(cache), r.cached(cache)
 	unlock, err := lock(ctx, dir, func() {
@@ -41,7 +41,7 @@ func (r release) download(ctx context.Context, cache string, progress io.Writer)
 		return false, err
 	}
 	removeLeftovers(dir)
-	// pip holds the wheel twice for a moment
+	// pip briefly needs space for two copies of the wheel
 	if need, free := uint64(2*r.bytes+r.size+spare), freeSpace(dir); free < need {
 		return false, r.noDisk(fmt.Sprintf("%s has %s free, %s are needed", dir, mib(int64(free)), mib(int64(need))), nil)
 	}
@@ -75,7 +75,7 @@ func (r release) noDisk(detail string, err error) error {
 	return r.missing(NoDisk, detail, "free some space, or set "+CacheEnv+" to a directory on another disk", err)
 }
 
-// pip lets Python's installer fetch the wheel into work. The tags are given, so any Python 3 can fetch it.
+// pip downloads the wheel into work. The tags are given, so any Python 3 can do it.
 func (r release) pip(ctx context.Context, work string, progress io.Writer) (wheel string, err error) {
 	python, err := findPython()
 	if err != nil {
@@ -91,7 +91,7 @@ func (r release) pip(ctx context.Context, work string, progress io.Writer) (whee
 	cmd := exec.CommandContext(ctx, python, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--require-hashes",
 		"-r", requirements, "--platform", r.platform, "--python-version", "3.11", "--implementation", "cp", "--abi", "cp311",
 		"--dest", out, "--no-cache-dir", "--no-input", "--disable-pip-version-check", "--progress-bar", "off", "--retries", "2")
-	// pip's own temporary files go to work too: there they show the progress and are removed with it
+	// pip's temporary files go to work too: they show the progress there, and are removed with it
 	cmd.Env = append(os.Environ(), "TMPDIR="+work, "PIP_REQUIRE_VIRTUALENV=false", "PYTHONWARNINGS=ignore")
 	cmd.WaitDelay = 5 * time.Second
 	var output bytes.Buffer
@@ -120,7 +120,7 @@ func findPython() (string, error) {
 	return path, err
 }
 
-// What pip says when it fails, the telling signs first.
+// pip's messages when it fails, the most specific first.
 var pipFailures = []struct {
 	sign *regexp.Regexp
 	why  Reason
@@ -133,7 +133,7 @@ var pipFailures = []struct {
 	{regexp.MustCompile(`(?i)no matching distribution`), NotFound, "check that pip's index offers this release for linux x86_64"},
 }
 
-// explain turns pip's output into a reason.
+// explain converts pip's output to a *MissingError.
 func (r release) explain(output string, err error) error {
 	or := ", or set " + r.env + " to the library"
 	for _, f := range pipFailures {
@@ -148,7 +148,7 @@ func (r release) explain(output string, err error) error {
 	return r.missing(Failed, detail, "run `python3 -m pip download "+r.name+"=="+r.version+"` to see more"+or, err)
 }
 
-// lineAt is the line of the text that holds byte i, cut to a readable length.
+// lineAt returns the line of the text that contains byte i, cut to a readable length.
 func lineAt(text string, i int) string {
 	start := strings.LastIndexByte(text[:i], '\n') + 1
 	line, _, _ := strings.Cut(text[start:], "\n")
@@ -159,7 +159,7 @@ func lineAt(text string, i int) string {
 	return line
 }
 
-// unpack verifies the wheel and writes its library, complete and synchronised, to a file.
+// unpack verifies the wheel and writes its library to a file, complete and synced.
 func (r release) unpack(wheel, library string) error {
 	in, err := os.Open(wheel)
 	if err != nil {
@@ -195,7 +195,7 @@ func (r release) unpack(wheel, library string) error {
 	return errors.Join(err, out.Sync(), out.Close())
 }
 
-// freeSpace is what a user may still write to the disk of dir; unknown counts as plenty.
+// freeSpace returns the bytes that a user may still write to dir's disk; a large number if unknown.
 func freeSpace(dir string) uint64 {
 	var s syscall.Statfs_t
 	if syscall.Statfs(dir, &s) != nil {

@@ -11,11 +11,11 @@ import (
 	"github.com/gdngen/gdngen/internal/terminal"
 )
 
-// kinds are the plugins, by what they are for.
+// kinds are the plugins, by purpose.
 var kinds = []struct {
 	name, doc string
 	obtain    func(context.Context, Options) (Plugin, error)
-	onDemand  bool // obtained only where it is named
+	onDemand  bool // obtained only if named
 }{
 	{"cpu", "runs programs on this machine", CPU, false},
 	{"tpu", "compiles for TPUs", TPU, false},
@@ -23,24 +23,24 @@ var kinds = []struct {
 	{"gpu", "compiles StableHLO for GPUs", cuda, true},
 }
 
-// gpu obtains Triton as a row beside the plugins.
+// gpu is Triton as a row of kinds.
 func gpu(ctx context.Context, o Options) (Plugin, error) {
 	p, err := Triton(ctx, o)
 	return Plugin{Name: tritonRelease.name, Version: p.Version, Path: cmp.Or(p.Packages, p.Path), Source: p.Source}, err
 }
 
-// Obtained is a plugin that is there, or why it is not.
+// Obtained is a plugin, or the reason why it is absent.
 type Obtained struct {
 	Kind    string `json:"kind"`
 	Name    string `json:"name,omitempty"`
-	Version string `json:"version,omitempty"` // empty for a library of the user's choice
+	Version string `json:"version,omitempty"` // "" for a library of the user's choice
 	Source  string `json:"source,omitempty"`
 	Path    string `json:"path,omitempty"`
-	Absent  string `json:"absent,omitempty"` // why it is not there
-	Doc     string `json:"-"`                // what it is for
+	Absent  string `json:"absent,omitempty"` // the reason, if it is absent
+	Doc     string `json:"-"`                // its purpose
 }
 
-// UnknownError says that there is no kind of plugins of a name.
+// UnknownError says that there is no kind of plugin with a name.
 type UnknownError struct {
 	Name  string
 	Known []string
@@ -50,8 +50,8 @@ func (e *UnknownError) Error() string {
 	return fmt.Sprintf("unknown plugin %q (known: %s)", e.Name, strings.Join(e.Known, " "))
 }
 
-// Obtain obtains the plugins of a kind, or where none is named those of all but GPUs, which few need; paths are those of the user's choice, by kind. missing is why the
-// first that can not be had is not there.
+// Obtain obtains the plugins of the kind only; for "", all kinds except those for GPUs, which few need. paths has libraries of the
+// user's choice, by kind. missing is the first reason why a plugin is absent.
 func Obtain(ctx context.Context, only string, paths map[string]string, o Options) (list []Obtained, missing, err error) {
 	var names []string
 	for _, k := range kinds {
@@ -84,7 +84,7 @@ func Obtain(ctx context.Context, only string, paths map[string]string, o Options
 	return list, missing, nil
 }
 
-// WriteObtained prints a row for each plugin.
+// WriteObtained prints a row per plugin.
 func WriteObtained(w io.Writer, list []Obtained) {
 	t := terminal.NewTable("PLUGIN", "STATUS", "NAME", "VERSION", "SOURCE", "WHERE OR WHY NOT")
 	for _, r := range list {

@@ -15,13 +15,13 @@ import (
 	"github.com/gdngen/gdngen/pjrt"
 )
 
-// trialVariable asks this program to open a library and to say its version.
+// trialVariable tells this program to open a library and print its version.
 const trialVariable = "GDNGEN_PLUGIN_TRIAL"
 
-// trialLimit is how long a library may take to open.
+// trialLimit is the time limit to open a library.
 const trialLimit = 2 * time.Minute
 
-// RunTrialIfAsked is called first of all in main, by aot.RunWorkerIfAsked. In a process that Try started it opens the library, and ends.
+// RunTrialIfAsked is called first in main, by aot.RunWorkerIfAsked. In a process started by Try it opens the library, and exits.
 func RunTrialIfAsked() {
 	path := os.Getenv(trialVariable)
 	if path == "" {
@@ -36,7 +36,7 @@ func RunTrialIfAsked() {
 	os.Exit(0)
 }
 
-// Try opens a library in a process of its own, since a damaged one can end the process that loads it. It gives the library's version.
+// Try opens a library in a separate process, since a damaged one can crash its process. It returns the library's version.
 func Try(ctx context.Context, path string) (version string, err error) {
 	if os.Getenv(trialVariable) != "" {
 		return "", errors.New("main does not begin with aot.RunWorkerIfAsked")
@@ -66,8 +66,8 @@ func Try(ctx context.Context, path string) (version string, err error) {
 	return "", fmt.Errorf("%s ends the process that loads it (%w): it is damaged, or built for another machine", path, err)
 }
 
-// Open opens the library in this process. One that the user named is tried in another before. A pinned one is compared with its checksum where a
-// process that had it open did not close it: that may have died of it. closed frees the engine.
+// Open opens the library in this process; closed frees the engine. A library of the user's choice is first tried in another process. A
+// pinned one is compared with its checksum if an earlier process did not close it, since that process may have crashed in it.
 func (p Plugin) Open(ctx context.Context) (e *pjrt.Engine, closed func() error, err error) {
 	unmark := func() {}
 	if p.Pinned() {
@@ -88,7 +88,7 @@ func (p Plugin) Open(ctx context.Context) (e *pjrt.Engine, closed func() error, 
 	return e, func() error { defer unmark(); return e.Close() }, nil
 }
 
-// mark leaves a locked file for as long as this process has the library open. crashed: another was left, whose process has ended.
+// mark keeps a locked file while this process has the library open. crashed: there was one of another process, which has ended.
 func (p Plugin) mark() (crashed bool, unmark func()) {
 	unmark = func() {}
 	dir, err := CacheDir()
@@ -107,7 +107,7 @@ func (p Plugin) mark() (crashed bool, unmark func()) {
 		}
 	}
 	if os.MkdirAll(dir, 0o755) != nil {
-		return crashed, unmark // a cache that is read-only
+		return crashed, unmark // the cache is read-only
 	}
 	f, err := os.CreateTemp(dir, name)
 	if err != nil {

@@ -1,9 +1,8 @@
-// Package plugins obtains the PJRT plugins that gdngen runs and compiles with, at pinned versions, and tells what a
-// machine has and lacks.
+// Package plugins obtains the pinned PJRT plugins that gdngen runs and compiles with, and diagnoses what a machine has and lacks.
 //
-// A plugin is taken from the first of: the path given by the caller; the environment variable of the plugin
-// (GDNGEN_CPU_PLUGIN, GDNGEN_LIBTPU, GDNGEN_CUDA_PLUGIN); the user's cache; a download into that cache by pip, whose content is verified
-// against a pinned SHA-256. The cache is the directory gdngen of the user's cache directory, or GDNGEN_CACHE.
+// A plugin is taken from the first of: the caller's path; the plugin's environment variable (GDNGEN_CPU_PLUGIN, GDNGEN_LIBTPU,
+// GDNGEN_CUDA_PLUGIN); the user's cache; a download into that cache by pip, verified against a pinned SHA-256. The cache is the
+// directory gdngen in the user's cache directory, or GDNGEN_CACHE.
 package plugins
 
 import (
@@ -26,13 +25,13 @@ const CacheEnv = "GDNGEN_CACHE"
 // Plugin is a plugin ready to be loaded.
 type Plugin struct {
 	Name    string
-	Version string // the pinned version; empty for a library the user named
+	Version string // the pinned version; "" for a library of the user's choice
 	Path    string // absolute path of the shared library
 	Source  string // where it was found: "option", "environment", "cache" or "download"
-	sum     string // SHA-256 of the pinned library; empty for a library the user named
+	sum     string // SHA-256 of the pinned library; "" for a library of the user's choice
 }
 
-// Release names the plugin with its release: the pinned one, or that of the wheel which a library of the user's choice is in.
+// Release returns the plugin's name and release: the pinned one, or the release of the wheel that a user's library is from.
 func (p Plugin) Release() string {
 	if v := cmp.Or(p.Version, p.releaseOf()); v != "" {
 		return p.Name + " " + v
@@ -40,8 +39,8 @@ func (p Plugin) Release() string {
 	return p.Name + " of unknown version at " + p.Path
 }
 
-// releaseOf is the release of the wheel of a library: by its dist-info, or by the name of the folder that it was unpacked or installed to, such as
-// libtpu-0.0.46-py3-none-any.
+// releaseOf returns the release of a library's wheel, from its dist-info or from the name of the folder it was unpacked to, such as
+// libtpu-0.0.46-py3-none-any; "" if unknown.
 func (p Plugin) releaseOf() string {
 	library, err := filepath.EvalSymlinks(p.Path)
 	if err != nil {
@@ -61,8 +60,7 @@ func (p Plugin) releaseOf() string {
 	return ""
 }
 
-// Identity tells a build from others: its release, or of a library that the user named the beginning of the checksum, behind
-// the release where that is known.
+// Identity identifies a build: by its release; a library of the user's choice also by the begin of its checksum.
 func (p Plugin) Identity() (string, error) {
 	if p.Version != "" {
 		return p.Version, nil
@@ -74,11 +72,11 @@ func (p Plugin) Identity() (string, error) {
 	return strings.TrimSpace(p.releaseOf() + " sha256:" + sum[:16]), nil
 }
 
-// Pinned says whether the checksum of the library is known, so that Damaged can tell.
+// Pinned reports whether the library's checksum is known, so that Damaged can compare it.
 func (p Plugin) Pinned() bool { return p.sum != "" }
 
-// Damaged compares a pinned library with its checksum; the error is a *MissingError. It reads the whole file, some 200 to 600 MB. Other
-// libraries are not compared.
+// Damaged returns a *MissingError if a pinned library does not match its checksum. It reads the whole file, about 200 to 600 MB. For
+// other libraries it returns nil.
 func (p Plugin) Damaged() error {
 	if !p.Pinned() {
 		return nil
@@ -95,8 +93,8 @@ func (p Plugin) Damaged() error {
 
 // Options says how to look for a plugin.
 type Options struct {
-	Path     string    // use this shared library; empty to search
-	Progress io.Writer // lines about a download, redrawn in place on a terminal; nil for silence
+	Path     string    // use this library; "" to search
+	Progress io.Writer // receives lines about a download, redrawn in place on a terminal; may be nil
 	Offline  bool      // never download
 	Verify   bool      // Obtain compares pinned libraries with their checksums
 }
@@ -104,16 +102,16 @@ type Options struct {
 // CPU obtains the plugin that runs programs on the CPU.
 func CPU(ctx context.Context, opts Options) (Plugin, error) { return cpuRelease.obtain(ctx, opts) }
 
-// TPU obtains libtpu, which compiles for TPUs whether or not one is attached.
+// TPU obtains libtpu, which compiles for TPUs, attached or not.
 func TPU(ctx context.Context, opts Options) (Plugin, error) { return tpuRelease.obtain(ctx, opts) }
 
-// MissingError says that a plugin could not be had.
+// MissingError says why a plugin could not be obtained.
 type MissingError struct {
-	Plugin string // what is missing
+	Plugin string // the missing plugin
 	Why    Reason
 	Detail string // what happened
-	Mend   string // what the user can do
-	Err    error  // the cause, where there is one
+	Mend   string // how the user can fix it
+	Err    error  // the cause, or nil
 }
 
 func (e *MissingError) Error() string {
@@ -122,7 +120,7 @@ func (e *MissingError) Error() string {
 
 func (e *MissingError) Unwrap() error { return e.Err }
 
-// Reason is why a plugin is missing.
+// Reason is the reason why a plugin is missing.
 type Reason string
 
 // The reasons.
@@ -140,7 +138,7 @@ const (
 	Failed       Reason = "download failed"
 )
 
-// release is one pinned plugin: a wheel and the library in it.
+// release is one pinned plugin: a wheel, and the library in it.
 type release struct {
 	name     string
 	version  string
@@ -151,9 +149,9 @@ type release struct {
 	library  string // path in the wheel
 	size     int64  // of the library
 	sum      string // SHA-256 of the library
-	folder   string // of the cache that it shares with other releases; empty: its own
-	place    string // path in the folder; empty: the last part of library
-	setup    string // the command that fetches it; empty: gdngen setup
+	folder   string // its folder in the cache, if shared with other releases; "": its own
+	place    string // path in the folder; "": the last part of library
+	setup    string // the command that downloads it; "": gdngen setup
 }
 
 var (
@@ -173,12 +171,12 @@ var (
 	}
 )
 
-// missing makes an error about the release.
+// missing returns an error about the release.
 func (r release) missing(why Reason, detail, mend string, err error) *MissingError {
 	return &MissingError{Plugin: r.name + " " + r.version, Why: why, Detail: detail, Mend: mend, Err: err}
 }
 
-// obtain resolves the release in the order of the package comment.
+// obtain finds or downloads the release, in the order of the package comment.
 func (r release) obtain(ctx context.Context, opts Options) (Plugin, error) {
 	if opts.Path != "" {
 		return r.named(opts.Path, "option", "check the path given")
@@ -219,7 +217,7 @@ func (r release) obtain(ctx context.Context, opts Options) (Plugin, error) {
 	return p, nil
 }
 
-// named is a library which the user chose.
+// named returns a library of the user's choice.
 func (r release) named(path, source, mend string) (Plugin, error) {
 	abs, err := filepath.Abs(path)
 	if err == nil {
@@ -234,17 +232,17 @@ func (r release) named(path, source, mend string) (Plugin, error) {
 	return Plugin{Name: r.name, Path: abs, Source: source}, nil
 }
 
-// dir is the release's folder in a cache directory.
+// dir returns the release's folder in a cache directory.
 func (r release) dir(cache string) string {
 	return filepath.Join(cache, "plugins", cmp.Or(r.folder, r.name+"-"+r.version))
 }
 
-// cached is the library's place in a cache directory.
+// cached returns the library's path in a cache directory.
 func (r release) cached(cache string) string {
 	return filepath.Join(r.dir(cache), cmp.Or(r.place, filepath.Base(r.library)))
 }
 
-// present tells whether a whole library is at path. Libraries are renamed into place, so the size tells enough.
+// present reports whether a complete library is at path. Libraries are renamed into place, so checking the size suffices.
 func (r release) present(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular() && info.Size() == r.size

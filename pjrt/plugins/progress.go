@@ -16,8 +16,8 @@ func report(w io.Writer, format string, args ...any) {
 	}
 }
 
-// watch reports how far the files below dir have grown toward total, until done is called. A terminal gets one line
-// redrawn in place, anything else a line at the start, at each quarter and at the end.
+// watch reports the growth of the files below dir toward total bytes, until done is called. A terminal gets one line, redrawn in place;
+// other writers get a line at the start, at each quarter and at the end.
 func watch(w io.Writer, what, dir string, total int64) (done func(ok bool)) {
 	if w == nil {
 		return func(bool) {}

@@ -15,24 +15,24 @@ import (
 	"time"
 )
 
-// TritonEnv names the environment variable with a Python that has triton and numpy, in place of the pinned ones.
+// TritonEnv names the environment variable with a Python that has triton and numpy, instead of the pinned packages.
 const TritonEnv = "GDNGEN_TRITON"
 
 //go:embed triton.txt
 var tritonPins string
 
-// tritonRelease is Triton as its errors name it. Sizes are of its wheel and NumPy's, and of both unpacked.
+// tritonRelease describes Triton for errors. Sizes are the sums for its wheel and NumPy's, packed and unpacked.
 var tritonRelease = release{name: "triton", version: "3.9.0", env: TritonEnv, bytes: 289 << 20, size: 1056 << 20}
 
-// Python is an interpreter and the packages that it is to have.
+// Python is an interpreter with its packages.
 type Python struct {
 	Path     string // of the interpreter
-	Packages string // a directory to search for packages first; empty where the interpreter has them
-	Version  string // of the pinned package; empty for an interpreter of the user's choice
+	Packages string // a directory that is searched for packages first; "" if the interpreter has them
+	Version  string // of the pinned package; "" for an interpreter of the user's choice
 	Source   string // "environment", "cache" or "download"
 }
 
-// Command runs the interpreter, with its packages and without those of the user.
+// Command returns a command that runs the interpreter with its packages, and without the user's.
 func (p Python) Command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, p.Path, append([]string{"-s"}, args...)...)
 	cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
@@ -43,8 +43,8 @@ func (p Python) Command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Triton obtains Triton, which compiles and interprets kernels for GPUs with none attached: from GDNGEN_TRITON, the cache, or by a download of
-// some 289 MiB into it, whose hashes are pinned. It is wanted for targets that are GPUs alone.
+// Triton obtains Triton, which compiles and interprets GPU kernels without a GPU: from GDNGEN_TRITON, the cache, or a download of about
+// 289 MiB with pinned hashes. Only GPU targets need it.
 func Triton(ctx context.Context, opts Options) (Python, error) {
 	r := tritonRelease
 	if path := os.Getenv(TritonEnv); path != "" {
@@ -85,7 +85,7 @@ func Triton(ctx context.Context, opts Options) (Python, error) {
 	return p, nil
 }
 
-// findTag finds a Python that there are pinned packages for, and its tag, such as cp311.
+// findTag returns a Python for which there are pinned packages, and its tag, such as cp311.
 func (r release) findTag(ctx context.Context) (path, tag string, err error) {
 	mend := "install CPython 3.11 to 3.13, or set " + r.env + " to a Python with triton and numpy"
 	var seen []string
@@ -112,7 +112,7 @@ func (r release) findTag(ctx context.Context) (path, tag string, err error) {
 	return "", "", r.missing(NoPython, detail, mend, nil)
 }
 
-// install has pip put the packages into the cache, whole or not at all.
+// install puts the packages into the cache by pip, all or none.
 func (r release) install(ctx context.Context, p Python, progress io.Writer) error {
 	parent := filepath.Dir(p.Packages)
 	unlock, err := lock(ctx, filepath.Join(parent, r.name), func() { report(progress, "waiting for another process that downloads %s %s", r.name, r.version) })
@@ -163,7 +163,7 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// lastLine is the last line that a program printed, or its error.
+// lastLine returns the last line of a program's output, or its error.
 func lastLine(out []byte, err error) string {
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	if last := lines[len(lines)-1]; last != "" {

@@ -1,4 +1,4 @@
-// Package devicetest makes a PJRT plugin with faults for tests: the plugin of the CPU behind one of C that changes what it does.
+// Package devicetest makes a PJRT plugin with faults for tests: the CPU plugin, wrapped by a C plugin that changes its behaviour.
 package devicetest
 
 import (
@@ -17,7 +17,7 @@ import (
 //go:embed testdata/stub.c
 var source []byte
 
-// The variables that say what is wrong with the stub; stub.c explains them.
+// Variables that set the stub's fault; stub.c explains them.
 const (
 	Fault      = "GDNGEN_STUB_FAULT"
 	Kind       = "GDNGEN_STUB_KIND"
@@ -27,7 +27,7 @@ const (
 	Profiler   = "GDNGEN_STUB_PROFILER"
 )
 
-// Stub builds the plugin and gives its path. Without a fault it is the plugin of the CPU.
+// Stub builds the plugin and returns its path. Without a fault it behaves as the CPU plugin.
 func Stub(t testing.TB) string {
 	t.Helper()
 	t.Setenv("GDNGEN_STUB_PLUGIN", pjrttest.CPUPlugin(t))

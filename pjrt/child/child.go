@@ -1,6 +1,6 @@
-// Package child starts this program again as a worker: a process in a group of its own that ends with its parent, takes orders as JSON on
-// one pipe and gives replies on another. What work that is, and by which variable of its environment the worker knows itself, is the
-// caller's.
+// Package child starts this program again as a worker: a process in its own group that ends with its parent. It takes orders as JSON on
+// one pipe, and replies on another. The caller defines the orders, and the environment variable by which a process knows that it is a
+// worker.
 package child
 
 import (
@@ -17,12 +17,12 @@ const (
 	repliesFD = 4
 )
 
-// Pipes are those of this process, which is a worker.
+// Pipes returns the pipes of this process, which must be a worker.
 func Pipes() (orders *json.Decoder, replies *json.Encoder) {
 	return json.NewDecoder(os.NewFile(ordersFD, "orders")), json.NewEncoder(os.NewFile(repliesFD, "replies"))
 }
 
-// Process is a running worker, seen from its parent.
+// Process is a running worker, as its parent sees it.
 type Process struct {
 	*Command
 	orders  *os.File
@@ -31,7 +31,7 @@ type Process struct {
 	dec     *json.Decoder
 }
 
-// Start starts this program with an environment. What the worker prints goes to output.
+// Start starts this program with an environment. The worker's output goes to output.
 func Start(environment []string, output io.Writer) (*Process, error) {
 	exe, err := executable()
 	if err != nil {
@@ -62,10 +62,10 @@ func Start(environment []string, output io.Writer) (*Process, error) {
 // Send writes an order.
 func (p *Process) Send(order any) error { return p.enc.Encode(order) }
 
-// Receive waits for a reply.
+// Receive waits for a reply, and decodes it.
 func (p *Process) Receive(reply any) error { return p.dec.Decode(reply) }
 
-// Stop kills the process, reaps it and frees what the parent held for it.
+// Stop kills and reaps the process, and closes its pipes.
 func (p *Process) Stop() {
 	p.Kill()
 	<-p.reaped

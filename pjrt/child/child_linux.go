@@ -5,10 +5,10 @@ import (
 	"syscall"
 )
 
-// executable is the running program under whatever name it was started, even if its file was replaced or removed since.
+// executable returns the running program, even if its file was renamed, replaced or removed.
 func executable() (string, error) { return "/proc/self/exe", nil }
 
-// attributes put a child out of reach of the terminal's signals and end it with this process.
+// attributes puts a child out of reach of the terminal's signals, and ends it with this process.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

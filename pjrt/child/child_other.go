@@ -9,7 +9,7 @@ import (
 
 func executable() (string, error) { return os.Executable() }
 
-// attributes are the default; the child ends when its pipes close.
+// attributes returns the defaults; the child ends when its pipes close.
 func attributes() *syscall.SysProcAttr { return nil }
 
 func kill(p *os.Process) { p.Kill() }

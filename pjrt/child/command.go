@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// Command is any program that was started in a process group of its own and ends with this process.
+// Command is a program that was started in its own process group and ends with this process.
 type Command struct {
 	cmd    *exec.Cmd
 	reaped chan struct{}
 	exit   error
 }
 
-// StartCommand starts a program. Its attributes and the time to wait for its pipes are set here.
+// StartCommand starts a program. It sets cmd's attributes and wait delay.
 func StartCommand(cmd *exec.Cmd) (*Command, error) {
 	cmd.SysProcAttr = attributes()
 	cmd.WaitDelay = time.Second
 	c := &Command{cmd: cmd, reaped: make(chan struct{})}
-	// Linux sends the signal of a parent's death when the thread that started the child ends, so that thread waits for the child.
+	// Linux sends the parent-death signal when the thread that started the child ends, so this thread waits for the child.
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread()
@@ -36,16 +36,16 @@ func StartCommand(cmd *exec.Cmd) (*Command, error) {
 	return c, nil
 }
 
-// Pid is the number of the process.
+// Pid returns the process id.
 func (c *Command) Pid() int { return c.cmd.Process.Pid }
 
 // Reaped is closed when the process has ended.
 func (c *Command) Reaped() <-chan struct{} { return c.reaped }
 
-// Exit says how the process ended, once it is reaped; nil for status 0.
+// Exit returns how the process ended, once reaped; nil for status 0.
 func (c *Command) Exit() error { return c.exit }
 
-// Alive says whether the process has not been reaped.
+// Alive reports whether the process has not been reaped yet.
 func (c *Command) Alive() bool {
 	select {
 	case <-c.reaped:
@@ -55,7 +55,7 @@ func (c *Command) Alive() bool {
 	}
 }
 
-// Kill ends the process and its group.
+// Kill kills the process and its group.
 func (c *Command) Kill() {
 	if c.Alive() {
 		kill(c.cmd.Process)

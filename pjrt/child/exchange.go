@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// How an exchange ends other than by a reply or by its context. The worker is dead after the last two.
+// Ends of an exchange other than a reply or the context's end. After the last two the worker is dead.
 var (
 	ErrDied  = errors.New("the worker ended")
 	ErrLate  = errors.New("the worker is late")
 	ErrLarge = errors.New("the worker takes too much memory")
 )
 
-// Limits bound one exchange with a worker; 0: no limit.
+// Limits of one exchange with a worker; 0: no limit.
 type Limits struct {
 	Time   time.Duration
-	Memory int64 // bytes resident
+	Memory int64 // resident bytes
 }
 
-// weighEvery is how often the memory of a worker at work is read.
+// weighEvery is how often a working worker's memory is read.
 const weighEvery = 25 * time.Millisecond
 
-// Exchange sends an order, unless it is nil, and waits for one reply. After an error the worker is dead or must be stopped: ErrDied, ErrLate
-// or ErrLarge, or the cause of a done ctx.
+// Exchange sends an order, unless it is nil, and waits for one reply. On an error the worker is dead or must be stopped. The error is
+// ErrDied, ErrLate, ErrLarge, or the cause of a done ctx.
 func (p *Process) Exchange(ctx context.Context, l Limits, order, reply any) error {
 	done := make(chan error, 1)
 	go func() {
@@ -71,7 +71,7 @@ func (p *Process) Exchange(ctx context.Context, l Limits, order, reply any) erro
 	return err
 }
 
-// Obituary says how a worker whose pipe broke ended. One that closed its pipe and lives is killed.
+// Obituary returns how a worker with a broken pipe ended. It kills one that closed its pipe and still lives.
 func (p *Process) Obituary() string {
 	select {
 	case <-p.Reaped():

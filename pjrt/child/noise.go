@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Noise keeps the head and the tail of what a worker prints since the last Reset.
+// Noise keeps the head and the tail of a worker's output since the last Reset.
 type Noise struct {
 	mu         sync.Mutex
 	head, tail []byte
@@ -28,7 +28,7 @@ func (n *Noise) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Reset forgets what was printed.
+// Reset discards the output so far.
 func (n *Noise) Reset() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

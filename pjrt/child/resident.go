@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Resident is the memory of a process in bytes, itself as "self"; 0 if the kernel does not tell.
+// Resident returns the resident memory of a process in bytes, with "self" for this one; 0 if unknown.
 func Resident(pid string) int64 {
 	statm, _ := os.ReadFile("/proc/" + pid + "/statm")
 	if f := strings.Fields(string(statm)); len(f) > 1 {

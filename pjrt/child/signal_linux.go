@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// DieBySignal lets the kernel end this process on a fault in a foreign library, in place of Go's handlers: the parent then sees
-// the signal, and standard error holds the library's words rather than goroutines. No core is written.
+// DieBySignal makes the kernel end this process on a fault in a foreign library, instead of Go's handlers. The parent then sees the
+// signal, and standard error has the library's output instead of goroutines. No core is written.
 func DieBySignal() {
 	syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{})
 	var standard struct {

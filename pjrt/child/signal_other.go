@@ -2,5 +2,5 @@
 
 package child
 
-// DieBySignal does nothing here: Go's handlers tell of faults.
+// DieBySignal does nothing here: Go's handlers report faults.
 func DieBySignal() {}

@@ -20,7 +20,7 @@ import (
 	"github.com/gdngen/gdngen/pjrt/gpu/sass"
 )
 
-// Calibration is a table of latencies that a device was asked for, and how far modelled times are from measured ones before and after.
+// Calibration is a table of latencies fitted on a device, with the deviation of modelled from measured times before and after.
 type Calibration struct {
 	Target string                `json:"target"`
 	Device Info                  `json:"device"`
@@ -28,24 +28,24 @@ type Calibration struct {
 	Table  target.GPUCalibration `json:"table"`
 	Micro  []MicroRow            `json:"microkernels"`
 	Front  []FrontRow            `json:"programs,omitempty"`
-	// Before and After are the geometric means of the deviation of modelled from measured times, as factors above 1; Order is Spearman's rank
-	// correlation of the modelled times after with the measured ones, the mean over the works.
+	// Before and After are geometric means of the deviation of modelled from measured times, as factors above 1. Order is Spearman's
+	// rank correlation of the fitted model's times with the measured ones, averaged over the works.
 	Before float64 `json:"deviation_before,omitempty"`
 	After  float64 `json:"deviation_after,omitempty"`
 	Order  float64 `json:"rank_correlation,omitempty"`
 }
 
-// MicroRow is a microkernel: the cycles of a turn on the device, and the constant before and after.
+// MicroRow is a microkernel: the cycles per loop turn on the device, and the constant before and after.
 type MicroRow struct {
 	Name   string  `json:"name"`
 	Cycles float64 `json:"cycles_a_turn"`
 	Was    float64 `json:"was"`
 	Is     float64 `json:"is"`
-	// Residual is how far the modelled cycles of a turn are from the measured ones: not 0 where no constant in its range gives them.
+	// Residual is the deviation of modelled from measured cycles per turn; not 0 if no constant in range fits.
 	Residual float64 `json:"residual"`
 }
 
-// FrontRow is a program of the front: microseconds on the device, and modelled by the table before and after.
+// FrontRow is a program of the front: microseconds measured, and modelled by the table before and after.
 type FrontRow struct {
 	Work     string  `json:"work"`
 	Variant  string  `json:"variant"`
@@ -54,14 +54,14 @@ type FrontRow struct {
 	After    float64 `json:"modelled_after_us"`
 }
 
-// FrontProgram is a program of the front: compiled for the device, with inputs, and what its kernels do.
+// FrontProgram is a program of the front: compiled for the device, with inputs, and the work of its kernels.
 type FrontProgram struct {
 	Timed
 	Variant string
 	Work    func(kernel string) (trips int, bytes int64)
 }
 
-// fitted is a row whose table may be changed, beside the one that all use.
+// fitted returns a copy of g with its own timing table, which may be changed.
 func fitted(g *target.GPU) *target.GPU {
 	own := *g
 	timing := *g.Timing
@@ -69,7 +69,8 @@ func fitted(g *target.GPU) *target.GPU {
 	return &own
 }
 
-// Calibrate fits the table of a GPU to the attached device, by microkernels, and sets modelled beside measured times of programs.
+// Calibrate fits a GPU's table to the attached device by microkernels, and compares modelled with measured times of programs. It errs if
+// the GPU has no table to start from.
 func (t *Toolkit) Calibrate(ctx context.Context, g *target.GPU, front []FrontProgram, note func(string, ...any)) (*Calibration, error) {
 	if g.Timing == nil {
 		return nil, fmt.Errorf("%s has no table to begin with", g.Name)
@@ -111,7 +112,7 @@ func (t *Toolkit) Calibrate(ctx context.Context, g *target.GPU, front []FrontPro
 	return c, nil
 }
 
-// askMicros runs the microkernels and sets the constants that they tell.
+// askMicros runs the microkernels and sets the constants that they determine.
 func (t *Toolkit) askMicros(ctx context.Context, g, own *target.GPU, c *Calibration) error {
 	kernels, err := t.microkernels(ctx, g)
 	if err != nil {
@@ -177,7 +178,7 @@ func (t *Toolkit) askMicros(ctx context.Context, g, own *target.GPU, c *Calibrat
 	return nil
 }
 
-// judge sums up the front.
+// judge computes the summary of the front.
 func (c *Calibration) judge() {
 	deviation := func(us func(FrontRow) float64) float64 {
 		sum := 0.
@@ -205,7 +206,7 @@ func (c *Calibration) judge() {
 	}
 }
 
-// ranks are the places of rows in the order of a figure.
+// ranks returns each row's rank by a figure.
 func ranks(rows []FrontRow, of func(FrontRow) float64) []float64 {
 	order := make([]int, len(rows))
 	for i := range order {
@@ -219,7 +220,7 @@ func ranks(rows []FrontRow, of func(FrontRow) float64) []float64 {
 	return list
 }
 
-// Save writes a calibration to a file, which is whole or not there.
+// Save writes a calibration to a file atomically.
 func (c *Calibration) Save(file string) error {
 	text, err := json.MarshalIndent(c, "", "  ")
 	if err != nil {
@@ -228,7 +229,7 @@ func (c *Calibration) Save(file string) error {
 	return store.WriteBelow(filepath.Dir(file), filepath.Base(file), append(text, '\n'))
 }
 
-// ReadCalibration reads what Save wrote.
+// ReadCalibration reads a file of Save.
 func ReadCalibration(file string) (*Calibration, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {

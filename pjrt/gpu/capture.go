@@ -21,7 +21,7 @@ import (
 //go:embed capture.py
 var captureText string
 
-// Capture is the launches of Triton kernels that a Python script makes, compiled for a GPU that need not be there.
+// Capture is the launches of Triton kernels in a Python script, compiled for a GPU that need not be attached.
 type Capture struct {
 	Script     string     `json:"script"`
 	Triton     string     `json:"triton"` // its version
@@ -29,21 +29,21 @@ type Capture struct {
 	Launches   []Captured `json:"launches"`
 }
 
-// Captured is a launch of a script, with what its code does not say.
+// Captured is a launch of a script, with facts that its code does not show.
 type Captured struct {
 	Launch
-	Group   int    `json:"group"`            // launches of one group are configs that an autotuner would choose from
-	Config  string `json:"config,omitempty"` // as the autotuner names it
+	Group   int    `json:"group"`            // launches of one group are the configs among which an autotuner chooses
+	Config  string `json:"config,omitempty"` // the autotuner's text of it
 	Sampled int    `json:"sampled,omitempty"`
-	Configs int    `json:"configs,omitempty"` // of which so many were sampled
-	Trips   *int   `json:"trips"`             // of the loop with most operations; nil: arguments do not say
-	Bytes   int64  `json:"bytes"`             // of all tensors that it is given
+	Configs int    `json:"configs,omitempty"` // number of all configs; Sampled of them were compiled
+	Trips   *int   `json:"trips"`             // of the loop with most operations; nil: not known from the arguments
+	Bytes   int64  `json:"bytes"`             // of all tensor arguments
 }
 
-// launchesFile is what a child writes beside the code of launches.
+// launchesFile is the file that a child writes next to the launches' code.
 const launchesFile = "launches.json"
 
-// IsCapture says whether a folder holds the launches of a script.
+// IsCapture reports whether a folder has the launches of a script.
 func IsCapture(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, launchesFile))
 	return err == nil
@@ -87,17 +87,17 @@ func ReadCapture(dir string) (*Capture, error) {
 	return c, nil
 }
 
-// CaptureOptions say how a script is run.
+// CaptureOptions says how a script is run.
 type CaptureOptions struct {
-	Python  string // with what the script imports; empty: Triton's own
-	Configs int    // of an autotuned kernel, at most
-	Folder  string // kept; empty: none is
+	Python  string // a Python with the script's imports; "": Triton's own
+	Configs int    // the most configs per autotuned kernel
+	Folder  string // the folder for the result; "": none
 }
 
 // tritons are variables that would change what a user's Python compiles.
 var tritons = regexp.MustCompile(`^(TRITON_|MLIR_|LLVM_)`)
 
-// Capture runs a Python script and takes the launches of Triton kernels in it, compiled for a GPU. Nothing is launched, and no GPU is asked for.
+// Capture runs a Python script, and compiles the launches of Triton kernels in it for a GPU. It launches nothing, and needs no GPU.
 func (t *Toolkit) Capture(ctx context.Context, script string, g *target.GPU, o CaptureOptions) (*Capture, error) {
 	if o.Configs < 1 {
 		return nil, fmt.Errorf("%d configs of an autotuned kernel: at least 1 is compiled", o.Configs)
@@ -149,7 +149,7 @@ func (t *Toolkit) Capture(ctx context.Context, script string, g *target.GPU, o C
 
 var missingModule = regexp.MustCompile(`ModuleNotFoundError: No module named '?([\w.]+)`)
 
-// scriptError says which Python lacks what a script imports.
+// scriptError says which import of a script is missing in which Python.
 func scriptError(script, python string, err error) error {
 	if m := missingModule.FindStringSubmatch(err.Error()); m != nil {
 		if python == "" {
@@ -160,15 +160,15 @@ func scriptError(script, python string, err error) error {
 	return fmt.Errorf("%s: %w", script, err)
 }
 
-// UnknownTrips says that the turns of a kernel's loop follow from no argument.
+// UnknownTrips says that the number of loop turns of a kernel is not known from its arguments.
 type UnknownTrips struct{ Kernel string }
 
 func (e *UnknownTrips) Error() string {
 	return fmt.Sprintf("kernel %s: how often its loop turns does not follow from its arguments: say it by --trips %s=N", e.Kernel, e.Kernel)
 }
 
-// Model gives the launches of a script with their modelled times on a GPU; for an autotuned kernel, the fastest config. trips sets the rounds of
-// a kernel's loops by its name, where the arguments do not give them or others are wanted.
+// Model returns a script's launches with modelled times on a GPU; for an autotuned kernel, only the fastest config. trips sets the loop
+// turns of kernels by name, instead of the number from the arguments. If neither gives it, the error is an *UnknownTrips.
 func (c *Capture) Model(g *target.GPU, trips map[string]int) (list []Modelled, err error) {
 	if c.Capability != g.Capability {
 		return nil, fmt.Errorf("the launches are compiled for sm_%d, and %s is sm_%d", c.Capability, g.Name, g.Capability)
@@ -196,7 +196,7 @@ func (c *Capture) Model(g *target.GPU, trips map[string]int) (list []Modelled, e
 	return list, nil
 }
 
-// fastest is the config of a launch that takes least; where no times are modelled, the first that the GPU can run.
+// fastest returns the config of a launch with the least modelled time; if no times are modelled, the first that the GPU can run.
 func fastest(configs []Captured, g *target.GPU, trips map[string]int) (best *Modelled, err error) {
 	var refused error
 	for _, l := range configs {

@@ -12,7 +12,7 @@ import (
 	"github.com/gdngen/gdngen/pjrt/gpu/sass"
 )
 
-// Modelled is a launch on a GPU with what its machine code says, and its modelled time where the GPU's latencies are known.
+// Modelled is a launch on a GPU with facts from its machine code, and its modelled time if the GPU's latencies are known.
 type Modelled struct {
 	Launch
 	Target       string     `json:"target"`
@@ -20,14 +20,15 @@ type Modelled struct {
 	Stack        int        `json:"stack_bytes"` // of a thread: spills
 	Instructions int        `json:"instructions"`
 	Cost         *sass.Cost `json:"cost,omitempty"`
-	Floor        float64    `json:"dram_floor_us"` // what main memory takes by its data sheet
+	Floor        float64    `json:"dram_floor_us"` // main-memory time by the data sheet's bandwidth
 	Trips        int        `json:"trips"`         // of the longest loop
 	Config       string     `json:"config,omitempty"`
 	Sampled      int        `json:"sampled,omitempty"` // configs of an autotuned kernel that were compiled
-	Configs      int        `json:"configs,omitempty"` // that it has
+	Configs      int        `json:"configs,omitempty"` // configs that it has
 }
 
-// Model gives the launches that were compiled for a GPU with their modelled times; trips are those of a kernel's loop and bytes what it moves.
+// Model returns the launches compiled for a GPU with their modelled times. work returns the loop turns of a kernel, and the bytes that
+// it moves.
 func Model(launches []Launch, g *target.GPU, work func(kernel string) (trips int, bytes int64)) ([]Modelled, error) {
 	var list []Modelled
 	for _, l := range launches {
@@ -64,7 +65,7 @@ func model(l Launch, g *target.GPU, trips int, bytes int64) (*Modelled, error) {
 	return m, nil
 }
 
-// Time is the modelled time of launches one after another, in microseconds, without what starting them takes.
+// Time returns the modelled time of launches one after another, in microseconds, without launch overhead.
 func Time(list []Modelled) (us float64) {
 	for _, m := range list {
 		if m.Cost != nil {
@@ -76,12 +77,12 @@ func Time(list []Modelled) (us float64) {
 
 // Report is launches on GPUs with their modelled times.
 type Report struct {
-	Modelled map[string]float64 `json:"modelled_us"` // by target, of all launches
+	Modelled map[string]float64 `json:"modelled_us"` // by target, summed over launches
 	Launches []Modelled         `json:"launches"`
 	Note     string             `json:"note"`
 }
 
-// Add takes the launches on one GPU.
+// Add adds the launches on one GPU.
 func (r *Report) Add(g *target.GPU, list []Modelled) {
 	if r.Modelled == nil {
 		r.Modelled, r.Note = map[string]float64{}, Note()
@@ -92,7 +93,7 @@ func (r *Report) Add(g *target.GPU, list []Modelled) {
 	}
 }
 
-// Write prints the launches, and their sums.
+// Write prints the launches and their sums.
 func (r *Report) Write(w io.Writer) {
 	WriteModelled(w, r.Launches)
 	for _, g := range target.GPUs() {
@@ -103,7 +104,7 @@ func (r *Report) Write(w io.Writer) {
 	fmt.Fprintf(w, "\n%s\n", r.Note)
 }
 
-// Note says what a modelled time is worth.
+// Note says how accurate modelled times are.
 func Note() string {
 	worth := "on an H100 prefills took 1.2 to 1.5 times as long"
 	for _, g := range target.GPUs() {
@@ -114,7 +115,7 @@ func Note() string {
 	return "times are modelled from machine code by a table of latencies; " + worth + ", and starting a kernel is not counted (see docs/gpu.md)"
 }
 
-// ParseTrips reads KERNEL=N: how often the loops of kernels turn.
+// ParseTrips parses KERNEL=N, the number of loop turns of kernels.
 func ParseTrips(list []string) (map[string]int, error) {
 	trips := map[string]int{}
 	for _, text := range list {
@@ -128,7 +129,7 @@ func ParseTrips(list []string) (map[string]int, error) {
 	return trips, nil
 }
 
-// WriteModelled prints a row for each launch. Those of autotuned kernels have the config that was the fastest, and of how many.
+// WriteModelled prints a row per launch. For autotuned kernels it has the fastest config, and the number of configs.
 func WriteModelled(w io.Writer, list []Modelled) {
 	heads := []string{"TARGET", "KERNEL", ">PROGRAMS", ">WARPS", ">REGISTERS", ">SPILLS", ">SHARED", ">SASS", ">RESIDENT", ">WAVES", ">TURNS", ">CYCLES A TURN", ">MODELLED US", ">DRAM US", "BOUND BY"}
 	tuned := slices.ContainsFunc(list, func(m Modelled) bool { return m.Config != "" })
@@ -163,7 +164,7 @@ func WriteModelled(w io.Writer, list []Modelled) {
 	t.Write(w)
 }
 
-// shortConfig is a config of an autotuner without what its row says anyway.
+// shortConfig returns an autotuner's config without the parts that its row shows.
 func shortConfig(text string) string {
 	var parts []string
 	for part := range strings.SplitSeq(text, ", ") {

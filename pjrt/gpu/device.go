@@ -20,7 +20,7 @@ import (
 //go:embed device.py
 var deviceText string
 
-// Info is what the driver says of the attached GPU.
+// Info is the driver's description of the attached GPU.
 type Info struct {
 	Name       string  `json:"name"`
 	Capability int     `json:"capability"`
@@ -31,7 +31,7 @@ type Info struct {
 	Driver     int     `json:"driver"`
 }
 
-// Target is the GPU that a device is.
+// Target returns the GPU target of a device; it errs for an unknown one.
 func (i Info) Target() (*target.GPU, error) {
 	return target.GPUOf(target.Device{Kind: i.Name, Capability: i.Capability, SMs: i.SMs, Memory: i.Memory})
 }
@@ -41,7 +41,8 @@ type NoDevice struct{ Reason string }
 
 func (e *NoDevice) Error() string { return e.Reason }
 
-// Driver says that no driver of NVIDIA is here, by a look for its library, before anything is fetched. Where there is no python3 to look it says nothing.
+// Driver returns a *NoDevice if NVIDIA's driver library is missing, before anything is downloaded. Without python3 to look for it, it
+// returns nil.
 func Driver(ctx context.Context) error {
 	python, err := exec.LookPath("python3")
 	if err != nil {
@@ -55,19 +56,19 @@ func Driver(ctx context.Context) error {
 	return nil
 }
 
-// job is what a child runs on the device, and what is wanted of it.
+// job is a program for the device, with its wanted outputs.
 type job struct {
 	Name     string               `json:"name"`
 	Tensors  map[string]jobTensor `json:"tensors"`
 	Launches []jobLaunch          `json:"launches"`
-	Outputs  map[string]string    `json:"outputs,omitempty"` // tensors and the files that they are written to
-	Time     int                  `json:"time,omitempty"`    // runs of a round
+	Outputs  map[string]string    `json:"outputs,omitempty"` // tensors, with the files they are written to
+	Time     int                  `json:"time,omitempty"`    // runs per round
 }
 
 type jobTensor struct {
 	Bytes int    `json:"bytes"`
 	File  string `json:"file,omitempty"` // with its values
-	Fill  int    `json:"fill,omitempty"` // each byte, where it has no file
+	Fill  int    `json:"fill,omitempty"` // the value of each byte, without a file
 }
 
 type jobLaunch struct {
@@ -85,14 +86,14 @@ type jobArgument struct {
 	Value  float64 `json:"value,omitempty"`
 }
 
-// reply is what became of a job.
+// reply is the result of a job.
 type reply struct {
 	Name  string    `json:"name"`
 	Error string    `json:"error"`
-	Times []float64 `json:"us"` // of one run, by round
+	Times []float64 `json:"us"` // per run, one entry per round
 }
 
-// newJob puts a file's launches into the folder of a job, with the inputs and what outputs hold before.
+// newJob puts a file's launches into a job's folder, with the inputs and the initial contents of outputs.
 func newJob(dir, name string, launches []Launch, tensors map[string]*array.Array) (*job, error) {
 	j := &job{Name: name, Tensors: map[string]jobTensor{}}
 	for name, x := range tensors {
@@ -110,7 +111,7 @@ func newJob(dir, name string, launches []Launch, tensors map[string]*array.Array
 	return j, nil
 }
 
-// add puts a launch into a job, and its code into the folder.
+// add adds a launch to a job, and its code to the folder.
 func (j *job) add(dir string, l Launch) error {
 	file := l.SHA256 + ".cubin"
 	if err := os.WriteFile(filepath.Join(dir, file), l.Cubin, 0o644); err != nil {
@@ -130,7 +131,7 @@ func (j *job) add(dir string, l Launch) error {
 			if err != nil {
 				return err
 			}
-			j.Tensors[a.Tensor] = jobTensor{Bytes: t.Bytes(), Fill: 0xff} // NaN where nothing has written
+			j.Tensors[a.Tensor] = jobTensor{Bytes: t.Bytes(), Fill: 0xff} // NaN where nothing is written
 		}
 		launch.Arguments = append(launch.Arguments, jobArgument{Kind: "tensor", Tensor: a.Tensor})
 	}
@@ -138,7 +139,7 @@ func (j *job) add(dir string, l Launch) error {
 	return nil
 }
 
-// device runs jobs in a child, which alone touches the driver. Outputs are in the folder then.
+// device runs jobs in a child, the only process that uses the driver. It leaves outputs in the folder.
 func (t *Toolkit) device(ctx context.Context, dir string, jobs ...*job) (Info, []reply, error) {
 	text, err := json.Marshal(map[string]any{"programs": append([]*job{}, jobs...)})
 	if err != nil {
@@ -175,7 +176,7 @@ func (t *Toolkit) device(ctx context.Context, dir string, jobs ...*job) (Info, [
 	return answer.Device, answer.Programs, nil
 }
 
-// Device says which GPU is attached.
+// Device returns the description of the attached GPU.
 func (t *Toolkit) Device(ctx context.Context) (Info, error) {
 	dir, err := os.MkdirTemp("", "gdngen-device-")
 	if err != nil {
@@ -186,7 +187,7 @@ func (t *Toolkit) Device(ctx context.Context) (Info, error) {
 	return info, err
 }
 
-// Run computes a file's launches on the attached GPU: the outputs of a spec, from its inputs.
+// Run computes a file's launches on the attached GPU: a spec's outputs from its inputs.
 func (t *Toolkit) Run(ctx context.Context, launches []Launch, s gdn.Spec, inputs map[string]*array.Array) (map[string]*array.Array, error) {
 	var outputs []string
 	for _, p := range s.Outputs() {
@@ -195,7 +196,7 @@ func (t *Toolkit) Run(ctx context.Context, launches []Launch, s gdn.Spec, inputs
 	return t.run(ctx, launches, s.String(), arguments(s, inputs), outputs)
 }
 
-// run gives what the tensors that are named hold after launches.
+// run returns the contents of the named tensors after some launches.
 func (t *Toolkit) run(ctx context.Context, launches []Launch, name string, tensors map[string]*array.Array, outputs []string) (map[string]*array.Array, error) {
 	dir, err := os.MkdirTemp("", "gdngen-device-")
 	if err != nil {
@@ -229,7 +230,7 @@ func (t *Toolkit) run(ctx context.Context, launches []Launch, name string, tenso
 	return after, nil
 }
 
-// Timed is a program to be timed: the launches of a spec's file, and inputs.
+// Timed is a program to time: the launches of a spec's file, with inputs.
 type Timed struct {
 	Name     string
 	Spec     gdn.Spec
@@ -237,10 +238,11 @@ type Timed struct {
 	Launches []Launch
 }
 
-// timedRuns are the runs of a round.
+// timedRuns is the number of runs per round.
 const timedRuns = 50
 
-// Time gives the median microseconds of a run of each program, back to back in a graph, over copies of its tensors that no cache holds.
+// Time returns the median microseconds per run of each program: runs are back to back in a graph, over copies of the tensors that no
+// cache holds.
 func (t *Toolkit) Time(ctx context.Context, programs []Timed) ([]float64, error) {
 	dir, err := os.MkdirTemp("", "gdngen-device-")
 	if err != nil {

@@ -27,15 +27,15 @@ import (
 //go:embed child.py
 var childText string
 
-// InterpreterText is a module of Python that Triton's interpreter needs where there is neither a GPU nor torch.
+// InterpreterText is a Python module that Triton's interpreter needs without a GPU or torch.
 //
 //go:embed interpreter.py
 var InterpreterText string
 
-// Toolkit is Triton in a Python.
+// Toolkit is a Python with Triton.
 type Toolkit struct {
 	plugins.Python
-	Limit time.Duration // processor time of one child, however busy the machine is; 0: none
+	Limit time.Duration // processor time of one child; 0: no limit
 }
 
 // Open obtains Triton.
@@ -50,33 +50,33 @@ func Open(ctx context.Context, o plugins.Options) (*Toolkit, error) {
 // Launch is one launch of a kernel, compiled for a target.
 type Launch struct {
 	Kernel     string     `json:"kernel"`
-	Grid       [3]int     `json:"grid"` // programs
+	Grid       [3]int     `json:"grid"` // number of programs
 	Warps      int        `json:"warps"`
 	Stages     int        `json:"stages"`
 	Capability int        `json:"capability"`
-	Arguments  []Argument `json:"arguments,omitempty"` // of the parameters of the PTX, in order; Triton appends two pointers to scratch memory
-	Scratch    int        `json:"scratch,omitempty"`   // bytes of scratch memory that the kernel wants
-	Refused    string     `json:"refused,omitempty"`   // why the compiler did not take it
-	Shared     int        `json:"shared"`              // bytes of shared memory of a program
+	Arguments  []Argument `json:"arguments,omitempty"` // for the PTX parameters, in order; Triton appends two pointers to scratch memory
+	Scratch    int        `json:"scratch,omitempty"`   // bytes of scratch memory that the kernel needs
+	Refused    string     `json:"refused,omitempty"`   // why the compiler refused it
+	Shared     int        `json:"shared"`              // bytes of shared memory per program
 	SHA256     string     `json:"sha256"`              // of the cubin
 	PTXSHA256  string     `json:"ptx_sha256"`
 	Cubin      []byte     `json:"-"`
 	PTX        string     `json:"-"`
-	SASS       string     `json:"-"` // as nvdisasm lists it
-	Usage      string     `json:"-"` // of registers and memory, as cuobjdump prints it
+	SASS       string     `json:"-"` // listing by nvdisasm
+	Usage      string     `json:"-"` // registers and memory, as cuobjdump prints them
 }
 
-// Argument is what a kernel is given for a parameter.
+// Argument is the argument for a kernel's parameter.
 type Argument struct {
 	Parameter string  `json:"parameter"`
 	Tensor    string  `json:"tensor"`           // an input or output of run, or a buffer that run makes
-	Scalar    bool    `json:"scalar,omitempty"` // a number, which is no tensor
+	Scalar    bool    `json:"scalar,omitempty"` // a number, not a tensor
 	Value     float64 `json:"value,omitempty"`  // of a number
-	DType     string  `json:"dtype"`            // as safetensors names it
+	DType     string  `json:"dtype"`            // by its safetensors name
 	Shape     []int   `json:"shape"`
 }
 
-// Type is the type of a tensor.
+// Type returns the type of a tensor; it errs for a number or an unknown type.
 func (a Argument) Type() (ir.Type, error) {
 	d, err := ir.ParseDType(strings.ToLower(a.DType))
 	if a.Scalar || err != nil {
@@ -85,10 +85,10 @@ func (a Argument) Type() (ir.Type, error) {
 	return ir.T(d, a.Shape...), nil
 }
 
-// Programs is how many there are.
+// Programs returns the number of programs in the grid.
 func (l *Launch) Programs() int { return l.Grid[0] * l.Grid[1] * l.Grid[2] }
 
-// Compute runs a file's kernels by Triton's interpreter: the outputs of a spec, from its inputs.
+// Compute runs a file's kernels by Triton's interpreter: a spec's outputs from its inputs.
 func (t *Toolkit) Compute(ctx context.Context, source string, s gdn.Spec, inputs map[string]*array.Array) (outputs map[string]*array.Array, err error) {
 	all, err := t.compute(ctx, source, arguments(s, inputs))
 	if err != nil {
@@ -120,7 +120,8 @@ func (t *Toolkit) compute(ctx context.Context, source string, tensors map[string
 	return after, err
 }
 
-// Compile compiles a file's launches for the compute capabilities of targets, in their order for each launch in turn. A launch that Triton or ptxas refuses says so.
+// Compile compiles a file's launches for the compute capabilities of the targets: for each launch, all targets in order. A launch that
+// Triton or ptxas refuses has the reason in Refused.
 func (t *Toolkit) Compile(ctx context.Context, source string, s gdn.Spec, targets ...*target.GPU) (launches []Launch, err error) {
 	empty := map[string]*array.Array{}
 	for _, p := range s.Inputs() {
@@ -157,8 +158,8 @@ func (t *Toolkit) compile(ctx context.Context, source string, tensors map[string
 	return launches, err
 }
 
-// arguments are what run takes: the inputs of a spec, and its outputs. A pool's states are there before; other outputs are zeros, or where a
-// float can say so, values that nothing has written.
+// arguments returns the arguments of run: the inputs of a spec, and its outputs. A pool's states have their values; other outputs are
+// zeros, or NaN for floats, so that unwritten values show.
 func arguments(s gdn.Spec, inputs map[string]*array.Array) map[string]*array.Array {
 	all := map[string]*array.Array{}
 	for name, x := range inputs {
@@ -178,7 +179,7 @@ func arguments(s gdn.Spec, inputs map[string]*array.Array) map[string]*array.Arr
 	return all
 }
 
-// inFolder writes a file and the child into a folder that lasts while do runs.
+// inFolder writes a file and the child's program into a temporary folder while do runs.
 func (t *Toolkit) inFolder(source string, do func(dir string) error) error {
 	dir, err := os.MkdirTemp("", "gdngen-gpu-")
 	if err != nil {
@@ -204,18 +205,18 @@ func writeChild(dir string) error {
 	return nil
 }
 
-// steering are variables that Triton's compiler or interpreter would follow: the child has its own.
+// steering are variables that would influence Triton's compiler or interpreter; the child gets its own.
 var steering = regexp.MustCompile(`^(TRITON_|MLIR_|LLVM_|PYTHON)`)
 
-// limitEnv tells the child its limit of processor time, in seconds.
+// limitEnv gives the child its limit of processor time, in seconds.
 const limitEnv = "GDNGEN_CHILD_SECONDS"
 
-// ChildError says that the child failed, by what it said last.
+// ChildError says that the child failed, with its last output.
 type ChildError struct{ Output string }
 
 func (e *ChildError) Error() string { return "Triton's child process: " + e.Output }
 
-// LateError says that the child took more processor time than it may.
+// LateError says that the child exceeded its limit of processor time.
 type LateError struct{ Limit time.Duration }
 
 func (e *LateError) Error() string {
@@ -234,7 +235,7 @@ func (t *Toolkit) child(ctx context.Context, args ...string) error {
 	return run(ctx, cmd, t.Limit)
 }
 
-// run waits for a child, and says how it failed.
+// run waits for a child, and returns how it failed.
 func run(ctx context.Context, cmd *exec.Cmd, limit time.Duration) error {
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
@@ -260,7 +261,7 @@ func run(ctx context.Context, cmd *exec.Cmd, limit time.Duration) error {
 	return &ChildError{said}
 }
 
-// Fits says why a compiled launch can not run on a GPU; nil where it can.
+// Fits returns an error that says why a compiled launch can not run on a GPU; nil if it can.
 func (l *Launch) Fits(g *target.GPU) error {
 	switch {
 	case l.Refused != "":
@@ -271,7 +272,7 @@ func (l *Launch) Fits(g *target.GPU) error {
 	return nil
 }
 
-// Fit says why launches that were compiled for targets can not run there, the first reason of all.
+// Fit returns the first reason why launches compiled for targets can not run there; nil if all can.
 func Fit(launches []Launch, targets []*target.GPU) error {
 	for _, g := range targets {
 		for _, l := range launches {

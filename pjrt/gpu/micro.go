@@ -16,12 +16,12 @@ import (
 	"github.com/gdngen/gdngen/pjrt/gpu/sass"
 )
 
-// micro is a microkernel: a loop that holds one unit, or waits for it, and the constant of the table that its time tells.
+// micro is a microkernel: a loop that saturates one unit, or waits for it. Its time determines one constant of the table.
 type micro struct {
 	name  string
 	warps int
 	turns int
-	// body is an unrolled step of PTX, and count how often it is in a turn of the loop.
+	// body is an unrolled step of PTX; count is how often it occurs per loop turn.
 	body     string
 	count    int
 	constant func(*target.GPUTiming) *float64
@@ -29,12 +29,12 @@ type micro struct {
 	high     float64
 }
 
-// stride is between the bytes that the chain of loads of main memory reads, one after another: no page, line or bank twice.
+// stride is the distance in bytes between the chained loads from main memory: no page, line or bank is hit twice.
 const stride = 66048
 
-// micros are chains of dependent instructions, whose cycles are latencies, and one of independent products, whose cycles are a rate. Arithmetic and products
-// of a warp need none: ptxas wrote their latencies into the code as stalls. Values are zeros of memory, which no compiler knows. The chain through main memory is last:
-// the clock is up by then.
+// micros are chains of dependent instructions, whose cycles are latencies, and one of independent products, whose cycles are a rate.
+// Arithmetic and products of a warp need no microkernel: ptxas wrote their latencies into the code as stalls. Values are zeros from
+// memory, unknown to the compiler. The chain through main memory is last, since the clock is up by then.
 var micros = []micro{
 	{name: "special", warps: 1, turns: 512, count: 32, body: "ex2.approx.ftz.f32 %f0, %f0;", constant: func(t *target.GPUTiming) *float64 { return &t.Special }, low: 1, high: 256},
 	{name: "shuffle", warps: 1, turns: 512, count: 32, body: "shfl.sync.bfly.b32 %r0, %r0, 1, 31, 0xffffffff;", constant: func(t *target.GPUTiming) *float64 { return &t.Shuffle }, low: 1, high: 256},
@@ -48,7 +48,7 @@ var micros = []micro{
 		constant: func(t *target.GPUTiming) *float64 { return &t.DRAM }, low: 50, high: 5000},
 }
 
-// product is a product of a warp that adds to accumulator n.
+// product returns a product of a warp that adds to accumulator n.
 func product(n string) string {
 	c := strings.ReplaceAll("{%cN_0, %cN_1, %cN_2, %cN_3}", "N", n)
 	return "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 " + c + ", {%r1, %r2, %r1, %r2}, {%r1, %r2}, " + c + "; "
@@ -59,7 +59,7 @@ var microText string
 
 var microTemplate = template.Must(template.New("micro").Parse(microText))
 
-// microPTX is the PTX of a microkernel; of copy and empty besides, which have no loop to be modelled.
+// microPTX returns the PTX of a microkernel, or of copy or empty, whose m is nil.
 func microPTX(name string, m *micro) (string, error) {
 	var b strings.Builder
 	data := map[string]any{"Name": name, "Accumulators": []int{0, 1, 2, 3, 4, 5, 6, 7}}
@@ -70,7 +70,7 @@ func microPTX(name string, m *micro) (string, error) {
 	return b.String(), err
 }
 
-// Microkernels compile for a GPU.
+// microkernels compiles the microkernels for a GPU.
 func (t *Toolkit) microkernels(ctx context.Context, g *target.GPU) (map[string]Launch, error) {
 	dir, err := os.MkdirTemp("", "gdngen-gpu-")
 	if err != nil {
@@ -117,7 +117,7 @@ func (t *Toolkit) microkernels(ctx context.Context, g *target.GPU) (map[string]L
 	return kernels, nil
 }
 
-// turn is the modelled cycles of a turn of a microkernel's loop.
+// turn returns the modelled cycles per loop turn of a microkernel.
 func (m *micro) turn(code *sass.Code, g *target.GPU) (float64, error) {
 	c, err := code.Model(sass.Launch{Programs: 1, Warps: m.warps, Trips: 4}, g)
 	if err != nil {
@@ -126,8 +126,8 @@ func (m *micro) turn(code *sass.Code, g *target.GPU) (float64, error) {
 	return c.Turn, nil
 }
 
-// solve sets the constant of a microkernel so that the model gives the cycles that a turn took on the device. The cycles rise with every latency and
-// fall with a rate, so that halving finds it.
+// solve sets the constant of a microkernel so that the modelled cycles per turn match the measured ones. Cycles rise with a latency and
+// fall with a rate, so bisection finds it.
 func (m *micro) solve(code *sass.Code, g *target.GPU, took float64) (modelled float64, err error) {
 	x := m.constant(g.Timing)
 	at := func(v float64) (float64, error) {
@@ -159,8 +159,8 @@ func (m *micro) solve(code *sass.Code, g *target.GPU, took float64) (modelled fl
 	return at(math.Round(1e3*(low+high)/2) / 1e3)
 }
 
-// job runs a microkernel once: out has its cycles then. The one that fills the matrix units runs on the whole device and is timed besides: cycles over
-// time are the clock under load.
+// job runs a microkernel once, and out then has its cycles. The microkernel of products runs on the whole device and is also timed:
+// cycles over time are the clock under load.
 func (m *micro) job(dir string, l Launch, g *target.GPU) (*job, error) {
 	j := &job{Name: m.name, Tensors: map[string]jobTensor{"out": {Bytes: 1 << 14}, "data": {Bytes: stride * (m.turns*m.count + 1)}}, Outputs: map[string]string{"out": m.name + ".out"}}
 	l.Grid, l.Warps = [3]int{1, 1, 1}, m.warps
@@ -176,7 +176,7 @@ func (m *micro) job(dir string, l Launch, g *target.GPU) (*job, error) {
 
 const copyTurns, copyPrograms, copyWarps = 64, 8, 8
 
-// copied is how many bytes the copy reads, and writes.
+// copied returns the number of bytes that the copy reads; it writes as many.
 func copied(g *target.GPU) float64 {
 	return float64(copyTurns * copyPrograms * g.SMs * copyWarps * 32 * 16)
 }
@@ -193,7 +193,7 @@ func wideJob(dir string, l Launch, g *target.GPU) (*job, error) {
 	return j, j.add(dir, l)
 }
 
-// cycles reads what a microkernel's loop took.
+// cycles returns the measured cycles of a microkernel's loop.
 func (m *micro) cycles(dir string) (float64, error) {
 	data, err := os.ReadFile(filepath.Join(dir, m.name+".out"))
 	if err != nil {

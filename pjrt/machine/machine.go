@@ -1,13 +1,13 @@
-// Package machine is one lock for all that keeps the processors of this machine busy: what measures time has the machine for itself, what
-// computes shares it.
+// Package machine is a lock for work that keeps this machine's processors busy. Measurements of time hold it exclusively, computations
+// share it.
 //
 // Rules:
 //
-//  1. A hold lasts for one piece of work, such as a compile or a timing, not for a run: all others wait for it.
-//  2. Who waits to measure goes before those who come to compute after him.
-//  3. A hold belongs to a context. Work under a context that holds the machine takes nothing again; what measures under one that computes
-//     gives that up meanwhile.
-//  4. The lock is of files, which the system frees when a process ends, however it does.
+//  1. A hold lasts for one piece of work, such as a compile or a timing, not for a whole run, since others wait for it.
+//  2. A waiting measurement goes before computations that come later.
+//  3. A hold belongs to a context. Work under a context with a hold takes no second one; a measurement under a computation's hold gives that hold
+//     up meanwhile.
+//  4. The lock is made of file locks, which the system releases when a process ends in any way.
 package machine
 
 import (
@@ -25,22 +25,22 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// Use is what a hold is for.
+// Use is the purpose of a hold.
 type Use string
 
 // The uses.
 const (
 	Computes Use = "computes" // shared
-	Measures Use = "measures" // alone
+	Measures Use = "measures" // exclusive
 )
 
-// Holder is a process that holds the machine, or waits to measure and keeps others from beginning.
+// Holder is a process that holds the machine, or that waits to measure and so keeps others from starting.
 type Holder struct {
 	PID     int       `json:"pid"`
 	Command string    `json:"command"`
 	Use     Use       `json:"use"`
 	Since   time.Time `json:"since"`
-	Waits   bool      `json:"waits,omitempty"` // it does not have the machine yet
+	Waits   bool      `json:"waits,omitempty"` // it is still waiting
 }
 
 func (h Holder) String() string {
@@ -51,7 +51,7 @@ func (h Holder) String() string {
 	return fmt.Sprintf("%s (process %d, %s since %s)", h.Command, h.PID, verb, h.Since.Local().Format(time.TimeOnly))
 }
 
-// BusyError says who has the machine, where nobody wants to wait.
+// BusyError says who holds the machine, for a caller that does not wait.
 type BusyError struct{ Holders []Holder }
 
 func (e *BusyError) Error() string {
@@ -66,21 +66,21 @@ func list(holders []Holder) string {
 	return strings.Join(text, "; ")
 }
 
-// Waiting is the text for somebody who waits.
+// Waiting returns a message for a caller that waits.
 func Waiting(holders []Holder) string { return "waiting for the machine: " + list(holders) }
 
-// Lock is the lock of a folder. Of a nil Lock everybody has a hold at once.
+// Lock is the lock of a folder. With a nil Lock, every hold is granted at once.
 type Lock struct {
 	dir  string
 	tell func([]Holder)
 
 	mu   sync.Mutex
 	told time.Time
-	next atomic.Int64 // number of a hold of this process
+	next atomic.Int64 // number of this process's next hold
 }
 
-// New gives the lock of a folder, which is made when it is needed. tell, if not nil, is called where a hold is waited for: after a moment,
-// and at most once in tellEvery.
+// New returns the lock of a folder, which is created when needed. tell, if not nil, is called while a hold is waited for: after
+// tellAfter, then at most once per tellEvery.
 func New(dir string, tell func([]Holder)) *Lock { return &Lock{dir: dir, tell: tell} }
 
 const (
@@ -88,7 +88,7 @@ const (
 	tellAfter = 2 * time.Second
 	tellEvery = time.Minute
 
-	turnName = "turn" // held while a hold is taken: who waits to measure keeps it
+	turnName = "turn" // held while a hold is taken; a waiting measurement keeps it
 	lockName = "lock"
 	holdGlob = "hold-*"
 )
@@ -97,7 +97,7 @@ const (
 type hold struct {
 	lock *Lock
 	use  Use
-	free func() // gives it back
+	free func() // releases it
 }
 
 type (
@@ -105,12 +105,12 @@ type (
 	lockKey struct{}
 )
 
-// With lets Of find the lock, without a hold.
+// With puts the lock into a context for Of, without a hold.
 func (l *Lock) With(ctx context.Context) context.Context {
 	return context.WithValue(ctx, lockKey{}, l)
 }
 
-// Of is the lock that ctx holds, or was given by With; nil: none.
+// Of returns the lock that ctx holds, or that With put there; nil for none.
 func Of(ctx context.Context) *Lock {
 	if h, ok := ctx.Value(holdKey{}).(*hold); ok {
 		return h.lock
@@ -119,7 +119,8 @@ func Of(ctx context.Context) *Lock {
 	return l
 }
 
-// Compute waits until nobody measures, and holds the machine with all others that compute until the function is called.
+// Compute waits until no process measures. It returns a context with a shared hold, and a function that releases the hold. It errs if
+// ctx ends.
 func (l *Lock) Compute(ctx context.Context) (context.Context, func(), error) {
 	if l == nil || l.of(ctx) != nil {
 		return ctx, func() {}, nil
@@ -127,7 +128,8 @@ func (l *Lock) Compute(ctx context.Context) (context.Context, func(), error) {
 	return l.take(ctx, Computes)
 }
 
-// Measure waits until nobody else computes or measures, and holds the machine alone until the function is called.
+// Measure waits until no other process computes or measures. It returns a context with an exclusive hold, and a function that releases
+// the hold.
 func (l *Lock) Measure(ctx context.Context) (context.Context, func(), error) {
 	if l == nil {
 		return ctx, func() {}, nil
@@ -141,7 +143,7 @@ func (l *Lock) Measure(ctx context.Context) (context.Context, func(), error) {
 	}
 	outer.free()
 	held, free, err := l.take(ctx, Measures)
-	again := func() { // without a hold only where ctx has ended, and with it the work
+	again := func() { // without a hold only if ctx has ended, and its work with it
 		outer.free = func() {}
 		if f, err := l.acquire(ctx, Computes); err == nil {
 			outer.free = f
@@ -154,7 +156,7 @@ func (l *Lock) Measure(ctx context.Context) (context.Context, func(), error) {
 	return held, func() { free(); again() }, nil
 }
 
-// of is what ctx holds of this lock; nil: nothing.
+// of returns ctx's hold of this lock, or nil.
 func (l *Lock) of(ctx context.Context) *hold {
 	if h, ok := ctx.Value(holdKey{}).(*hold); ok && h.lock == l {
 		return h
@@ -171,8 +173,8 @@ func (l *Lock) take(ctx context.Context, use Use) (context.Context, func(), erro
 	return context.WithValue(ctx, holdKey{}, h), func() { h.free() }, nil
 }
 
-// acquire takes the turn, then the lock, then gives the turn to the next. Whoever waits to measure keeps the turn, so that those who
-// compute can not, by taking the lock again and again, keep it from him.
+// acquire takes the turn, then the lock, then releases the turn. A process that waits to measure keeps the turn, so that computations
+// can not lock it out by taking the lock again and again.
 func (l *Lock) acquire(ctx context.Context, use Use) (free func(), err error) {
 	if err := os.MkdirAll(l.dir, 0o755); err != nil {
 		return nil, fmt.Errorf("the lock of the machine: %w", err)
@@ -207,7 +209,7 @@ func (l *Lock) acquire(ctx context.Context, use Use) (free func(), err error) {
 	return sync.OnceFunc(func() { signed(); all.Close() }), nil
 }
 
-// wait tries until it can, and tells who is waited for.
+// wait retries until it succeeds, and reports who is waited for.
 func (l *Lock) wait(ctx context.Context, begun time.Time, use Use, try func() (bool, error)) error {
 	for {
 		ok, err := try()
@@ -244,7 +246,7 @@ func (l *Lock) say(begun time.Time, use Use) {
 	}
 }
 
-// sign writes who holds the machine into a file of its own, which is locked for as long as it is true.
+// sign writes the holder's description to its own file, which is locked during the hold.
 func (l *Lock) sign(h Holder) (remove func(), err error) {
 	h.PID, h.Since = os.Getpid(), time.Now().UTC().Round(time.Second)
 	h.Command = strings.Join(append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...), " ")
@@ -259,7 +261,7 @@ func (l *Lock) sign(h Holder) (remove func(), err error) {
 		err = os.WriteFile(draft, text, 0o644)
 	}
 	if err == nil {
-		err = os.Rename(draft, name) // with its lock: nobody sees it without
+		err = os.Rename(draft, name) // renamed while locked, so that it is never seen unlocked
 	}
 	if err != nil {
 		file.Close()
@@ -268,7 +270,7 @@ func (l *Lock) sign(h Holder) (remove func(), err error) {
 	return func() { os.Remove(name); file.Close() }, nil
 }
 
-// Holders lists who holds the machine now, the longest first. What killed processes left is removed.
+// Holders returns the holders of the machine, the longest first. It removes files left by killed processes.
 func (l *Lock) Holders() (all []Holder) {
 	if l == nil {
 		return nil
@@ -279,7 +281,7 @@ func (l *Lock) Holders() (all []Holder) {
 		if err != nil {
 			continue
 		}
-		file := flock.New(name, flock.SetFlag(os.O_RDWR)) // it is not made anew where it has gone meanwhile
+		file := flock.New(name, flock.SetFlag(os.O_RDWR)) // it is not created if it was removed meanwhile
 		free, err := file.TryLock()
 		if err == nil && free {
 			os.Remove(name)
@@ -294,14 +296,14 @@ func (l *Lock) Holders() (all []Holder) {
 	return all
 }
 
-// hinder lists those that somebody waits for: to compute, those that measure or wait to; to measure, all.
+// hinder returns the holders that a use must wait for: a computation waits for measurements, also waiting ones; a measurement for all.
 func (l *Lock) hinder(use Use) []Holder {
 	return slices.DeleteFunc(l.Holders(), func(h Holder) bool {
 		return use == Computes && h.Use == Computes || h.PID == os.Getpid() && h.Waits
 	})
 }
 
-// Free says whether a use could begin now; else the error is a *BusyError.
+// Free returns nil if a use could begin now, else a *BusyError.
 func (l *Lock) Free(use Use) error {
 	if l == nil {
 		return nil

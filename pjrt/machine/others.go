@@ -10,29 +10,29 @@ import (
 	"time"
 )
 
-// disturbed is the share of the processors that others may use before a timing says so.
+// disturbed is the share of the processors that others may use before a timing counts as disturbed.
 const disturbed = .5
 
-// Disturbed begins the text that says so.
+// Disturbed begins the message about it.
 const Disturbed = "other processes used"
 
-// clockTick is what /proc counts processor time in.
+// clockTick is the unit of processor time in /proc.
 const clockTick = 10 * time.Millisecond
 
-// Others is how much other processes than this one, and those below it, used the processors for a while.
+// Others is the processor use of processes other than this one and its descendants, over some time.
 type Others struct {
-	Cores float64 // on the mean; 0 where the system does not tell
+	Cores float64 // on average; 0 if unknown
 	Of    int     // processors
 }
 
-// Disturb says whether it is so much that times may be longer for it.
+// Disturb reports whether the use is so high that times may be longer.
 func (o Others) Disturb() bool { return o.Cores > disturbed*float64(o.Of) }
 
 func (o Others) String() string {
 	return fmt.Sprintf(Disturbed+" %.1f of %d processors meanwhile: times may be longer for it", o.Cores, o.Of)
 }
 
-// Watch begins to look at what others use; the function ends it and tells.
+// Watch starts measuring the use of others; the function it returns ends that and returns the result.
 func Watch() (end func() Others) {
 	start, busy, own := time.Now(), busyTime(), ownTime()
 	return func() Others {
@@ -44,7 +44,7 @@ func Watch() (end func() Others) {
 	}
 }
 
-// busyTime is the processor time of all processes since the system began; 0 where the system does not tell.
+// busyTime returns the processor time of all processes since the system started; 0 if unknown.
 func busyTime() time.Duration {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -53,7 +53,7 @@ func busyTime() time.Duration {
 	line, _, _ := strings.Cut(string(text), "\n")
 	var ticks int64
 	for i, f := range strings.Fields(line) {
-		if i >= 1 && i <= 3 || i == 6 || i == 7 { // user, nice, system, and interrupts; idle and waiting are not
+		if i >= 1 && i <= 3 || i == 6 || i == 7 { // user, nice, system, and interrupts; not idle or waiting
 			n, _ := strconv.ParseInt(f, 10, 64)
 			ticks += n
 		}
@@ -61,7 +61,7 @@ func busyTime() time.Duration {
 	return time.Duration(ticks) * clockTick
 }
 
-// ownTime is the processor time of this process, of those below it, and of those that they have waited for.
+// ownTime returns the processor time of this process, its descendants, and the children that these have reaped.
 func ownTime() (sum time.Duration) {
 	type process struct {
 		parent int
@@ -81,7 +81,7 @@ func ownTime() (sum time.Duration) {
 		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
 		p := process{}
 		p.parent, _ = strconv.Atoi(f[1])
-		for _, ticks := range f[11:15] { // user and system, of itself and of children that it waited for
+		for _, ticks := range f[11:15] { // user and system time, of itself and of reaped children
 			n, _ := strconv.ParseInt(ticks, 10, 64)
 			p.ticks += n
 		}

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// workerMemory is the room for a worker: a compile of a large kernel with its dumps.
+// workerMemory is the memory that a worker needs, in bytes: a compile of a large kernel with its dumps.
 const workerMemory = 3 << 30
 
-// Workers is how many compiles run at a time by default: one a core, as far as the memory that is free now goes. limit says what
-// bounds them.
+// Workers returns the default number of concurrent compiles: one per core, limited by free memory. limit says which of the two limits
+// it.
 func Workers() (n int, limit string) {
 	n, limit = runtime.NumCPU(), fmt.Sprintf("one a core, of %d", runtime.NumCPU())
 	if free := freeMemory(); free > 0 && free/workerMemory < int64(n) {
@@ -21,7 +21,7 @@ func Workers() (n int, limit string) {
 	return n, limit
 }
 
-// freeMemory is the memory in bytes that can be had without swapping; 0 where the system does not tell.
+// freeMemory returns the bytes of memory available without swapping; 0 if unknown.
 func freeMemory() (bytes int64) {
 	f, err := os.Open("/proc/meminfo")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package pjrttest gives tests and benchmarks what they run and compile with. One that can not have its plugin is skipped,
-// and fails where CI=true.
+// Package pjrttest gives tests and benchmarks the plugins to run and compile with. A test without its plugin is skipped, or fails if
+// CI=true.
 package pjrttest
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/gdngen/gdngen/pjrt/plugins"
 )
 
-// CPUPlugin is the path of the plugin that runs programs on the CPU.
+// CPUPlugin returns the path of the plugin that runs programs on the CPU.
 func CPUPlugin(t testing.TB) string {
 	t.Helper()
 	if !pjrt.HasCgo {
@@ -25,7 +25,7 @@ func CPUPlugin(t testing.TB) string {
 	return path(t, plugins.CPU)
 }
 
-// CPU is an engine on the CPU, closed with the test.
+// CPU returns an engine on the CPU, closed with the test.
 func CPU(t testing.TB) *pjrt.Engine {
 	t.Helper()
 	e, err := pjrt.Open(CPUPlugin(t))
@@ -34,7 +34,7 @@ func CPU(t testing.TB) *pjrt.Engine {
 	return e
 }
 
-// TPU is a compiler for TPUs that are not there, closed with the test. TestMain begins with aot.RunWorkerIfAsked.
+// TPU returns a compiler for TPUs that are not attached, closed with the test. TestMain must begin with aot.RunWorkerIfAsked.
 func TPU(t testing.TB) *aot.Compiler {
 	t.Helper()
 	c := aot.New(aot.Options{Libtpu: path(t, plugins.TPU), Timeout: 5 * time.Minute})
@@ -42,7 +42,7 @@ func TPU(t testing.TB) *aot.Compiler {
 	return c
 }
 
-// Alone waits until nothing else on the machine measures or computes, and holds it until the end of a benchmark.
+// Alone waits until nothing else on the machine measures or computes, and holds the machine until the benchmark ends.
 func Alone(b testing.TB) {
 	b.Helper()
 	lock, err := plugins.Machine(func(h []machine.Holder) { b.Log(machine.Waiting(h)) })

@@ -16,27 +16,27 @@ import (
 	xla "github.com/gomlx/go-xla/pjrt"
 )
 
-// The functions that are called or replaced, by their place in the table after its head of 40 bytes.
+// The functions that are called or replaced, by index in the table after its head of 40 bytes.
 const (
 	headBytes             = 40
 	extensionOffset       = 8 // of the first extension
 	clientCreate          = 10
 	clientPlatformName    = 12
-	clientDevices         = 16 // those that the client can use
+	clientDevices         = 16 // the devices that the client can use
 	clientCompile         = 20
 	descriptionAttributes = 25
 	descriptionKind       = 26
 	deviceDescription     = 29
-	functions             = 30 // that a table needs at least
+	functions             = 30 // least number of functions in a table
 )
 
-// Table is that of a loaded plugin.
+// Table is the table of a loaded plugin.
 type Table struct {
-	api    unsafe.Pointer // as the plugin has it
-	client atomic.Uintptr // the newest; all clients of a plugin have the same devices
+	api    unsafe.Pointer // the plugin's table
+	client atomic.Uintptr // the newest client; all clients of a plugin have the same devices
 }
 
-// Extension is PJRT_Extension_Base, with the pointer that most extensions hold first.
+// Extension is PJRT_Extension_Base, followed by the pointer that most extensions begin with.
 type Extension struct {
 	Size uintptr
 	Kind int32
@@ -49,7 +49,7 @@ var (
 	loaded  = map[string]*Table{}
 )
 
-// Load loads a plugin from the path of its library and makes it known to the binding by a name, once. It stays loaded.
+// Load loads a plugin from its library's path and registers it with the binding by name, once. It stays loaded.
 func Load(name, path string) (*Table, error) {
 	loading.Lock()
 	defer loading.Unlock()
@@ -85,19 +85,19 @@ func Load(name, path string) (*Table, error) {
 	return t, nil
 }
 
-// Of is the table that was loaded by a name; nil where there is none.
+// Of returns the table loaded by a name, or nil.
 func Of(name string) *Table {
 	loading.Lock()
 	defer loading.Unlock()
 	return loaded[name]
 }
 
-// function is a place of a table.
+// function returns the address of a table entry.
 func function(table unsafe.Pointer, i uintptr) *uintptr {
 	return (*uintptr)(unsafe.Add(table, headBytes+i*unsafe.Sizeof(uintptr(0))))
 }
 
-// createArgs is the part of PJRT_Client_Create_Args up to the client.
+// createArgs is PJRT_Client_Create_Args up to the client.
 type createArgs struct {
 	size, extension          uintptr
 	options, optionsSize     uintptr
@@ -114,7 +114,7 @@ func (t *Table) create(a *createArgs) uintptr {
 	return fault
 }
 
-// compileArgs is the part of PJRT_Client_Compile_Args up to the program.
+// compileArgs is PJRT_Client_Compile_Args up to the program.
 type compileArgs struct {
 	size, extension, client uintptr
 	program                 *program
@@ -129,14 +129,14 @@ type program struct {
 	_        uintptr
 }
 
-// completion is what Complete sets.
+// completion is the last argument of Complete.
 var completion atomic.Pointer[struct {
 	mark []byte
 	f    func(text string) (string, error)
 }]
 
-// Complete has a function replace the text of each program that holds a mark, before it is compiled. Where it fails, the compiler is given its
-// error in place of a program, and refuses it.
+// Complete sets a function that replaces the text of each program containing mark, before it is compiled. If f fails, the compiler gets
+// its error instead of a program, and refuses it.
 func Complete(mark string, f func(text string) (string, error)) {
 	completion.Store(&struct {
 		mark []byte
@@ -168,7 +168,7 @@ func (t *Table) compile(a *compileArgs) uintptr {
 	return call()
 }
 
-// fromClient is what functions take that give a list or a text of a client, device or description.
+// fromClient is the argument of functions that return a list or text of a client, device or description.
 type fromClient struct {
 	size, extension, of uintptr
 	data                unsafe.Pointer
@@ -180,7 +180,7 @@ func (t *Table) ask(i, of uintptr, what string) (*fromClient, error) {
 	a := &fromClient{of: of}
 	a.size = unsafe.Sizeof(*a)
 	if i == deviceDescription {
-		a.size = unsafe.Offsetof(a.n) // it gives one pointer
+		a.size = unsafe.Offsetof(a.n) // it returns one pointer
 	}
 	if bad := Invoke(*function(t.api, i), uintptr(unsafe.Pointer(a))); bad != 0 || a.data == nil {
 		return nil, fmt.Errorf("pjrt: the plugin does not tell %s", what)
@@ -188,7 +188,7 @@ func (t *Table) ask(i, of uintptr, what string) (*fromClient, error) {
 	return a, nil
 }
 
-// Platform is the plugin's name of the kind of its devices, such as cpu.
+// Platform returns the plugin's name for its kind of devices, such as cpu; it errs before a client exists.
 func (t *Table) Platform() (string, error) {
 	client := t.client.Load()
 	if client == 0 {
@@ -201,7 +201,7 @@ func (t *Table) Platform() (string, error) {
 	return string(unsafe.Slice((*byte)(a.data), a.n)), nil
 }
 
-// description is the description of the first device.
+// description returns the description of the first device.
 func (t *Table) description() (uintptr, error) {
 	client := t.client.Load()
 	if client == 0 {
@@ -221,7 +221,7 @@ func (t *Table) description() (uintptr, error) {
 	return uintptr(device.data), nil
 }
 
-// Kind is the vendor's name of the kind of the first device, such as "TPU v6 lite" or "cpu".
+// Kind returns the vendor's name of the first device's kind, such as "TPU v6 lite" or "cpu".
 func (t *Table) Kind() (string, error) {
 	device, err := t.description()
 	if err != nil {
@@ -239,12 +239,12 @@ type namedValue struct {
 	_, _      uintptr // size and extension
 	name      *byte
 	nameBytes uintptr
-	kind      int32 // 0 is a text, 1 an int64
+	kind      int32 // 0: text, 1: int64
 	value     uintptr
 	bytes     uintptr // of a text
 }
 
-// Attributes are what the plugin tells of the first device by name, numbers as texts; empty where it tells nothing.
+// Attributes returns the plugin's attributes of the first device, numbers as text; nil if there are none.
 func (t *Table) Attributes() map[string]string {
 	device, err := t.description()
 	if err != nil {
@@ -271,7 +271,7 @@ func (t *Table) Attributes() map[string]string {
 	return values
 }
 
-// Extension finds an extension of the plugin by its type; nil where there is none.
+// Extension returns the plugin's extension of a type, or nil.
 func (t *Table) Extension(kind int32) *Extension {
 	for x := *(**Extension)(unsafe.Add(t.api, extensionOffset)); x != nil; x = x.next {
 		if x.Kind == kind {
@@ -281,7 +281,7 @@ func (t *Table) Extension(kind int32) *Extension {
 	return nil
 }
 
-// Invoke calls a C function. The directive keeps the structure that the argument was made from in place.
+// Invoke calls a C function. The directive keeps the structure behind the argument in place during the call.
 //
 //go:uintptrescapes
 //go:noinline

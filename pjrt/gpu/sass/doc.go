@@ -1,9 +1,10 @@
-// Package sass models the time of a GPU's machine code (SASS) with no GPU: the listing of nvdisasm, with the control codes that ptxas wrote, is
-// run by a small model of one scheduler of a streaming multiprocessor. Its times are modelled; docs/gpu.md says how far an H100 was from them.
+// Package sass models the time of a GPU's machine code (SASS) without a GPU: a model of one scheduler of a streaming multiprocessor runs
+// the listing of nvdisasm, with the control codes of ptxas. Times are modelled; docs/gpu.md compares them with an H100.
 //
-// Exact are instructions, stall counts, scoreboards and waits, registers and shared memory, hence how many programs are resident. A table
-// (target.GPUTiming) are latencies and issue intervals. Missing are caches, bank conflicts, queues of main memory and divergence.
+// Instructions, stall counts, scoreboards and waits, registers and shared memory are exact, and so is the number of resident programs.
+// Latencies and issue intervals come from a table (target.GPUTiming). Caches, bank conflicts, main-memory queues and divergence are not
+// modelled.
 //
-// For example a loop of two instructions, a load of shared memory that sets scoreboard 0 and an FFMA that waits for it, takes a warp 30 + 4
-// cycles a turn (the latency of the load, and 4 of its issue); eight warps on the scheduler hide most of that.
+// Example: a loop of two instructions, a shared-memory load that sets scoreboard 0 and an FFMA that waits for it, takes one warp 30 + 4
+// cycles per turn: the load's latency, and 4 to issue it. Eight warps on the scheduler hide most of that.
 package sass

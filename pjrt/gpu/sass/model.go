@@ -11,33 +11,33 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// Launch is what a launch of code does that its listing does not say.
+// Launch has the facts of a launch that the code's listing does not show.
 type Launch struct {
 	Programs int   // of the grid
 	Warps    int   // of a program
-	Shared   int   // bytes of shared memory of a program
-	Trips    int   // of the longest loop, in the program that runs longest
-	Bytes    int64 // of main memory that all programs read and write
+	Shared   int   // bytes of shared memory per program
+	Trips    int   // of the longest loop, in the longest-running program
+	Bytes    int64 // main-memory traffic of all programs, in bytes
 }
 
 // Cost is the modelled time of a launch, and its parts. Times are in microseconds.
 type Cost struct {
 	Time         float64 `json:"modelled_us"` // the larger of Issue and DRAM
-	Issue        float64 `json:"issue_us"`    // what the multiprocessors take
-	DRAM         float64 `json:"dram_us"`     // what main memory takes, by a copy's rate
-	Cycles       float64 `json:"cycles"`      // of a wave
-	Turn         float64 `json:"turn_cycles"` // of the longest loop; 0: there is none
-	Resident     int     `json:"resident"`    // programs of a multiprocessor
+	Issue        float64 `json:"issue_us"`    // time on the multiprocessors
+	DRAM         float64 `json:"dram_us"`     // main-memory time, at a copy's rate
+	Cycles       float64 `json:"cycles"`      // per wave
+	Turn         float64 `json:"turn_cycles"` // per turn of the longest loop; 0: no loop
+	Resident     int     `json:"resident"`    // programs per multiprocessor
 	Limit        int     `json:"resident_limit"`
 	Waves        float64 `json:"waves"`
 	Registers    int     `json:"registers"`
 	Stack        int     `json:"stack_bytes"`
 	Instructions int     `json:"instructions"`
-	// Busy is how many cycles each unit of a scheduler is held: in a turn of the longest loop, or in all code where there is none.
+	// Busy is the number of cycles that each unit of a scheduler is busy: per turn of the longest loop, or in all code without a loop.
 	Busy map[string]float64 `json:"busy_cycles"`
 }
 
-// Model gives the modelled time of a launch on a GPU.
+// Model returns the modelled time of a launch on a GPU; it errs if the GPU's latencies are unknown.
 func (c *Code) Model(l Launch, g *target.GPU) (*Cost, error) {
 	if g.Timing == nil {
 		return nil, fmt.Errorf("no times are modelled for %s: its latencies are not known", g.Name)
@@ -54,7 +54,7 @@ func (c *Code) Model(l Launch, g *target.GPU) (*Cost, error) {
 	if at == nil {
 		r.Cycles, r.Busy = s.run(code)
 	} else {
-		// a loop's turn is the difference of runs with four and with two
+		// a loop turn is half the difference between runs with four and with two turns
 		before, body, after := code[:at.first], code[at.first:at.last], code[at.last:]
 		turns := func(n int) float64 {
 			all := append([]step(nil), before...)
@@ -80,35 +80,35 @@ func (c *Code) Model(l Launch, g *target.GPU) (*Cost, error) {
 	return r, nil
 }
 
-// resident is how many programs a multiprocessor holds at a time.
+// resident returns the number of programs that a multiprocessor holds at a time.
 func (c *Code) resident(l Launch, g *target.GPU) (int, error) {
 	if l.Programs < 1 || l.Warps < 1 {
 		return 0, fmt.Errorf("sass: a launch of %d programs of %d warps", l.Programs, l.Warps)
 	}
-	registers := (max(c.Registers, 16) + 7) / 8 * 8 // a warp gets them by eights
-	// what is reserved is reserved for each program: one with the most shared memory fits exactly once
+	registers := (max(c.Registers, 16) + 7) / 8 * 8 // a warp gets registers in units of eight
+	// the reserve is per program, so one with the most shared memory fits exactly once
 	n := min(g.Registers/(registers*32*l.Warps), g.Shared/(l.Shared+g.SharedReserved), g.Threads/(32*l.Warps), g.Programs)
 	return max(n, 1), nil
 }
 
-// step is an instruction of a trace, as a scheduler takes it.
+// step is an instruction of a trace, as the scheduler sees it.
 type step struct {
 	use
 	stall              float64
 	sets, frees, waits int
 	kind               kind
-	keep               int  // groups of copies that may be outstanding, of waitCopies
+	keep               int  // number of copy groups that may be outstanding, for waitCopies
 	commits            bool // closes a group of products
 }
 
-// kind is what an instruction does to a warp besides.
+// kind is an instruction's special effect on a warp.
 type kind int
 
 const (
 	plain kind = iota
 	barrier
 	waitProducts // WARPGROUP.DEPBAR
-	waitCopies   // DEPBAR: copies into shared memory, by groups
+	waitCopies   // DEPBAR: waits for groups of copies into shared memory
 	copyShared   // LDGSTS
 	closeCopies  // LDGDEPBAR
 	product      // of a warp group, asynchronous
@@ -139,7 +139,7 @@ func newStep(i instr, g *target.GPU) step {
 	return s
 }
 
-// steps is the code up to its end as one trace, and the longest loop in it. Inner loops of it, and others, run once.
+// steps returns the code up to its end as one trace, and the longest loop in it. Inner loops and other loops run once.
 func (c *Code) steps(g *target.GPU) ([]step, *loop) {
 	end := len(c.instrs) - 1
 	for n, i := range c.instrs {
@@ -174,27 +174,27 @@ func (c *Code) steps(g *target.GPU) ([]step, *loop) {
 	return list, &at
 }
 
-// scheduler is one of a multiprocessor: it issues an instruction a cycle, of any of its warps.
+// scheduler is one scheduler of a multiprocessor: it issues one instruction per cycle, from any of its warps.
 type scheduler struct {
 	timing *target.GPUTiming
-	warps  int // that it has
-	group  int // warps of a program on it: those that meet at a barrier
+	warps  int // number of its warps
+	group  int // warps of a program on it, which meet at a barrier
 }
 
-// warp is how far one has come.
+// warp is the state of a warp.
 type warp struct {
 	at       int
-	ready    float64    // when it may issue
+	ready    float64    // earliest issue of its next step
 	board    [6]float64 // when scoreboards are released
 	products float64    // when its products are done
-	copies   []float64  // when each group of its copies is there
-	opened   float64    // when the last copy is there
+	copies   []float64  // when each group of its copies is done
+	opened   float64    // when the last copy is done
 }
 
-// never is later than all.
+// never is later than all times.
 const never = 1e17
 
-// earliest is when a warp can issue its next step.
+// earliest returns when a warp can issue its next step.
 func (w *warp) earliest(s *step, issue, unit float64) float64 {
 	t := max(w.ready, issue, unit)
 	for b := range w.board {
@@ -211,10 +211,10 @@ func (w *warp) earliest(s *step, issue, unit float64) float64 {
 	return t
 }
 
-// issue is what a step that is issued does to its warp.
+// issue updates a warp for a step that is issued.
 func (w *warp) issue(s *step, at float64, t *target.GPUTiming) {
 	switch s.kind {
-	case product: // in order
+	case product: // products run in order
 		w.products = max(w.products, at) + s.busy
 		if s.commits {
 			w.products += 32
@@ -234,11 +234,11 @@ func (w *warp) issue(s *step, at float64, t *target.GPUTiming) {
 	w.at++
 }
 
-// run gives the cycles until all warps have run a trace, and how long each unit was held. The warp that issued last goes first.
+// run returns the cycles until all warps have run a trace, and the busy cycles of each unit. The warp that issued last has priority.
 func (x scheduler) run(trace []step) (cycles float64, busy map[string]float64) {
 	warps := make([]warp, x.warps)
 	units, held := map[string]float64{}, map[string]float64{}
-	waiting := map[[2]int][]int{} // warps at a barrier, by program and place
+	waiting := map[[2]int][]int{} // warps at a barrier, by program and position
 	free, last := 0.0, 0
 	for done := 0; done < x.warps; {
 		best, at := -1, 10*never

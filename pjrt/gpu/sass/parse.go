@@ -7,26 +7,26 @@ import (
 	"strings"
 )
 
-// instr is one instruction and its control code.
+// instr is one instruction with its control code.
 type instr struct {
 	op, text string
-	always   bool   // without a predicate
+	always   bool   // it has no predicate
 	target   string // label of a branch
-	stall    int    // cycles until the warp may issue the next
-	sets     int    // scoreboard that its result releases; none: 7
-	frees    int    // scoreboard that is released when its operands are read; none: 7
-	waits    int    // bits of scoreboards to wait for
+	stall    int    // cycles until the warp may issue the next instruction
+	sets     int    // scoreboard released by its result; 7: none
+	frees    int    // scoreboard released when its operands are read; 7: none
+	waits    int    // mask of scoreboards to wait for
 }
 
 // Code is a kernel's machine code.
 type Code struct {
 	instrs    []instr
 	labels    map[string]int
-	Registers int // of a thread
-	Stack     int // bytes of a thread: spills
+	Registers int // per thread
+	Stack     int // bytes per thread: spills
 }
 
-// Instructions is how many there are, padding left out.
+// Instructions returns the number of instructions, without padding.
 func (c *Code) Instructions() (n int) {
 	for _, i := range c.instrs {
 		if i.op != "NOP" {
@@ -45,7 +45,7 @@ var (
 	resources    = regexp.MustCompile(`\b(REG|STACK):(\d+)`)
 )
 
-// Parse reads the listing of `nvdisasm -c -hex` and what `cuobjdump --dump-resource-usage` prints of the same cubin.
+// Parse parses the listing of `nvdisasm -c -hex`, and the output of `cuobjdump --dump-resource-usage` for the same cubin.
 func Parse(listing, usage string) (*Code, error) {
 	c := &Code{labels: map[string]int{}}
 	var pending []string
@@ -73,7 +73,7 @@ func Parse(listing, usage string) (*Code, error) {
 	return c, c.use(usage)
 }
 
-// Usage reads what `cuobjdump --dump-resource-usage` prints of a cubin, without its code.
+// Usage parses only the output of `cuobjdump --dump-resource-usage` for a cubin; the result has no instructions.
 func Usage(usage string) (*Code, error) {
 	c := new(Code)
 	return c, c.use(usage)
@@ -110,8 +110,8 @@ func newInstr(text string) instr {
 	return i
 }
 
-// control reads the upper word of an instruction, where ptxas puts what the hardware does not work out itself: from bit 41 on the stall count (4
-// bits), a hint to yield (1), the scoreboards of result and operands (3 each) and the mask of those to wait for (6).
+// control decodes the high word of an instruction, where ptxas encodes scheduling: from bit 41 on the stall count (4 bits), a yield hint
+// (1), the scoreboards of result and operands (3 each), and the mask of scoreboards to wait for (6).
 func (i *instr) control(high uint64) {
 	i.stall, i.sets, i.frees, i.waits = int(high>>41&15), int(high>>46&7), int(high>>49&7), int(high>>52&63)
 }
@@ -119,7 +119,7 @@ func (i *instr) control(high uint64) {
 // loop is a backward branch: its first and last instruction.
 type loop struct{ first, last int }
 
-// loops lists those of more than 8 instructions, innermost and outer ones alike.
+// loops returns the loops of more than 8 instructions, inner and outer ones.
 func (c *Code) loops() (list []loop) {
 	for n, i := range c.instrs {
 		at, known := c.labels[i.target]

@@ -8,7 +8,7 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// Units of a scheduler that instructions are issued to.
+// Units of a scheduler.
 const (
 	tensor  = "tensor"
 	memory  = "memory" // loads, stores, shuffles
@@ -20,7 +20,8 @@ const (
 	integer = "integer"
 )
 
-// use is what an instruction takes: the unit, how long it holds it, and what its scoreboard waits for beyond that.
+// use is what an instruction needs: a unit, the cycles that it keeps the unit busy, and the latency after that until its scoreboard is
+// released.
 type use struct {
 	unit          string
 	busy, latency float64
@@ -33,7 +34,7 @@ var (
 	sharedLeft = regexp.MustCompile(`HGMMA\S* R\d+, gdesc`) // its left operand is in shared memory
 )
 
-// words is how many 32-bit words a thread moves by an instruction.
+// words returns the number of 32-bit words that each thread moves.
 func words(op string) float64 {
 	if m := wideOp.FindStringSubmatch(op); m != nil {
 		n, _ := strconv.Atoi(m[1])
@@ -42,7 +43,7 @@ func words(op string) float64 {
 	return 1
 }
 
-// row says what instructions whose names begin with one of some texts take.
+// row gives the use of instructions whose names begin with one of names.
 type row struct {
 	names []string
 	use   func(op string, t *target.GPUTiming) use
@@ -56,10 +57,10 @@ func moves(latency func(*target.GPUTiming) float64) func(string, *target.GPUTimi
 	return func(op string, t *target.GPUTiming) use { return use{memory, 4 * words(op), latency(t)} }
 }
 
-// rows are the instructions, the first that fits deciding; matrix products are apart. A unit of 16 lanes takes a warp of 32 in two cycles, one
-// of four lanes in eight.
+// rows are the instructions; the first match counts. Matrix products are handled separately. A unit of 16 lanes takes a warp of 32 in
+// two cycles, a unit of four lanes in eight.
 var rows = []row{
-	{[]string{"LDGSTS", "UTMALDG", "UBLKCP"}, moves(func(*target.GPUTiming) float64 { return 0 })}, // groups are waited for, no scoreboard
+	{[]string{"LDGSTS", "UTMALDG", "UBLKCP"}, moves(func(*target.GPUTiming) float64 { return 0 })}, // waits are for groups, not scoreboards
 	{[]string{"LDG"}, moves(func(t *target.GPUTiming) float64 { return t.DRAM })},
 	{[]string{"STG", "RED", "ATOM"}, moves(func(t *target.GPUTiming) float64 { return t.GlobalStore })},
 	{[]string{"LDSM"}, fixed(memory, 16, func(t *target.GPUTiming) float64 { return t.Fragment })},
@@ -85,7 +86,7 @@ func begins(op string, names ...string) bool {
 	return false
 }
 
-// useOf is what an instruction takes on a GPU.
+// useOf returns the use of an instruction on a GPU.
 func useOf(i instr, g *target.GPU) use {
 	switch {
 	case begins(i.op, "HGMMA", "QGMMA", "IGMMA"):
@@ -111,8 +112,8 @@ func useOf(i instr, g *target.GPU) use {
 	panic("sass: the last row fits all")
 }
 
-// groupProduct is a product of a warp group (wgmma): its four warps share the four matrix units, which stream the right operand from shared
-// memory, 128 bytes a cycle, and the left one where it is there too. It is asynchronous: what needs it waits for its group.
+// groupProduct is a product of a warp group (wgmma). Its four warps share the four tensor cores, which stream the right operand from
+// shared memory at 128 bytes a cycle, and the left one too if it is there. It is asynchronous: users wait for its group.
 func groupProduct(i instr, g *target.GPU) use {
 	var m, n, k float64
 	if s := shapeOf.FindStringSubmatch(i.op); s != nil {

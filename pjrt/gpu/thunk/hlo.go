@@ -10,17 +10,17 @@ import (
 // instr is one instruction of an HLO module.
 type instr struct {
 	name, op string
-	bytes    []int64  // of the result, or of the elements of a tuple
-	operands []string // a name, or name#i for an element of a tuple
+	bytes    []int64  // of the result, or of each element of a tuple
+	operands []string // a name, or name#i for element i of a tuple
 	calls    string   // the computation of a fusion
-	trips    int64    // of a loop; -1: not known
-	line     int      // of the program that XLA was given; 0: not known
+	trips    int64    // of a loop; -1: unknown
+	line     int      // of the program given to XLA; 0: unknown
 	number   int      // of a parameter
 	root     bool
 	users    []use
 }
 
-// use is an instruction that takes a value as its operand of a number.
+// use is an instruction that takes a value as operand number at.
 type use struct {
 	by *instr
 	at int
@@ -32,7 +32,7 @@ type computation struct {
 	byName map[string]*instr
 }
 
-// hlo is a module: its computations, and the instructions that no fusion holds by name.
+// hlo is a module: its computations, and by name the instructions outside fusions.
 type hlo struct {
 	computations map[string]*computation
 	byName       map[string]*instr
@@ -49,11 +49,11 @@ var (
 	comment         = regexp.MustCompile(`/\*[^*]*\*/`)
 )
 
-// elementBytes are the sizes of the element types; pred is a byte.
+// elementBytes are the sizes of element types; pred is a byte.
 var elementBytes = map[string]int64{"pred": 1, "s4": 1, "u4": 1, "s8": 1, "u8": 1, "s16": 2, "u16": 2, "s32": 4, "u32": 4, "s64": 8, "u64": 8,
 	"f16": 2, "bf16": 2, "f32": 4, "f64": 8, "c64": 8, "c128": 16}
 
-// parseHLO reads the text of an HLO module.
+// parseHLO parses the text of an HLO module.
 func parseHLO(text string) (*hlo, error) {
 	m := &hlo{computations: map[string]*computation{}, byName: map[string]*instr{}}
 	var c *computation
@@ -94,7 +94,7 @@ func parseHLO(text string) (*hlo, error) {
 	return m, nil
 }
 
-// parseInstr reads what is behind the sign of equality: a type, an operation with its operands, and attributes.
+// parseInstr parses the text after the equals sign: a type, an operation with operands, and attributes.
 func parseInstr(name, text string) (*instr, error) {
 	kind, rest, err := cutType(text)
 	if err != nil {
@@ -131,7 +131,7 @@ func parseInstr(name, text string) (*instr, error) {
 	return x, err
 }
 
-// cutType parts a type, which may be a tuple, from what follows it.
+// cutType splits a type, which may be a tuple, from the text after it.
 func cutType(text string) (kind, rest string, err error) {
 	depth := 0
 	for i, r := range text {
@@ -147,7 +147,7 @@ func cutType(text string) (kind, rest string, err error) {
 	return "", "", fmt.Errorf("%q has no operation", text)
 }
 
-// sizes gives the bytes of an array, or of the arrays of a tuple in order.
+// sizes returns the bytes of an array, or of each array of a tuple.
 func sizes(kind string) ([]int64, error) {
 	var list []int64
 	for _, m := range arrayType.FindAllStringSubmatch(kind, -1) {
@@ -177,7 +177,7 @@ func (x *instr) total() (sum int64) {
 	return sum
 }
 
-// size is the bytes of an operand of x, in computation c.
+// size returns the bytes of an operand of x, in computation c.
 func (x *instr) size(c *computation, operand string) int64 {
 	name, element, part := strings.Cut(operand, "#")
 	from := c.byName[name]
@@ -190,7 +190,7 @@ func (x *instr) size(c *computation, operand string) int64 {
 	return from.total()
 }
 
-// traffic is the bytes that an instruction reads and writes, where each operand and result is moved once.
+// traffic returns the bytes that an instruction reads and writes, with each operand and result moved once.
 func (m *hlo) traffic(x *instr, c *computation) (read, written int64) {
 	body := m.computations[x.calls]
 	if x.op != "fusion" || body == nil {
@@ -228,10 +228,10 @@ func (m *hlo) traffic(x *instr, c *computation) (read, written int64) {
 	return read, written
 }
 
-// views are operations that move nothing.
+// views are operations that move no data.
 var views = map[string]bool{"bitcast": true, "reshape": true}
 
-// update is what a result writes into an operand in place; nil where it writes all of itself.
+// update returns the value that a result writes into an operand in place; nil if the result is written whole.
 func (c *computation) update(r *instr) *instr {
 	for r != nil && views[r.op] && len(r.operands) == 1 {
 		r = c.byName[r.operands[0]]
@@ -242,7 +242,7 @@ func (c *computation) update(r *instr) *instr {
 	return c.byName[r.operands[1]]
 }
 
-// reads is the bytes that are read of a value inside of a fusion: of slices what they take, of an update in place none.
+// reads returns the bytes read of a value inside a fusion: slices count their part, in-place updates nothing.
 func (c *computation) reads(x *instr) (sum int64) {
 	for _, u := range x.users {
 		switch {

@@ -12,28 +12,29 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// Report is what a GPU would run, counted over the turns of loops.
+// Report counts what a GPU would run, over all loop turns.
 type Report struct {
-	Kernels  int     `json:"kernels"`  // launches in the text: a kernel that is launched at two places counts twice
+	Kernels  int     `json:"kernels"`  // launch sites in the text: a kernel launched at two places counts twice
 	Launches int64   `json:"launches"` // of kernels and copies, over all turns
-	Graphs   int64   `json:"graphs"`   // CUDA graphs that are started, over all turns; most launches are nodes of one
+	Graphs   int64   `json:"graphs"`   // CUDA graphs started, over all turns; most launches are nodes of one
 	Read     int64   `json:"read_bytes"`
 	Written  int64   `json:"written_bytes"`
 	Loops    []Loop  `json:"loops"`
-	Rows     []Row   `json:"rows"` // in order of the program
+	Rows     []Row   `json:"rows"` // in program order
 	DRAM     float64 `json:"dram_us"`
-	// Modelled is the time in microseconds, where the GPU has a shortest kernel: launches one after another, each the larger of that and its bytes.
+	// Modelled is the time in microseconds, if the GPU's shortest kernel time is known: launches one after another, each the larger of
+	// that and its bytes' time.
 	Modelled float64 `json:"modelled_us,omitempty"`
-	Unknown  string  `json:"unknown,omitempty"` // why the counts over turns are not known; those above are then of one turn of such loops
+	Unknown  string  `json:"unknown,omitempty"` // why turns are unknown; the counts above then have one turn of such loops
 }
 
 // Loop is a loop of the program.
 type Loop struct {
 	Line     int   `json:"line"`  // of the StableHLO
-	Depth    int   `json:"depth"` // loops around it
-	Turns    int64 `json:"turns"` // over all times that it begins; -1: not known
+	Depth    int   `json:"depth"` // number of loops around it
+	Turns    int64 `json:"turns"` // in total, over all its starts; -1: unknown
 	Launches int   `json:"launches"`
-	Bytes    int64 `json:"bytes"` // of one turn, without loops inside
+	Bytes    int64 `json:"bytes"` // per turn, without inner loops
 }
 
 // Row is a launch at one place of the program.
@@ -49,11 +50,10 @@ type counter struct {
 	*Report
 	g     *target.GPU
 	turns map[int]int64
-	loops map[int]int // by line, how many there are
+	loops map[int]int // number of loops by line
 }
 
-// Count reports the thunks on a GPU. turns are those of loops by their line in the program, over all times that they begin; XLA's own count
-// comes first.
+// Count counts the thunks on a GPU. turns are the total turns of loops by line of the program; XLA's own counts have priority.
 func (p *Program) Count(turns map[int]int64, g *target.GPU) *Report {
 	c := &counter{Report: &Report{}, g: g, turns: turns, loops: map[int]int{}}
 	p.Walk(func(t *Thunk) {
@@ -66,7 +66,7 @@ func (p *Program) Count(turns map[int]int64, g *target.GPU) *Report {
 	return c.Report
 }
 
-// add counts thunks that run a number of times, and in the loop around them.
+// add counts thunks that run a number of times, also in the loop around them.
 func (c *counter) add(list []*Thunk, times int64, depth int, in *Loop) {
 	for _, t := range list {
 		switch {
@@ -118,7 +118,7 @@ func (c *counter) loop(t *Thunk, times int64, depth int) {
 	c.Loops = append(c.Loops, l)
 }
 
-// Write prints the sum, the loops, and the dearest launches.
+// Write prints the sum, the loops, and the top most expensive launches.
 func (r *Report) Write(w io.Writer, top int) {
 	fmt.Fprintf(w, "launches  %d, at %d places of the program; %d CUDA graphs started\n", r.Launches, r.Kernels, r.Graphs)
 	fmt.Fprintf(w, "traffic   %s read, %s written: %.1f us of main memory\n", terminal.Size(r.Read), terminal.Size(r.Written), r.DRAM)
@@ -162,7 +162,7 @@ func (r *Report) Write(w io.Writer, top int) {
 	}
 }
 
-// product is how many blocks or threads there are; a copy has none.
+// product returns the number of blocks or threads; "" for a copy.
 func product(n [3]int) any {
 	if p := n[0] * n[1] * n[2]; p > 0 {
 		return p
@@ -170,7 +170,7 @@ func product(n [3]int) any {
 	return ""
 }
 
-// Names lists the kernels that are launched, each once, in order of their names.
+// Names returns the kernels that are launched, sorted, each once.
 func (r *Report) Names() []string {
 	names := map[string]bool{}
 	for _, x := range r.Rows {

@@ -11,19 +11,19 @@ import (
 	"strings"
 )
 
-// Thunk is one step of what the GPU is told to do: a launch, or a group of others.
+// Thunk is one step of the GPU's program: a launch, or a group of steps.
 type Thunk struct {
-	Kind    string   `json:"kind"`           // as XLA names it: kCustomKernel, kCopy, kWhile ...
-	Name    string   `json:"name,omitempty"` // of the instruction that it was made of
+	Kind    string   `json:"kind"`           // XLA's name: kCustomKernel, kCopy, kWhile ...
+	Name    string   `json:"name,omitempty"` // of the instruction that it was made from
 	Kernel  string   `json:"kernel,omitempty"`
 	Grid    [3]int   `json:"grid,omitzero"` // blocks
 	Block   [3]int   `json:"block,omitzero"`
-	Shared  int      `json:"shared,omitempty"`    // bytes of shared memory of a block
+	Shared  int      `json:"shared,omitempty"`    // bytes of shared memory per block
 	Read    int64    `json:"read,omitempty"`      // bytes
 	Written int64    `json:"written,omitempty"`   // bytes
-	Line    int      `json:"line,omitempty"`      // of the program, of a loop
-	Trips   int64    `json:"trips,omitempty"`     // of a loop, where XLA knows them; else -1
-	Test    []*Thunk `json:"condition,omitempty"` // of a loop, run once more than its body
+	Line    int      `json:"line,omitempty"`      // of a loop: its line in the program
+	Trips   int64    `json:"trips,omitempty"`     // of a loop, if XLA knows it; else -1
+	Test    []*Thunk `json:"condition,omitempty"` // of a loop; it runs once more than the body
 	Body    []*Thunk `json:"body,omitempty"`
 
 	id, indent int
@@ -32,10 +32,10 @@ type Thunk struct {
 // Kinds of thunks that launch nothing themselves.
 var groups = map[string]bool{"kSequential": true, "kCommandBuffer": true, "kWhile": true, "kAsyncStart": true, "kAsyncDone": true, "kDynamicSliceFusion": true}
 
-// Launches says whether the thunk is a launch of a kernel or a copy.
+// Launches reports whether the thunk is a kernel launch or a copy.
 func (t *Thunk) Launches() bool { return !groups[t.Kind] }
 
-// Loop and Graph say what a group is.
+// Loop reports whether a group is a loop; Graph, whether it is a CUDA graph.
 func (t *Thunk) Loop() bool  { return t.Kind == "kWhile" }
 func (t *Thunk) Graph() bool { return t.Kind == "kCommandBuffer" }
 
@@ -45,7 +45,7 @@ var (
 	metadata  = regexp.MustCompile(`profile_annotation: "([^"]*)"\s+thunk_id: (\d+)`)
 )
 
-// parseThunks reads a sequence of thunks. Those of a group are indented deeper; a loop has a condition first, then a body:
+// parseThunks parses a sequence of thunks. Thunks of a group are indented deeper; a loop has a condition, then a body:
 //
 //	020: kWhile [prev=000 (1) | sink]
 //	condition:
@@ -141,7 +141,7 @@ func Read(dir string) (*Program, error) {
 	return p, p.join(m, names)
 }
 
-// newest reads the last file that fits the first pattern for which there is one.
+// newest reads the last file of the first pattern that has one.
 func newest(dir string, patterns ...string) (string, error) {
 	for _, pattern := range patterns {
 		found, err := filepath.Glob(filepath.Join(dir, pattern))
@@ -156,7 +156,7 @@ func newest(dir string, patterns ...string) (string, error) {
 	return "", fmt.Errorf("the dump has no file %s", patterns[len(patterns)-1])
 }
 
-// join gives thunks the facts of the instructions that they were made of.
+// join adds facts to thunks from the instructions that they were made from.
 func (p *Program) join(m *hlo, names map[int]string) error {
 	in := map[string]*computation{}
 	for _, c := range m.computations {
@@ -173,7 +173,7 @@ func (p *Program) join(m *hlo, names map[int]string) error {
 			t.Name = name
 		}
 		for _, part := range t.Body {
-			if t.Kind == "kDynamicSliceFusion" { // the slice that it copies has no name of its own
+			if t.Kind == "kDynamicSliceFusion" { // the slice that it copies has no name
 				part.Name = t.Name
 			}
 		}
@@ -191,7 +191,7 @@ func (p *Program) join(m *hlo, names map[int]string) error {
 	return fault
 }
 
-// Walk visits all thunks, groups before what is in them.
+// Walk visits all thunks, a group before its members.
 func (p *Program) Walk(visit func(*Thunk)) {
 	var walk func([]*Thunk)
 	walk = func(list []*Thunk) {

@@ -1,4 +1,4 @@
-// Package libtpu knows what releases of libtpu want, and what they mean by their messages.
+// Package libtpu has facts about libtpu: required releases, environment, and the meaning of messages.
 package libtpu
 
 import (
@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// Oldest is the oldest release that takes the kernels of auto; docs/device.md has the command that tries it.
+// Oldest is the oldest release that compiles the kernels of auto; docs/device.md has the command that checks it.
 const Oldest = "0.0.42.1"
 
 var (
-	// dump is what follows the cause of a refusal: a place, and the whole operation in MLIR.
+	// dump matches the text after a refusal's cause: a location, and the whole operation in MLIR.
 	dump       = regexp.MustCompile(`(?s)\s*(at location:|The MLIR operation involved).*`)
 	oldMosaic  = regexp.MustCompile(`Unsupported version: expected <= (\d+) but got (\d+)`)
 	noFunction = regexp.MustCompile(`failed to legalize operation '[^']*'`)
 	noOption   = regexp.MustCompile(`^No such compile option: '([^']*)'`)
 )
 
-// Cause is a refusal in one line: its first cause, without the kernel, and the release that is needed where this one is too old.
+// Cause returns a refusal in one line: its first cause without the kernel, and the release that is needed if this one is too old.
 func Cause(message string) string {
 	cause := strings.Join(strings.Fields(dump.ReplaceAllString(message, "")), " ")
 	if m := oldMosaic.FindStringSubmatch(message); m != nil {
@@ -30,7 +30,7 @@ func Cause(message string) string {
 	return cause
 }
 
-// UnknownOption is the compile option that a libtpu says it does not have; empty where the message is of something else.
+// UnknownOption returns the compile option that libtpu reports as unknown; "" for other messages.
 func UnknownOption(message string) string {
 	if m := noOption.FindStringSubmatch(message); m != nil {
 		return m[1]

@@ -14,13 +14,14 @@ import (
 	"time"
 )
 
-// skipMetadata keeps libtpu from asking the metadata server of Google's cloud what machine it is on. Elsewhere nobody answers, and it asks for minutes.
+// skipMetadata keeps libtpu from asking Google Cloud's metadata server about the machine. Elsewhere that server does not answer, and
+// libtpu retries for minutes.
 const skipMetadata = "TPU_SKIP_MDS_QUERY"
 
-// Is tells whether a plugin is libtpu, by the name of its file.
+// Is reports whether a plugin is libtpu, by its file's name.
 func Is(path string) bool { return strings.Contains(filepath.Base(path), "libtpu") }
 
-// Environment is what libtpu needs beside the environment of this process so that it opens at once.
+// Environment returns the variables to add so that libtpu opens at once; nil in Google's cloud, or if already set.
 func Environment(ctx context.Context) []string {
 	if _, set := os.LookupEnv(skipMetadata); set || inCloud(ctx) {
 		return nil
@@ -28,7 +29,8 @@ func Environment(ctx context.Context) []string {
 	return []string{skipMetadata + "=1"}
 }
 
-// inCloud tells whether a metadata server of Google's cloud answers within a second. GCE_METADATA_HOST is where other clients of Google look too.
+// inCloud reports whether Google Cloud's metadata server answers within a second. GCE_METADATA_HOST overrides its address, as for other
+// clients.
 func inCloud(ctx context.Context) bool {
 	ctx, stop := context.WithTimeout(ctx, time.Second)
 	defer stop()
@@ -36,7 +38,7 @@ func inCloud(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
-	r, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(q) // by no proxy
+	r, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(q) // without a proxy
 	if err != nil {
 		return false
 	}
@@ -46,8 +48,8 @@ func inCloud(ctx context.Context) bool {
 
 var lockFile = regexp.MustCompile(`/[^\s'"]*libtpu_lockfile`)
 
-// Busy says who has the device where libtpu complains of its lock, with the advice to remove it though it is held; empty where the message is of
-// something else.
+// Busy returns a message that names the process with the device, if libtpu complains about its lock; "" for other messages. libtpu's own
+// message advises to remove the lock, even if it is held.
 func Busy(message string) string {
 	file := lockFile.FindString(message)
 	if file == "" {
@@ -60,7 +62,7 @@ func Busy(message string) string {
 	return fmt.Sprintf("another process has the device: %s; wait until it has ended, or give each its own chips (docs/device.md)", who)
 }
 
-// holders are the other processes that have a file open.
+// holders returns the other processes that have a file open.
 func holders(file string) (list []string) {
 	if real, err := filepath.EvalSymlinks(file); err == nil {
 		file = real

@@ -17,7 +17,7 @@ import (
 	"github.com/gdngen/gdngen/ir/passes"
 )
 
-// Pass is one transformation.
+// Pass is one transformation of modules; Doc says what it does, and whether results keep the same bits.
 type Pass struct {
 	Name string
 	Doc  string

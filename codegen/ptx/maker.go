@@ -98,16 +98,17 @@ func NewMaker(ctx context.Context, g *target.GPU, o plugins.Options) (*Maker, er
 	return &Maker{GPU: g, toolkit: toolkit, ptxas: ptxas, made: map[gdn.Spec]made{}}, nil
 }
 
-// Supports says why there are no kernels of a spec; nil where there are.
+// Supports returns nil for a spec that has kernels, else an error with the reason.
 func (m *Maker) Supports(s gdn.Spec) error { return triton.Supports(s) }
 
-// Variant is the text of the default variant of a spec's kernels.
+// Variant returns the text of the default variant of a spec's kernels.
 func (m *Maker) Variant(s gdn.Spec) string { return triton.Default(s).Text(s) }
 
-// Precision is the arithmetic of the kernels of a spec.
+// Precision returns the name of the arithmetic of a spec's kernels.
 func (m *Maker) Precision(s gdn.Spec) string { return triton.Default(s).Precision(s) }
 
-// Text is the program of a spec, by the default variant of its kernels. ptxas has assembled what is inside.
+// Text returns the StableHLO program of a spec, with kernels of the default variant that ptxas has accepted. Results and errors are kept
+// per spec.
 func (m *Maker) Text(ctx context.Context, s gdn.Spec) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -140,7 +141,7 @@ func (m *Maker) make(ctx context.Context, s gdn.Spec) (string, error) {
 	return text, AssembleAll(ctx, m.ptxas, text, m.GPU)
 }
 
-// Try says why a device does not take PTX inside of StableHLO; nil where the probe computes what it should there.
+// Try runs the probe on a device, and returns nil if its result is right; else an error that wraps ErrNotTaken.
 func Try(run func(text string, x *array.Array) (*array.Array, error)) error {
 	values := make([]float32, probeThreads)
 	for i := range values {

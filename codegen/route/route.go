@@ -46,7 +46,7 @@ type Route struct {
 	Transform func(*ir.Module) (*ir.Module, error) // lowers a verified module to the form that the backend emits
 }
 
-// Routes lists the backends.
+// Routes lists all backends.
 var Routes = []Route{
 	{Backend: stablehlo.Backend{}, Transform: tidy,
 		Doc: "a whole program for a CPU or GPU: parallel grid axes are batch dimensions, the sequential one a loop"},

@@ -20,7 +20,7 @@ type Runner struct {
 // Device returns the open device; nil after a crash, until Ready or Run opens it again.
 func (r *Runner) Device() *Device { return r.open }
 
-// NewRunner opens a device.
+// NewRunner opens a device; the errors are Open's.
 func NewRunner(ctx context.Context, o Options) (*Runner, error) {
 	r := &Runner{o: o}
 	return r, r.Ready(ctx)

@@ -49,7 +49,7 @@ func IsCapture(dir string) bool {
 	return err == nil
 }
 
-// ReadCapture reads a folder of launches.
+// ReadCapture reads a folder that Capture wrote; it errs if a file is missing or damaged.
 func ReadCapture(dir string) (*Capture, error) {
 	path := filepath.Join(dir, launchesFile)
 	text, err := os.ReadFile(path)

@@ -38,7 +38,7 @@ type Toolkit struct {
 	Limit time.Duration // processor time of one child; 0: no limit
 }
 
-// Open obtains Triton.
+// Open obtains Triton (plugins.Triton), and returns a Toolkit without a limit.
 func Open(ctx context.Context, o plugins.Options) (*Toolkit, error) {
 	p, err := plugins.Triton(ctx, o)
 	if err != nil {

@@ -15,7 +15,7 @@ var (
 	numbered = regexp.MustCompile(`_\d+$`)
 )
 
-// OwnNames renumbers the local names of a function, its parameters included, independently of other functions.
+// OwnNames returns the text of a function with its local names, including parameters, renumbered independently of other functions.
 func OwnNames(text string) string {
 	header, _, _ := strings.Cut(text, "\n")
 	_, header, _ = strings.Cut(header, "(")

@@ -113,7 +113,7 @@ type Program struct {
 	Thunks []*Thunk `json:"thunks"`
 }
 
-// Read reads the files that XLA dumped into a folder.
+// Read reads the thunks and the module that XLA dumped into a folder; it errs if one is missing or can not be parsed.
 func Read(dir string) (*Program, error) {
 	text, err := newest(dir, "*.thunk_sequence_after_thunk_passes.txt", "*.thunk_sequence.txt")
 	if err != nil {

@@ -101,7 +101,7 @@ func (t *Toolkit) Compute(ctx context.Context, source string, s gdn.Spec, inputs
 	return outputs, nil
 }
 
-// compute gives what the tensors of a file's run hold afterwards.
+// compute runs a file by Triton's interpreter, and returns the tensors with their contents afterwards.
 func (t *Toolkit) compute(ctx context.Context, source string, tensors map[string]*array.Array) (after map[string]*array.Array, err error) {
 	err = t.inFolder(source, func(dir string) error {
 		given, results := filepath.Join(dir, "inputs.safetensors"), filepath.Join(dir, "outputs.safetensors")
@@ -130,7 +130,7 @@ func (t *Toolkit) Compile(ctx context.Context, source string, s gdn.Spec, target
 	return t.compile(ctx, source, arguments(s, empty), targets...)
 }
 
-// compile compiles a file's launches for tensors of the types and shapes of those given.
+// compile compiles a file's launches for tensors of the given types and shapes, as Compile does.
 func (t *Toolkit) compile(ctx context.Context, source string, tensors map[string]*array.Array, targets ...*target.GPU) (launches []Launch, err error) {
 	err = t.inFolder(source, func(dir string) error {
 		given := filepath.Join(dir, "inputs.safetensors")

@@ -16,32 +16,32 @@ import (
 //go:embed probe.py
 var probeText string
 
-// Probe is a form of a kernel that some Triton compiled wrongly.
+// Probe is a kernel of a form that some releases of Triton compile wrongly.
 type Probe struct {
 	Name  string
-	Fault string // what was wrong, and by which Triton
-	// columns a program computes, by blocks of so many columns of V, with stages of the software pipeline.
+	Fault string // the wrong result, and the releases of Triton
+	// columns per program, columns of V per block, and stages of the software pipeline
 	columns, block, stages int
 }
 
-// Probes are the forms of which a selftest runs a kernel. Files of gdngen have neither of them.
+// Probes are the kernels that a selftest runs. Files of gdngen have neither form.
 var Probes = []Probe{
 	{"transposed", "a sum of products, transposed, as an operand of a product: Triton 3.4.0 to 3.7.0 on Hopper (flash-linear-attention issues 640 and 826)", 64, 64, 2},
 	{"narrow", "products of fewer than 64 columns outside of a pipeline: Triton 3.6.0 to 3.7.1 on Hopper (triton-lang/triton issues 10486, 10573 and 11366)", 32, 128, 1},
 }
 
-// ProbeLimit is how far outputs of a probe may be from float64, as the rms of the difference over the rms: operands are rounded to bf16 as the kernel
-// rounds them, so only the order of sums differs, and bf16 of a sum that lies between two values.
+// ProbeLimit is the largest relative error of a probe: the rms of the difference to float64, over the rms. The reference rounds operands
+// to bf16 as the kernel does. So only the order of sums differs, and the rounding to bf16 of a sum between two values.
 const ProbeLimit = 1e-3
 
 const probeTokens, probeWidth = 64, 128
 
-// source is the file of the probe.
+// source returns the Python file of the probe.
 func (p Probe) source() string {
 	return fmt.Sprintf("%s\n\nCOLUMNS, BLOCK, STAGES = %d, %d, %d\n", probeText, p.columns, p.block, p.stages)
 }
 
-// tensors are what run takes: values of a normal distribution, and outputs that hold NaN.
+// tensors returns the arguments of run: normally distributed values, and outputs that are NaN.
 func (p Probe) tensors() map[string]*array.Array {
 	r := rand.New(rand.NewPCG(1, 2))
 	all := map[string]*array.Array{}
@@ -65,7 +65,8 @@ func (p Probe) tensors() map[string]*array.Array {
 	return all
 }
 
-// off is the relative error of the outputs, the larger one: dQ = dO H^T + S K and dK = V dH^T + S^T Q, where S is dO V^T on and below the diagonal.
+// off returns the larger relative error of the outputs dQ = dO H^T + S K and dK = V dH^T + S^T Q, where S is dO V^T on and below the
+// diagonal.
 func off(in, out map[string]*array.Array) float64 {
 	const n, w = probeTokens, probeWidth
 	x := map[string][]float64{}
@@ -100,14 +101,14 @@ func off(in, out map[string]*array.Array) float64 {
 				size += want * want
 			}
 		}
-		if e := math.Sqrt(difference / size); !(e <= worst) { // a NaN stays
+		if e := math.Sqrt(difference / size); !(e <= worst) { // a NaN is kept
 			worst = e
 		}
 	}
 	return worst
 }
 
-// Probe runs a probe's kernel on the attached GPU, and gives its relative error.
+// Probe runs a probe's kernel on the attached GPU, and returns its relative error.
 func (t *Toolkit) Probe(ctx context.Context, p Probe, g *target.GPU) (float64, error) {
 	tensors := p.tensors()
 	launches, err := t.compile(ctx, p.source(), tensors, g)

@@ -144,7 +144,7 @@ func (p *printer) storeWords(n *loops.Node, base string, rank, rows int, value s
 // when writes a condition's body as a function under pl.when.
 func (p *printer) when(n *loops.Node) statement {
 	defer func(taken map[string]bool) {
-		for _, name := range p.full { // except names made at the begin of the function
+		for _, name := range p.full { // except names made at the start of the function
 			taken[name] = true
 		}
 		p.taken = taken

@@ -130,7 +130,7 @@ func (m *module) told(k *kernel) []string {
 	return append(out, "interpret=interpret")
 }
 
-// caller returns the begin of a kernel's call and, for back-to-back batch rows, the lags of its windows.
+// caller returns the start of a kernel's call and, for back-to-back batch rows, the lags of its windows.
 func (m *module) caller(k *kernel) (call string, lags []string) {
 	if k.inLine == nil {
 		return "pl.pallas_call(", nil

@@ -38,7 +38,7 @@ type printer struct {
 	acts    bool // copies either start or are awaited, as the function's argument says
 }
 
-// filled returns an array of one number, made at the begin of the function and named if it repeats.
+// filled returns an array of one number, made at the start of the function and named if it repeats.
 func (p *printer) filled(t ir.Type, c float64, text string) string {
 	e := filled(t, c, text).s
 	if own := text == scalarText(t.DType, c) || strings.HasPrefix(text, "_"); p.k == nil || !own { // a number that a loop varies stays in the loop

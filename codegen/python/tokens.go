@@ -83,7 +83,7 @@ func tokens(src string, line int) []token {
 	return s.out
 }
 
-// indentation reads the begin of a line; false for an empty line.
+// indentation reads the start of a line; false for an empty line.
 func (s *scanner) indentation() bool {
 	rest := strings.TrimLeft(s.src[s.at:], " ")
 	n := len(s.src) - s.at - len(rest)

@@ -60,7 +60,7 @@ func (p Plugin) releaseOf() string {
 	return ""
 }
 
-// Identity identifies a build: by its release; a library of the user's choice also by the begin of its checksum.
+// Identity identifies a build: by its release; a library of the user's choice also by the start of its checksum.
 func (p Plugin) Identity() (string, error) {
 	if p.Version != "" {
 		return p.Version, nil

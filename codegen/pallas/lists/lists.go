@@ -177,7 +177,7 @@ func FromKeys(name string, items []Pair) string {
 	return strings.Join(lines, "\n")
 }
 
-// assign returns the begin of a dict statement; before has the earlier ones.
+// assign returns the start of a dict statement; before has the earlier ones.
 func assign(name string, before []string) string {
 	if len(before) == 0 {
 		return name + " = "

@@ -191,7 +191,7 @@ func (a *arranger) sharedFirst(level []*Node) []*Node {
 	return slices.Concat(first, rest)
 }
 
-// numbers returns how many nodes at the begin of a level depend only on row and column numbers.
+// numbers returns how many nodes at the start of a level depend only on row and column numbers.
 func numbers(level []*Node) int {
 	made := map[*Item]bool{}
 	for i, n := range level {

@@ -81,7 +81,7 @@ func result(b *mlir.Block, ops ...int) []int {
 	return ids
 }
 
-// reduceWindow is a prefix sum: each window starts at the begin of the axis, ends at its element, and sums from zero.
+// reduceWindow is a prefix sum: each window goes from the first element of the axis to its own, and sums from zero.
 func reduceWindow(o *mlir.Op) (compute, error) {
 	t := o.Ins[0]
 	window, _ := o.Attrs["window_dimensions"].([]int)

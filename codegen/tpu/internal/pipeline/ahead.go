@@ -9,7 +9,7 @@ import (
 )
 
 // ahead writes the bodies of a kernel that copies its blocks itself, two steps ahead. At its end, a step starts the copies for the step
-// after the next, into the half of the buffer that it has read, and the copies of the blocks that it has written. At its begin, it waits
+// after the next, into the half of the buffer that it has read, and the copies of the blocks that it has written. At its start, it waits
 // for its own blocks, in flight since the step before, and for the copy out of the half that it will write.
 //
 //	step 0   start 0, start 1   await parts of 0 as they are read   work, start 2, send 0

@@ -21,11 +21,11 @@ type lump struct {
 }
 
 // pieces makes a kernel of one point copy large arrays in pieces of some heads, each with its own semaphore. Such a kernel, for example
-// decode of one sequence, has no other point whose work could hide its copies. All copies in start at the begin. A piece is awaited
+// decode of one sequence, has no other point whose work could hide its copies. All copies in begin at once. A piece is awaited
 // before the work on its heads, and copied out when it is done, while other pieces still arrive.
 //
 // The compiler orders instructions only between waits. So a time slot has the next step of each piece in flight: the work that a wait
-// allows, next to the later work on earlier pieces. A result of long latency (slow) gets a step of its own: it is requested at the begin
+// allows, next to the later work on earlier pieces. A result of long latency (slow) gets a step of its own: it is requested at the start
 // of a slot and used in the next. Three pieces with sums over lanes; step 0 is loads and products by decay, step 1 makes the new state:
 //
 //	await 0   0.0
@@ -213,7 +213,7 @@ func (p *piecer) arrange() {
 
 // shift moves work that no copied piece waits for after work that one does, and work that needs no piece to where it is used.
 // Transposes, whose results take many registers, are made for a few pieces at a time, in the slot before the first of them. Sums over
-// lanes take few registers and stay at the begin.
+// lanes take few registers and stay at the start.
 //
 //	pieces of 128 KiB           columns for 2 and 3 are made in slot 1, outputs of 0 in slot 3
 //	pieces of 256 KiB or more   columns for 2 are made in slot 1, outputs of 0 in slot 1

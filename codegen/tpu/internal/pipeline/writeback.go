@@ -8,7 +8,7 @@ import (
 )
 
 // delivery is an output window of a pipelined kernel that the kernel copies to HBM itself. A moving window has a buffer of two halves:
-// the block of a step is copied while the next step runs, from the end of its own step (ahead), in a JAX file from the begin of the next
+// the block of a step is copied while the next step runs, from the end of its own step (ahead), in a JAX file from the start of the next
 // (writeBack). The last step copies its block in parts, each as soon as it is written. So does an output that does not move, such as a
 // final state. The compiler's windows are copied whole, after the last step.
 //

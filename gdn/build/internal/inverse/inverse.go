@@ -21,7 +21,7 @@ var solvers = map[gdn.Solve]func(*Solver, *ir.Value) *ir.Value{
 	gdn.SolveNewton:  (*Solver).newton,
 }
 
-// Invert is (I + A)^-1 from -A as it is stored.
+// Invert returns (I + A)^-1 from stored -A, [N, C, C], in stored form.
 func (e *Solver) Invert(negA *ir.Value) *ir.Value {
 	switch {
 	case e.V.Inverse.Mask != gdn.MaskWords:
@@ -32,7 +32,7 @@ func (e *Solver) Invert(negA *ir.Value) *ir.Value {
 	return e.SolveWords(negA)
 }
 
-// Solve is (I + A)^-1 from -A.
+// Solve returns (I + A)^-1 from -A, [N, C, C] f32.
 func (e *Solver) Solve(negA *ir.Value) *ir.Value {
 	e.B.Stage("solve")
 	return solvers[e.V.Inverse.Solve](e, negA)
@@ -48,7 +48,7 @@ func (e *Solver) forward(neg *ir.Value) *ir.Value {
 	s := neg.Type.Shape
 	n, c := s[0], s[1]
 	out := e.B.Loop(c, []*ir.Value{e.B.Const(neg.Type, 0), neg}, func(b *ir.Builder, i *ir.Value, carried []*ir.Value) []*ir.Value {
-		// With a cache of its own: an iota that is made in the loop's body is not defined outside.
+		// This body needs its own cache: an iota created in the loop's body is not defined outside.
 		in := &Solver{tile.New(b, e.V, e.C)}
 		x, neg := carried[0], carried[1]
 		mine := b.Compare(ir.EQ, in.Iota(c, c, 0), b.Broadcast(i, []int{c, c}))
@@ -86,7 +86,7 @@ func (e *Solver) blockForward(neg *ir.Value) *ir.Value {
 	return b.Concat(1, rows...)
 }
 
-// ladder doubles the inverted blocks by X + X L X over the whole chunk, L being the part of B that joins pairs of blocks.
+// ladder doubles the inverted blocks by X + X L X over the whole chunk, where L is the part of B that joins pairs of blocks.
 func (e *Solver) ladder(neg *ir.Value) *ir.Value {
 	x := e.spread(e.leafLanes(neg), e.V.Inverse.Leaf)
 	for w := e.V.Inverse.Leaf; w < e.C; w *= 2 {
@@ -106,7 +106,7 @@ func (e *Solver) rung(x, neg *ir.Value, w int) *ir.Value {
 	return e.B.Add(x, e.inv(x, e.inv(e.pairs(neg, w), x)))
 }
 
-// pairs keeps the blocks of B that are below the first of two neighbouring blocks of w.
+// pairs keeps the blocks of B below the first of two neighbouring blocks of width w.
 //
 //	C / w = 4, by blocks:   .  .  .  .
 //	                        L  .  .  .
@@ -125,15 +125,15 @@ func (e *Solver) pairs(neg *ir.Value, w int) *ir.Value {
 //	[ I - B11    0     ]^-1     [ X11           0   ]
 //	[ -B21     I - B22 ]     =  [ X22 B21 X11   X22 ]
 //
-// so the new block is X22 (B21 X11), which only multiplies true inverses: they are bounded where
-// powers of B, as a series has them, grow with the number of tokens alike. The other order of the
-// two products is several times less accurate where beta is near 2.
+// so the new block is X22 (B21 X11), which only multiplies true inverses. They are bounded, while the
+// powers of B in a series grow with the number of similar tokens. The other order of the
+// two products is several times less accurate for beta near 2.
 func (e *Solver) merge(neg *ir.Value) *ir.Value {
 	if e.V.Inverse.Merge == gdn.MergeBlocks {
 		return e.mergeBlocks(neg)
 	}
 	held := e.V.Numerics.Store
-	if e.V.Numerics.PrecInv != ir.PrecBF16x1 { // more passes multiply what one would round away
+	if e.V.Numerics.PrecInv != ir.PrecBF16x1 { // more passes multiply bits that one pass would round away
 		held = ir.F32
 	}
 	x := e.spread(e.leafLanes(neg), e.V.Inverse.Leaf)
@@ -148,7 +148,7 @@ func (e *Solver) merge(neg *ir.Value) *ir.Value {
 }
 
 // mergeRows merges at width w on the rows of the odd blocks: all of them, or packed into w rows,
-// their lanes being disjoint.
+// since their lanes are disjoint.
 //
 //	w = C/4, two pairs    rows of X22      0    X22a  0    0       packed   0  X22a  0  X22b
 //	                                       0    0     0    X22b
@@ -163,7 +163,7 @@ func (e *Solver) mergeRows(x, neg *ir.Value, w int) *ir.Value {
 		return b.SliceAxis(b.Reshape(x, n, pairs, 2, w, c), 2, 1, 2)
 	}
 	pack := func(x *ir.Value) *ir.Value { return b.Sum(b.Reshape(x, n, pairs, w, c), 1) }
-	below := e.Where(c/2, c, func(r, l *ir.Value) *ir.Value { // where B21 and X21 are: row r belongs to pair r/w
+	below := e.Where(c/2, c, func(r, l *ir.Value) *ir.Value { // positions of B21 and X21: row r belongs to pair r/w
 		return b.Compare(ir.EQ, b.Mul(e.Divided(r, w), b.Like(r, 2)), e.Divided(l, w))
 	})
 	rows := b.Reshape(odd(x), n, c/2, c)
@@ -175,7 +175,7 @@ func (e *Solver) mergeRows(x, neg *ir.Value, w int) *ir.Value {
 	if packed {
 		right = b.Reshape(b.Broadcast(right, []int{n, c / w, w, c}, 0, 2, 3), n, c, c)
 		right = e.pairs(right, w)
-	} else { // what is in the rows of even blocks meets zeros
+	} else { // rows of even blocks are multiplied by zeros
 		right = b.Reshape(right, n, pairs, 1, w, c)
 		right = b.Reshape(b.Concat(2, right, right), n, c, c)
 	}
@@ -188,8 +188,8 @@ func (e *Solver) mergeRows(x, neg *ir.Value, w int) *ir.Value {
 	return b.Reshape(b.Concat(2, even, joined), n, c, c)
 }
 
-// mergeBlocks keeps the inverted blocks as [blocks, N, w, w]: small products in a batch, which CPUs
-// and GPUs like, and a matrix unit of 128 rows does not.
+// mergeBlocks keeps the inverted blocks as [blocks, N, w, w]: small batched products, which suit CPUs
+// and GPUs, but not an MXU of 128 rows.
 //
 // For C / w = 4, x is [4, N, w, w], cut as [2, 2, N, w, w] in pairs and which of a pair, and the result [2, N, 2 w, 2 w].
 func (e *Solver) mergeBlocks(neg *ir.Value) *ir.Value {
@@ -219,8 +219,8 @@ func (e *Solver) blocksOf(x *ir.Value, w, step, row, lane int) *ir.Value {
 	return e.B.Concat(0, l...)
 }
 
-// neumann is (I + B)(I + B^2)(I + B^4)... over the whole chunk. It is a negative example: with keys
-// alike and beta 1, entries of B^k are binomial coefficients, 4.7e17 at C = 64, and cancel.
+// neumann is (I + B)(I + B^2)(I + B^4)... over the whole chunk. It is a negative example: for equal
+// keys and beta 1, entries of B^k are binomial coefficients, 4.7e17 at C = 64, and cancel.
 //
 // The inverse itself has no entry above 1 there: A is all ones below the diagonal, and (I + A)^-1 has 1 on the diagonal, -1 right below it, and zeros.
 func (e *Solver) neumann(neg *ir.Value) *ir.Value {

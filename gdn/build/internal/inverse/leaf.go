@@ -14,8 +14,8 @@ import (
 //	C = 8, leaf = 4: [ a 0 ]     in lanes     [ a b ], four rows of eight lanes
 //	                 [ 0 b ]
 //
-// In lanes a row of all blocks, and with N heads as rows of all heads, is one tile: substitution then is element-wise
-// on full registers, where a block of eight lanes would fill a sixteenth of one.
+// In lanes, one row of all blocks (and with N heads as rows, of all heads) is one tile. Substitution is then element-wise
+// on full registers, while a block of eight lanes would fill a sixteenth of one.
 
 // leafLanes inverts the leaves in lanes.
 func (e *Solver) leafLanes(neg *ir.Value) *ir.Value {
@@ -48,8 +48,8 @@ func (e *Solver) leafBlocks(neg *ir.Value) *ir.Value {
 
 // series is the power series of (I - D)^-1 by doubling, (I + D)(I + D^2)(I + D^4)..., exact for a
 // strictly triangular D of the leaf's size, whose power of that size is zero. In a leaf of 8
-// entries of powers are at most 20, even for keys alike; Newton steps take back what their rounding
-// cost.
+// entries of powers are at most 20, even for equal keys; Newton steps reduce their rounding
+// errors.
 func (e *Solver) series(d, eye *ir.Value, newton int, mul func(x, y *ir.Value) *ir.Value) *ir.Value {
 	b := e.B
 	x := b.Add(eye, d)
@@ -92,8 +92,8 @@ func (e *Solver) spread(x *ir.Value, l int) *ir.Value {
 	}))
 }
 
-// substLanes substitutes in all blocks and entries of D [N, L, C] at once. Column j of a block,
-// which row j of the inverse is multiplied by, is one lane of it, and is needed in all of its
+// substLanes substitutes in all blocks and entries of D [N, L, C] at once. Column j of a block
+// multiplies row j of the inverse. It is one lane of the block and is needed in all of the block's
 // lanes: a gather along lanes.
 func (e *Solver) substLanes(d *ir.Value) *ir.Value {
 	b := e.B
@@ -106,8 +106,8 @@ func (e *Solver) substLanes(d *ir.Value) *ir.Value {
 	})
 }
 
-// substWords is substLanes of bf16 rows as words [N, L/2, C]: what is taken along lanes then are two rows at once.
-// A bf16 is the upper half of a float32, so a shift or an AND is all that makes either row of the two a float32.
+// substWords is substLanes for bf16 rows as words [N, L/2, C]: each gather along lanes moves two rows at once.
+// A bf16 is the upper half of a float32, so a shift or an AND converts either row to float32.
 func (e *Solver) substWords(d *ir.Value) *ir.Value {
 	b := e.B
 	rows := e.leafRows(d)
@@ -117,7 +117,7 @@ func (e *Solver) substWords(d *ir.Value) *ir.Value {
 			wanted = func(i int) bool { return i < j }
 		}
 		return func(yield func(int, *ir.Value) bool) {
-			// Of the words of which a row is wanted, perhaps only one.
+			// Of each word, possibly only one row is needed.
 			for i := range rows {
 				if !wanted(2*i) && !wanted(2*i+1) {
 					continue
@@ -134,7 +134,7 @@ func (e *Solver) substWords(d *ir.Value) *ir.Value {
 	})
 }
 
-// leafRows cuts [N, rows, C] into rows [N, C].
+// leafRows splits [N, rows, C] into rows [N, C].
 func (e *Solver) leafRows(d *ir.Value) []*ir.Value {
 	s := d.Type.Shape
 	d = e.B.Transpose(d, 1, 0, 2)
@@ -146,14 +146,14 @@ func (e *Solver) leafRows(d *ir.Value) []*ir.Value {
 }
 
 // substitute inverts blocks of l rows of N entries: row i of the inverse is e_i + sum over j < i of
-// D_ij row j. It goes by columns: once row j is done, its multiples are added to all rows below, l
-// - j - 1 additions that do not wait for one another. column gives D_ij for the rows i after j,
-// spread over the lanes of each block, where at holds the lane of column j of each block.
+// D_ij row j. It goes by columns: when row j is done, its multiples are added to all later rows, l
+// - j - 1 independent additions. column returns D_ij for the rows i after j,
+// broadcast over the lanes of each block, where at holds the lane of column j of each block.
 //
 //	leaf of 4:  x0 = e0   x1 = e1 + D10 x0   x2 = e2 + D20 x0 + D21 x1   x3 = e3 + D30 x0 + D31 x1 + D32 x2
 //	            j = 0:    adds D10 x0, D20 x0, D30 x0;   j = 1: D21 x1, D31 x1;   j = 2: D32 x2
 //
-// Where pairs are turned (tile.TurnsPairs) D is strictly upper: rows are done from the last one up.
+// With transposed pairs (tile.TurnsPairs) D is strictly upper, and rows are done from the last one up.
 func (e *Solver) substitute(n, l int, column func(j int, at *ir.Value) iter.Seq2[int, *ir.Value]) *ir.Value {
 	b, c := e.B, e.C
 	lane := e.Iota(n, c, 1)
@@ -178,8 +178,8 @@ func (e *Solver) substitute(n, l int, column func(j int, at *ir.Value) iter.Seq2
 	return b.Transpose(b.Concat(0, x...), 1, 0, 2)
 }
 
-// substBlocks substitutes column by column: after step j, row j is final and its multiples are in the rows below.
-// D is strictly lower, so column j adds to rows after j alone, and the last column to none.
+// substBlocks substitutes column by column: after step j, row j is final and its multiples are added to later rows.
+// D is strictly lower, so column j only affects later rows, and the last column none.
 func (e *Solver) substBlocks(d, x *ir.Value) *ir.Value {
 	b := e.B
 	s := d.Type.Shape

@@ -5,15 +5,15 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// With refine=yes the inverse X of I - B, made in one bf16 pass from B rounded to bf16, takes back what rounding cost it by one step of
-// Newton's iteration (Schulz 1933):
+// With refine=yes one Newton step (Schulz 1933) corrects the inverse X of I - B, which one bf16 pass computed from
+// B rounded to bf16:
 //
 //	R = I - (I - B) X    E = X R    T = X + E
 //
-// The error of T is that of X by itself: where X is off by 1e-2, T is by 1e-4. B has two bf16 parts here, high and low, which stand side by
-// side in one product; X and E are the two parts of T, and stand side by side wherever T is taken. None of these products waits for a state.
+// The error of T is the square of X's: 1e-4 for a relative error of 1e-2 in X. B has two bf16 parts here, high and low, joined
+// in one product. X and E are the two parts of T, and joined wherever T is used. None of these products depends on a state.
 
-// refined is T of B [N, C, C], whose upper part may hold anything, and X in bf16.
+// refined returns T for B [N, C, C], whose upper part is arbitrary, and X in bf16.
 //
 // One step squares the residual: I - (I - B) (X + X R) = R - (I - R) R = R^2.
 func (e *Solver) refined(x, neg *ir.Value) *ir.Value {
@@ -32,19 +32,19 @@ func (e *Solver) refined(x, neg *ir.Value) *ir.Value {
 		}
 		return words
 	}
-	// The diagonal of B is -1 here, so that the product is (B - I) X; that of R is zero.
+	// The diagonal of B is set to -1, so that the product is (B - I) X; the diagonal of R is zero.
 	left := b.Concat(2, b.Halves(b.Or(strict(high), e.Over(x.Type.Shape[0], e.minusOnes()))), b.Halves(strict(low)))
 	rest := b.MatMul(left, b.Concat(1, x, x), false, false, ir.PrecBF16x1)
 	rest = b.Halves(strict(b.Convert(rest, ir.BF16)))
 	return e.Joined([]*ir.Value{x, b.Convert(b.MatMul(x, rest, false, false, ir.PrecBF16x1), ir.BF16)})
 }
 
-// minusOnes is -1 in bf16 on the diagonal, on words.
+// minusOnes returns bf16 -1 on the diagonal, as words.
 func (e *Solver) minusOnes() *ir.Value {
 	return e.wordTile(func(lane, row *ir.Value) *ir.Value { return e.B.Compare(ir.EQ, lane, row) }, 0xbf80)
 }
 
-// wordTile is a [C, C] tile on words, with bits where a condition on lane and row holds.
+// wordTile returns a [C, C] tile of words, with the given bits where a condition on lane and row holds.
 func (e *Solver) wordTile(holds func(lane, row *ir.Value) *ir.Value, bits int) *ir.Value {
 	b, c := e.B, e.C
 	lane, r := e.Iota(c/2, c, 1), e.Iota(c/2, c, 0)
@@ -55,12 +55,12 @@ func (e *Solver) wordTile(holds func(lane, row *ir.Value) *ir.Value, bits int) *
 	return b.Or(low, high)
 }
 
-// Applied is T r, or r T^T of turned values [N, V, C]; r is as it is stored.
+// Applied returns T r, or r T^T for transposed values [N, V, C]; r is in stored form.
 //
-//	[X E] [r; r] = X r + E r,   turned: [r r] [X E]^T
+//	[X E] [r; r] = X r + E r,   transposed: [r r] [X E]^T
 func (e *Solver) Applied(t, r *ir.Value, turned bool) *ir.Value {
 	b, parts, p := e.B, e.Parts(t), e.V.ApplyPrecision()
-	held := e.V.Inverse.Refine && p == ir.PrecBF16x1 // T alone is in parts
+	held := e.V.Inverse.Refine && p == ir.PrecBF16x1 // only T has parts
 	switch {
 	case !held && turned:
 		return e.Dot(r, t, false, !tile.TurnsPairs(e.Body), p)

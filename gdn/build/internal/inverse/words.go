@@ -7,11 +7,11 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// With mask=words triangular and block masks are ANDs on u32 words of two bf16 rows. That is half the work of a select, and
-// it clears infinities and NaN alike, so decay need not be masked before its exponential: what overflows above the diagonal
-// is cut off here.
+// With mask=words, triangular and block masks are ANDs on u32 words of two bf16 rows. That is half the work of a select, and
+// it clears infinities and NaN too. So decay needs no mask before its exponential: overflow above the diagonal
+// is cleared here.
 
-// wordMask is all ones where the lane's block of w is number i, on rows of words.
+// wordMask is all ones in the lanes of block i of width w, on rows of words.
 func (e *Solver) wordMask(rows, w, i int) *ir.Value {
 	b := e.B
 	lane := e.Iota(rows, e.C, 1)
@@ -19,15 +19,15 @@ func (e *Solver) wordMask(rows, w, i int) *ir.Value {
 	return b.Select(b.Compare(ir.EQ, e.Divided(lane, w).Called("block"), b.Like(lane, float64(i))), b.Const(t, 0xffffffff), b.Const(t, 0))
 }
 
-// andMask clears x [N, rows, C] outside block i of w lanes.
+// andMask clears x [N, rows, C] outside of block i of w lanes.
 //
-// In a block row of x it leaves one block: two of them with other lanes can be packed by an OR, and taken apart by this mask again.
+// In a block row of x it keeps one block. Two block rows with other lanes can be packed by an OR, and separated by this mask again.
 func (e *Solver) andMask(x *ir.Value, w, i int) *ir.Value {
 	s := x.Type.Shape
 	return e.B.And(x, e.Over(s[0], e.wordMask(s[1], w, i)))
 }
 
-// wordRows cuts words [N, R, C] into blocks of h rows.
+// wordRows splits words [N, R, C] into blocks of h rows.
 func (e *Solver) wordRows(x *ir.Value, h int) []*ir.Value {
 	var out []*ir.Value
 	for i := 0; i < x.Type.Shape[1]; i += h {
@@ -36,7 +36,7 @@ func (e *Solver) wordRows(x *ir.Value, h int) []*ir.Value {
 	return out
 }
 
-// toRows cuts the words of x into blocks of half a leaf's height, for each part.
+// toRows splits the words of x into blocks of half a leaf's height, for each part.
 func (e *Solver) toRows(x *ir.Value) [][]*ir.Value {
 	var out [][]*ir.Value
 	for _, words := range e.Words(x) {
@@ -45,8 +45,8 @@ func (e *Solver) toRows(x *ir.Value) [][]*ir.Value {
 	return out
 }
 
-// ownRows is toRows of -A [N, C, C]. Where blocks have tokens of several sequences, it is zero for pairs of two, and finite: the rows of
-// a merge have the lanes of several blocks, so what is not finite would meet zeros of others. Then the mask comes with it, by rows too.
+// ownRows is toRows of -A [N, C, C]. If blocks have tokens of several sequences, pairs of two sequences are zeroed and infinities made finite, since the rows
+// of a merge have the lanes of several blocks and multiply zeros of others. Then it also returns the mask, by rows.
 func (e *Solver) ownRows(negA *ir.Value) (a [][]*ir.Value, own []*ir.Value) {
 	if e.Segments == nil {
 		return e.toRows(negA), nil
@@ -58,7 +58,7 @@ func (e *Solver) ownRows(negA *ir.Value) (a [][]*ir.Value, own []*ir.Value) {
 	return a, e.wordRows(mask, e.V.Inverse.Leaf/2)
 }
 
-// joinRows is the value of blocks of words, for each part, which a formula calls name.
+// joinRows joins blocks of words to a value, for each part, with a formula name.
 func (e *Solver) joinRows(x [][]*ir.Value, name string) *ir.Value {
 	var parts []*ir.Value
 	for _, rows := range x {
@@ -75,11 +75,11 @@ func (e *Solver) orAll(xs []*ir.Value) *ir.Value {
 	return out
 }
 
-// SolveWords is the merge solver with packed rows on words: from -A [N, C, C], whose upper part may hold anything, to
+// SolveWords is the merge solver with packed rows on words: from -A [N, C, C], whose upper part is arbitrary, to
 // (I + A)^-1 in bf16 or its parts.
 //
-// Block rows have a leaf's height, leaf / 2 rows of words. Of each only the block on the diagonal goes to the leaves, all by one substitution; x is their
-// inverses, spread to their lanes again, and grows by merges from block rows of a.
+// Block rows have a leaf's height, leaf / 2 rows of words. Only the diagonal block of each goes to the leaves, all by one substitution. x is their
+// inverses, moved back to their lanes; merges extend it by block rows of a.
 func (e *Solver) SolveWords(negA *ir.Value) *ir.Value {
 	a, seen := e.ownRows(negA)
 	b, l := e.B.Stage("leaf"), e.V.Inverse.Leaf
@@ -92,7 +92,7 @@ func (e *Solver) SolveWords(negA *ir.Value) *ir.Value {
 		own = append(own, []*ir.Value{e.orAll(blocks)})
 	}
 	var inverse *ir.Value
-	// One part is bf16, and needs no float32 before the substitution makes it of each row.
+	// A single part is bf16, and becomes float32 row by row in the substitution.
 	if len(own) == 1 {
 		inverse = e.substWords(own[0][0])
 	} else {
@@ -106,7 +106,7 @@ func (e *Solver) SolveWords(negA *ir.Value) *ir.Value {
 		for i := range a[p] {
 			if seen == nil {
 				x[p] = append(x[p], e.andMask(words, l, i))
-			} else { // a leaf's rows are sums of zeros times the rows of another sequence, infinite ones too
+			} else { // a leaf's rows are sums that include zero times the rows of another sequence, possibly infinite
 				x[p] = append(x[p], b.And(words, e.andMask(seen[i], l, i)))
 			}
 		}
@@ -118,8 +118,8 @@ func (e *Solver) SolveWords(negA *ir.Value) *ir.Value {
 }
 
 // mergeWords merges the pairs of blocks of w lanes of x, which holds block rows of a leaf's height, for each part. The
-// products work on the rows of all pairs at once, packed into the rows of one block: their lanes are disjoint. They take one
-// head each, or two where the variant says so.
+// products process the rows of all pairs at once, packed into the rows of one block, since their lanes are disjoint. They take one
+// head each, or two if the variant says so.
 //
 // A pair is two neighbouring blocks of the diagonal, say 0 and 1, with inverses X00 and X11, and B10 = -A10 below the first. In the code B10 is
 // B21, and so on, of each pair. Its inverse is
@@ -135,8 +135,8 @@ func (e *Solver) SolveWords(negA *ir.Value) *ir.Value {
 //	spread  right, the part of each pair in the rows of its odd block again
 //	z       [X11 B10 X00  .  X33 B32 X22  .] = x22 spread, x22 being [.  X11  .  X33]
 //
-// and ORs put the parts of z into their places of x, which are zero. A matrix unit takes as many steps as there are rows on the left, so
-// packing is what makes narrow merges cheap: from leaves of 16 to a chunk of 128 there are 16 + 32 + 64 rows, twice, in place of 3 x 128.
+// and ORs put the parts of z into their places of x, which are zero. An MXU takes as many steps as there are rows on the left, so
+// packing makes narrow merges cheap: from leaves of 16 to a chunk of 128 there are 16 + 32 + 64 rows, twice, instead of 3 x 128.
 func (e *Solver) mergeWords(x, a [][]*ir.Value, w int) {
 	b := e.B
 	per, pairs := w/e.V.Inverse.Leaf, e.C/(2*w)
@@ -160,7 +160,7 @@ func (e *Solver) mergeWords(x, a [][]*ir.Value, w int) {
 			b21[k], x22[k] = append(b21[k], e.orAll(below)), append(x22[k], e.orAll(right))
 		}
 	}
-	part := func(rows *ir.Value, p int) *ir.Value { // of one pair; of the only pair, everything
+	part := func(rows *ir.Value, p int) *ir.Value { // of one pair; with a single pair, everything
 		if pairs == 1 {
 			return rows
 		}
@@ -196,7 +196,7 @@ func (e *Solver) mergeWords(x, a [][]*ir.Value, w int) {
 	}
 }
 
-// mergeTurned is mergeWords of what is turned (TurnsPairs), with the same products from the other side:
+// mergeTurned is mergeWords for transposed pairs (TurnsPairs), with the same products from the other side:
 //
 //	[X00  X00 B01 X11]      b12     [.  B01  .   .  ]   in its own rows, of C
 //	[0    X11        ]              [.   .   .   .  ]
@@ -247,16 +247,16 @@ func (e *Solver) wordProduct(x, y [][]*ir.Value, _, _ int) [][]*ir.Value {
 	return e.toRows(e.inv(e.joinRows(x, "x"), e.joinRows(y, "y")))
 }
 
-// pairProduct is wordProduct for two heads at once. The rows of x are zero but in every other block of w lanes, from block side
-// (0 or 1) on, so only these blocks of rows of y count. The second head's take the places between: its rows of x are turned by
-// one block of lanes, and its blocks of y are beside those of the first. A matrix unit takes weights of two heads in the
+// pairProduct is wordProduct for two heads at once. The rows of x are zero except in every other block of w lanes, from block side
+// (0 or 1) on, so only these blocks of rows of y count. The second head uses the blocks between: its rows of x are rotated by
+// one block of lanes, and its blocks of y are next to the first head's. An MXU loads weights of two heads in the
 // time of one.
 //
 //	rows of x, head 0   [a  .  c  .]     y:  block rows 0 and 2 of head 0 in their places,
-//	turned, head 1      [.  a' .  c']        0 and 2 of head 1 in rows 1 and 3
+//	rotated, head 1     [.  a' .  c']        0 and 2 of head 1 in rows 1 and 3
 //
-// The product of the rows above with y takes blocks of head 0 alone, that of the rows below blocks of head 1, since the others meet zeros. Hence what
-// is not finite in one head must not reach here (contained): zero times infinity is NaN.
+// The upper rows times y use blocks of head 0 only, the lower rows blocks of head 1, since other blocks are multiplied by zeros. So
+// infinities and NaN of either head must be removed before (contained): zero times infinity is NaN.
 func (e *Solver) pairProduct(x, y [][]*ir.Value, w, side int) [][]*ir.Value {
 	b := e.B
 	n, c := x[0][0].Type.Shape[0], e.C
@@ -303,8 +303,8 @@ func (e *Solver) pairProduct(x, y [][]*ir.Value, w, side int) [][]*ir.Value {
 	return out
 }
 
-// contained is words of a part of merged blocks of w lanes, finite where those of another head or sequence meet them in a product. What is
-// merged last meets none: of one pair, all is of two tokens of one sequence.
+// contained returns the words of a part of merged blocks of w lanes, made finite if a product combines them with another head or sequence. The last
+// merge does not: its single pair has two tokens of one sequence.
 func (e *Solver) contained(x *ir.Value, part, w int) *ir.Value {
 	switch {
 	case e.Segments != nil && w == e.C && !e.V.Inverse.Refine:
@@ -316,5 +316,5 @@ func (e *Solver) contained(x *ir.Value, part, w int) *ir.Value {
 	return x
 }
 
-// shares says whether merges of blocks of w lanes of n heads take two heads in a product.
+// shares reports whether merges of blocks of w lanes of n heads process two heads in a product.
 func (e *Solver) shares(w, n int) bool { return w <= e.V.Inverse.MergePairs && n%2 == 0 }

@@ -1,6 +1,6 @@
-// Package pool is where the states of a pool are found and left: a spec with a pool has [P, Hv, ...] states, of which state_indices
-// names those that sequences leave, and read_indices those that they start from, where the spec has it. A name that no state of the pool
-// has is as -1, so that a sequence with a wrong one touches no state of another.
+// Package pool finds and writes states in a pool. A spec with a pool has [P, Hv, ...] states. state_indices are the
+// states that sequences write, read_indices, if present, the states from which they start. An index outside of the pool
+// counts as -1, so that a sequence with a wrong index does not touch another's state.
 package pool
 
 import (
@@ -8,16 +8,16 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Of is what names the states of a call's N sequences: state_indices, -1 for a sequence that is skipped, and read_indices, -1 for one
-// that starts from zeros, or nil where sequences start from what they leave.
+// Of has the state indices of a call's N sequences: state_indices (-1: the sequence is skipped), and read_indices (-1: it starts from zeros), or nil if
+// sequences start from the states that they write.
 type Of struct {
 	Written, Read *ir.Value // [N] i32
-	Group         int       // states that a sequence leaves: Written names groups of so many
-	States        int       // of the pool
-	Clean         bool      // Read has -1 where Written has no state
+	Group         int       // states that a sequence writes: Written has indices of groups of this many
+	States        int       // in the pool
+	Clean         bool      // Read is -1 wherever Written has no state
 }
 
-// From names the state that each sequence starts from. Rows that are gathered by it are zeros where it is -1.
+// From returns the index of each sequence's initial state; gathering by it gives zeros for -1.
 func (o Of) From() *ir.Value {
 	if o.Read != nil {
 		return o.Read
@@ -25,20 +25,20 @@ func (o Of) From() *ir.Value {
 	return o.Written
 }
 
-// Held says which sequences have a state.
+// Held returns which sequences have a state.
 func (o Of) Held(b *ir.Builder) *ir.Value { return o.Names(b, o.Written) }
 
-// Names says which elements of x, of any type, are names that Written may have.
+// Names returns which elements of x, of any type, are valid indices for Written.
 func (o Of) Names(b *ir.Builder, x *ir.Value) *ir.Value {
 	return b.And(b.Compare(ir.GE, x, b.Like(x, 0)), b.Compare(ir.LT, x, b.Like(x, float64(o.States/o.Group))))
 }
 
-// most is the largest of x along a dimension.
+// most returns the maximum of x along a dimension.
 func most(b *ir.Builder, x *ir.Value, dim int) *ir.Value {
 	return b.Append(ir.OpReduceMax, []*ir.Value{x}, ir.Attrs{Dims: []int{dim}}, nil)[0]
 }
 
-// Into puts the final states x [N, ...] of the sequences into a pool.
+// Into returns the pool with the final states x [N, ...] of the sequences written into it.
 func (o Of) Into(b *ir.Builder, pool, x *ir.Value) *ir.Value {
 	ids := ir.T(ir.I32, x.Type.Shape[0], pool.Type.Shape[0])
 	hit := b.Compare(ir.EQ, b.Broadcast(o.Written, ids.Shape, 0), b.Iota(ids, 1))
@@ -47,13 +47,13 @@ func (o Of) Into(b *ir.Builder, pool, x *ir.Value) *ir.Value {
 	return b.Select(held, b.GatherRows(x, from, 0), pool)
 }
 
-// Tables of a grid.
+// The tables of a grid.
 const (
-	TableWritten = iota // the state that is left
-	TableFrom           // the state that is read, where it has a name of its own
+	TableWritten = iota // the state to write
+	TableFrom           // the state to read, if it has its own index
 )
 
-// Tables number the states of the sequences. A sequence without a state has -1, as has one that starts from zeros in what is read.
+// Tables returns the state indices for a grid's windows: -1 for sequences without a state, and in the reads also for sequences that start from zeros.
 func (o Of) Tables(b *ir.Builder) []*ir.Value {
 	lists := []*ir.Value{o.Written}
 	switch {
@@ -65,11 +65,11 @@ func (o Of) Tables(b *ir.Builder) []*ir.Value {
 	return lists
 }
 
-// Slots are the states that sequences start from and that they leave, for a schedule of their visits, which reads a state for each sequence. In place of one
-// that has no name, a fresh sequence reads what it leaves its own in, and a skipped one what no sequence names: then nothing is written while it is read.
-// There is such a state among the first if the pool has no fewer states than there are sequences: nothing here grows with the pool.
+// Slots returns the states that sequences start from and write, for a schedule of visits, which reads a state for each sequence. If a sequence has no
+// state to read, a fresh one reads the state that it writes, and a skipped one a state that no sequence names, so that no state is written while it is
+// read. Such a state is among the first N if the pool has at least N states, so the work does not depend on the pool's size.
 //
-//	eight states, sequences that leave 7 -1 5 and start from 4 9 -1:   From 4 2 5   To 7 -1 5
+//	eight states, sequences that write 7 -1 5 and start from 4 9 -1:   From 4 2 5   To 7 -1 5
 func (o Of) Slots(l segments.Lists) *segments.Slots {
 	held := o.Held(l.Builder)
 	x := &segments.Slots{To: l.Select(held, o.Written, l.Like(o.Written, -1))}
@@ -86,8 +86,8 @@ func (o Of) Slots(l segments.Lists) *segments.Slots {
 	return x
 }
 
-// Ends takes n states of each batch row, [B n, Hv, R, L], out of those after each chunk, [B, chunks, heads..., R, L]: one after every so
-// many chunks.
+// Ends returns n states of each batch row, [B n, Hv, R, L], from the states after each chunk, [B, chunks, heads..., R, L]: one after every
+// every chunks.
 func Ends(b *ir.Builder, x *ir.Value, headsV, n, every int) *ir.Value {
 	batch, tile := x.Type.Shape[0], x.Type.Shape[x.Type.Rank()-2:]
 	x = b.Reshape(b.SliceAxis(x, 1, 0, n*every), batch*n, every, headsV, tile[0], tile[1])

@@ -3,17 +3,17 @@
 // A token with key k, query q, value v, decay a = exp(g) and write strength beta does, on the state S [K, V] of its head,
 //
 //	S' = a S                     the decay
-//	u  = beta (v - S'^T k)       what is written along k: the error of what the state says of k   (an additive rule: u = v)
+//	u  = beta (v - S'^T k)       what is written along k: the error of the state's value for k   (an additive rule: u = v)
 //	S  = S' + k u^T              the update, of rank 1
 //	o  = S^T q                   the output; q has its scale already
 //
-// A few tokens do not fill a matrix unit, and a state of 128 x 128 in float32 is 64 KiB that is read and written for them: what counts is
-// how often the state passes through the registers, and which of k, u and q must change from lanes to rows for it. So there are
+// A few tokens do not fill an MXU, and a 128 x 128 float32 state is 64 KiB that is read and written for them. So the costs are
+// passes of the state through the registers, and moves of k, u and q from lanes to rows. There are
 // three forms of the same four lines (axis unit):
 //
 //	joined   reads S once, before the update: S'^T k = a S^T k, and o = S^T q = a S0^T q + (k.q) u, S0 being the state before
-//	kv, vk   read S' for u, and the new S for o: two passes, each exact in float32 by products of elements and sums
-//	inLanes  is vk where the columns u and o of all entries share one tile
+//	kv, vk   read S' for u, and the new S for o: two passes, each exact in float32 by element products and sums
+//	inLanes  is vk with the columns u and o of all entries in one tile
 package recurrence
 
 import (
@@ -22,18 +22,19 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// A Step has the states of N entries, [N, K, V], or [N, V, K] where the spec has k last.
+// A Step has the states of N entries, [N, K, V], or [N, V, K] if the spec has k last.
 type Step struct {
 	*tile.Body
 	Spec  gdn.Spec
-	Group int // value heads that share a key head
+	Group int // value heads per key head
 	State *ir.Value
 }
 
-// A Spread gives a number of each entry over its tile; nil for ones.
+// A Spread broadcasts one number per entry over a tile; nil for ones.
 type Spread func(rows, lanes int) *ir.Value
 
-// Token takes a token through the states: q (of Query) and k [Nk, K], v [N, V]; a state is read by k, or by reads [N, K]. The output is [N, 1, V].
+// Token takes a token through the states and returns the output [N, 1, V]. q (from Query) and k are [Nk, K], v [N, V]; reads [N, K] is the key that
+// reads the state, nil for k.
 func (e *Step) Token(q, k, reads, v *ir.Value, decay, beta Spread) *ir.Value {
 	switch {
 	case e.before():
@@ -44,7 +45,7 @@ func (e *Step) Token(q, k, reads, v *ir.Value, decay, beta Spread) *ir.Value {
 	return e.kv(q, k, reads, v, decay, beta)
 }
 
-// Query is q as Token takes it: scaled, but for kv, which scales the outputs, so that q is turned as it came.
+// Query returns q in the form for Token: scaled, except for kv, which scales the outputs, so that q is transposed unscaled.
 func (e *Step) Query(q *ir.Value) *ir.Value {
 	if e.before() || e.Spec.State == gdn.StateVK {
 		return e.scaled(q)
@@ -52,15 +53,15 @@ func (e *Step) Query(q *ir.Value) *ir.Value {
 	return q
 }
 
-// before says whether outputs come from the state before the update.
+// before reports whether outputs are computed from the state before the update.
 func (e *Step) before() bool { return e.V.Unit == gdn.UnitMatrix || e.V.Unit == gdn.UnitSums }
 
 func (e *Step) scaled(x *ir.Value) *ir.Value { return e.B.Scale(x, e.Spec.EffectiveScale()) }
 
-// perValue repeats what belongs to key heads for each of their value heads.
+// perValue repeats key-head values for each of their value heads.
 func (e *Step) perValue(x *ir.Value) *ir.Value { return tile.Repeated(e.B, x, e.Group) }
 
-// Written is what a token writes along its key: beta (v - read), with what read gives of the state before it, or v. A beta of nil is ones.
+// Written returns the value that a token writes along its key: beta (v - read), where read returns the state's value for the key; or v for additive rules.
 func (e *Step) Written(v *ir.Value, read, beta func() *ir.Value) *ir.Value {
 	if !e.Spec.Rule.Writes() {
 		return v
@@ -69,8 +70,8 @@ func (e *Step) Written(v *ir.Value, read, beta func() *ir.Value) *ir.Value {
 	return e.By(u, beta())
 }
 
-// joined is one token on a state of either order: K S and Q S come from the state before the update, so that it is read
-// by one product and one update. Q S is then decayed, and gains q of what the update adds. It is for rules that read the state by k.
+// joined computes one token on a state of either order. K S and Q S use the state before the update, so that it is read
+// by one product and one update. Q S is then decayed, and the update's share q.k u is added. It is for rules that read by k.
 //
 // With a scalar decay a, S = a S0 + k u^T gives
 //
@@ -78,7 +79,7 @@ func (e *Step) Written(v *ir.Value, read, beta func() *ir.Value) *ir.Value {
 //	o    = q^T S = a (q^T S0) + (q.k) u        the other row, and the update's share by one scalar
 //
 // Example: a = .5, k = q = e1 (so q.k = 1), S0 = e1 w^T, v = 3 w, beta = 1. Then K S' = .5 w, u = 2.5 w, and o = .5 w + 2.5 w = 3 w: the
-// state says v of k, as beta = 1 asks.
+// state returns v for k, as beta = 1 requires.
 func (e *Step) joined(q, k, _, v *ir.Value, decay, beta Spread) *ir.Value {
 	b, s := e.B, e.Spec
 	n := v.Type.Shape[0]
@@ -103,7 +104,7 @@ func (e *Step) joined(q, k, _, v *ir.Value, decay, beta Spread) *ir.Value {
 	return b.Add(e.Weighed(g, qs), b.Mul(kq, u))
 }
 
-// readByProduct gives K S, Q S and k.q, each [N, 1, V], of rows k and q [Nk, 2, K].
+// readByProduct returns K S, Q S and k.q, each [N, 1, V], for rows k and q [Nk, 2, K].
 func (e *Step) readByProduct(rows *ir.Value, turned bool) (ks, qs, kq *ir.Value) {
 	b := e.B
 	rows = e.perValue(rows)
@@ -113,9 +114,9 @@ func (e *Step) readByProduct(rows *ir.Value, turned bool) (ks, qs, kq *ir.Value)
 	return b.SliceAxis(both, 1, 0, 1), b.SliceAxis(both, 1, 1, 2), kq
 }
 
-// readBySums is readByProduct on states [N, V, K], where k and q lie along the rows of the state: on a CPU the sum over k is then of
-// neighbours in memory. It keeps the rows for what reads them later: without that (ir.OpKeep, a barrier between fusions) the backend
-// would compute them anew in each of the loops that it makes of their readers.
+// readBySums is readByProduct for states [N, V, K], with k and q along the rows of the state: on a CPU the sum over k then adds
+// contiguous elements. It keeps the rows (ir.OpKeep, a barrier between fusions) for later readers. Otherwise the backend
+// would recompute them in each of its loops.
 func (e *Step) readBySums(rows **ir.Value) (ks, qs, kq *ir.Value) {
 	b := e.B
 	*rows = b.Keep(*rows)
@@ -127,10 +128,10 @@ func (e *Step) readBySums(rows **ir.Value) (ks, qs, kq *ir.Value) {
 	return of(0), of(1), b.Broadcast(kq, []int{n, 1, values}, 0, 1, 2)
 }
 
-// kv is one token on a state [N, K, V]: q and k [Nk, K], v [N, V]; the state is read by k, or by reads [N, K]; the output is [N, 1, V].
-// K lies along rows: sums over k are of registers, and v and u are rows as they are; only k and q must become columns. The output is a sum in float32 as
-// well where q came in bf16: a product of the matrix unit would spare half of these instructions, but its result comes late, and nothing of a kernel of
-// few states hides that. Where the kernel made q float32, twice the registers to turn, the product takes less if precstate allows it.
+// kv computes one token on a state [N, K, V]: q and k [Nk, K], v [N, V], reads [N, K] or nil for k; the output is [N, 1, V].
+// K is along rows: sums over k add registers, and v and u are rows already; only k and q must become columns. The output is a float32 sum even for bf16
+// q: an MXU product would save half of these instructions, but its latency is not hidden in a kernel of
+// few states. If the kernel made q float32, which doubles the registers to transpose, the product is faster if precstate allows it.
 func (e *Step) kv(q, k, reads, v *ir.Value, decay, beta Spread) *ir.Value {
 	b, s := e.B, e.Spec
 	n := v.Type.Shape[0]
@@ -151,8 +152,8 @@ func (e *Step) kv(q, k, reads, v *ir.Value, decay, beta Spread) *ir.Value {
 	return e.scaled(read(e.State, e.perValue(tile.TurnedColumn(b, q, s.V))))
 }
 
-// vk is one token on a state [N, V, K], the transposed of kv: k and q are rows as they are, sums over k go over lanes, and it is v and
-// u that must become columns. Servers keep states so.
+// vk computes one token on a state [N, V, K], the transpose of kv: k and q are rows already, sums over k go over lanes, and v and
+// u must become columns. Servers store states in this order.
 func (e *Step) vk(q, k, reads, v *ir.Value, decay, beta Spread) *ir.Value {
 	b, s := e.B, e.Spec
 	n := v.Type.Shape[0]
@@ -177,10 +178,10 @@ func (e *Step) vk(q, k, reads, v *ir.Value, decay, beta Spread) *ir.Value {
 	return b.Reshape(o, n, 1, s.V)
 }
 
-// inLanes is vk with the columns of v and o kept in lane n of one tile for all entries n: v is added to the product
-// that is summed, and o is put into its place, so that no column is broadcast or turned alone.
+// inLanes is vk with the columns of v and o in lane n of one tile for all entries n: v is added before the sum over lanes,
+// and o is put into its lane, so that no column is broadcast or transposed alone.
 //
-// The sum over lanes of S' k is on the way to every lane anyway, so v rides with it: lane n of entry n gets v - S'_n k_n, the others -S'_n k,
+// The sum over lanes of S' k reaches every lane anyway, so v is added to it: lane n of entry n gets v - S'_n k_n, the others -S'_n k,
 // and one sum over lanes gives v - S'^T k, in all lanes. Example of two entries, V = 2, K = 4 lanes:
 //
 //	v of the entries    columns (transposed once)     rest of entry 1, before the sum

@@ -2,9 +2,9 @@ package segments
 
 import "github.com/gdngen/gdngen/ir"
 
-// Pass schedules a pass over the tokens of packed sequences in which what is before a token reaches it by some rows alone: a visit for each
-// block, and one more for each sequence that begins inside of one. A visit gives the rows of its block from its first on; those before it
-// are of visits before.
+// Pass schedules a pass over packed tokens in which only a few rows before a token affect it: a visit for each
+// block, and one more for each sequence that begins inside of one. A visit writes the rows of its block from its first on; rows before it
+// belong to earlier visits.
 //
 // Example: sequences of 5, 0 and 6 tokens in blocks of 8.
 //
@@ -18,40 +18,40 @@ type Pass struct {
 	Kernel            bool // a kernel makes it
 }
 
-// PassRows are the rows of the tile that is shown of the block before, and PassReach is how far before its block a sequence may begin to be told
-// from one that began earlier.
+// PassRows is the number of rows of the previous block's tile. PassReach is the largest distance before its block at which a sequence's start still
+// matters.
 const (
 	PassRows  = 16
 	PassReach = 8
 )
 
-// Columns of the table of Pass. -1 stands for none.
+// Columns of the table of Pass. -1 means none.
 const (
 	PassBlock  = iota // the block of a visit
-	PassBefore        // the tile of PassRows rows before it, any of the first block
-	PassState         // the state that its sequence starts from, any of one that starts from zeros
-	PassDone          // the block, where no visit behind it has rows there
+	PassBefore        // the tile of PassRows rows before it; arbitrary for the first block
+	PassState         // the initial state of its sequence; arbitrary if it starts from zeros
+	PassDone          // the block, if no later visit has rows in it
 )
 
-// Marks of Pass, rows of a tile in i32, each one number throughout.
+// Marks of Pass, rows of an i32 tile, each row filled with one number.
 const (
 	PassFirst = iota // the first row of the visit
-	PassBegin        // PassReach and the row in which its sequence begins, 0 where that is earlier or there is none
-	PassFresh        // 1 where that starts from zeros
+	PassBegin        // PassReach plus the row in which its sequence begins, 0 if that is earlier or there is none
+	PassFresh        // 1 if the sequence starts from zeros
 )
 
-// Segments bounds the visits.
+// Segments returns an upper bound on the number of visits.
 func (s Pass) Segments() int { return s.Blocks + s.Sequences }
 
-// Entry is the index of an entry of a column along a sequential axis.
+// Entry returns the index of an entry of a column along a sequential axis.
 func (s Pass) Entry(axis, column int) ir.Index {
 	x := ir.IndexTable(axis, 0)
 	x.Const = Stride(s.Segments(), s.Kernel) * (1 + column)
 	return x
 }
 
-// Make makes the table, in i32 the visits that there are, as often as there may be, then the columns, and the marks [visits, Rows, Chunk] i32, of
-// sequences from begin [sequences] to end, which start from states, or from zeros where they are fresh.
+// Make returns the table i32 (the number of visits, repeated, then the columns) and the marks [visits, Rows, Chunk] i32, for
+// sequences from begin [sequences] to end that start from states, or from zeros if fresh.
 func (s Pass) Make(b *ir.Builder, begin, end, from, fresh *ir.Value) (table, marked *ir.Value) {
 	l := Lists{b, s.Kernel}
 	nb, c, visits := s.Blocks, s.Chunk, s.Segments()
@@ -60,8 +60,8 @@ func (s Pass) Make(b *ir.Builder, begin, end, from, fresh *ir.Value) (table, mar
 	used := b.Compare(ir.GT, end, begin)
 	home := b.Div(begin, b.Like(begin, float64(c)))
 	row := b.Sub(begin, b.Scale(home, float64(c)))
-	more := one(b.And(used, b.Compare(ir.GT, row, b.Like(row, 0)))) // a visit more than its block has
-	at := b.Add(b.Add(home, more), over(begin, ir.LT, begin, more)) // the visit that a sequence begins with
+	more := one(b.And(used, b.Compare(ir.GT, row, b.Like(row, 0)))) // second and later visits of a block
+	at := b.Add(b.Add(home, more), over(begin, ir.LT, begin, more)) // the visit with which a sequence begins
 	at = b.Select(used, at, b.Like(at, float64(3*visits)))
 
 	visit := l.Count(l.stride(visits))

@@ -1,10 +1,10 @@
-// Package segments schedules packed sequences by aligned blocks, and says which tokens of a block are
-// whose.
+// Package segments schedules packed sequences by aligned blocks, and marks the sequence of each token of
+// a block.
 //
-// A visit is a block of tokens with two of its sequences: the one that is open when the visit
-// begins, and the next one, which is open when it ends. There is a visit for each block, and one
-// more for each sequence that starts in the block of the one before it. A step of a grid takes
-// several visits, one for each of its places.
+// A visit is a block of tokens with two of its sequences: the one open when the visit
+// begins, and the next one, open when it ends. There is a visit for each block, and one
+// more for each sequence that starts in the same block as the sequence before it. A step of a grid takes
+// several visits, one in each of its places.
 //
 // Example: sequences of 5, 2 and 6 tokens in blocks of 8 take four visits.
 //
@@ -14,70 +14,70 @@
 //	2      0      1         2         7      7     8    0            1
 //	3      1      2         (none)    0      9     9    1            2, as the last
 //
-// Visit 1 has no rows of sequence 0, all of which visit 0 had: what is new begins at first.
+// Visit 1 has no rows of sequence 0, since visit 0 had all of them: its new rows begin at first.
 package segments
 
 import "github.com/gdngen/gdngen/ir"
 
-// Marks of a visit, rows of a tile in i32, each one number throughout. Those behind Keep are marks of a pool alone.
+// Marks of a visit, rows of an i32 tile, each row filled with one number. Marks after Keep are for pools only.
 const (
-	First = iota // the first row of the visit: the open sequence has those from here on
-	From         // the first row of the next sequence; beyond the block where there is none
-	To           // the first row behind the next sequence
-	Keep         // 0 where the state of the next one is dropped: it has no tokens, and final states of such are zero
-	Open         // as First, or beyond the block where the open sequence is skipped, so that no row is of it
-	Enter        // as From, or beyond the block where the next sequence is skipped
-	Fresh        // 1 where the next one starts from zeros
+	First = iota // the first row of the visit: rows of the open sequence from here on
+	From         // the first row of the next sequence; beyond the block if there is none
+	To           // the end (exclusive) of the next sequence
+	Keep         // 0 if the state of the next sequence becomes zero: it has no tokens, and empty=zero
+	Open         // like First, but beyond the block if the open sequence is skipped, so that it has no rows
+	Enter        // like From, but beyond the block if the next sequence is skipped
+	Fresh        // 1 if the next sequence starts from zeros
 )
 
-// names are what marks are called in a kernel.
+// names are the names of marks in a kernel.
 var names = [...]string{First: "first", From: "border", To: "end", Keep: "kept", Open: "open_first", Enter: "next_first", Fresh: "fresh"}
 
 // Rows of a tile of marks fill a register.
 const Rows = 8
 
-// Columns of the table. -1 stands for none.
+// Columns of the table. -1 means none.
 const (
 	Block  = iota // the block of tokens of a visit
-	Next          // the sequence that is open at its end; of a pool, the state that it starts from
-	Done          // the block whose output is then complete
-	Closed        // the sequence whose state is then final; of a pool, the state that it leaves
-	Last          // the same of the state that the step leaves open; in one place
+	Next          // the sequence open at its end; with a pool, its initial state
+	Done          // the block whose output is complete after the visit
+	Closed        // the sequence whose state is final after the visit; with a pool, the state that it writes
+	Last          // the same for the state that the step leaves open; in one place only
 )
 
-// Slots are the states of a pool [sequences] i32 that sequences start from and that they leave, -1 for none. A sequence that leaves none
-// is skipped: its rows are of nobody, whose outputs are zeros. Whatever a sequence starts from, a state is read, which nobody may write meanwhile.
+// Slots are the pool states [sequences] i32 that sequences start from and write, -1 for none. A sequence that writes none
+// is skipped: its outputs are zeros. Every sequence reads some state, which no other sequence may write meanwhile.
 type Slots struct {
 	From, To *ir.Value
-	Fresh    *ir.Value // bool: sequences that start from zeros; nil for none
+	Fresh    *ir.Value // bool: sequences that start from zeros; nil: none
 }
 
-// Schedule is what visits follow from, beside cu_seqlens.
+// Schedule has the parameters of a schedule of visits, except cu_seqlens.
 type Schedule struct {
 	Sequences, Blocks int
 	Chunk             int  // tokens of a block
 	Places            int  // visits of a step
 	Drop              bool // final states of sequences without tokens are zero
-	Spare             int  // 0, or the token from which on there are spare sequences: skipped ones that begin there have no visit
+	Spare             int  // 0, or the first token of spare sequences: skipped ones that begin there have no visit
 	Kernel            bool // a kernel makes it
 }
 
-// Steps bounds the steps: of a visit for each sequence and one for each block in which none starts.
+// Steps returns an upper bound on the steps: a visit for each sequence and one for each block in which none starts.
 func (s Schedule) Steps() int { return (s.Blocks + s.Sequences + s.Places - 1) / s.Places }
 
-// segments bounds the visits.
+// segments returns an upper bound on the visits.
 func (s Schedule) segments() int { return s.Steps() * s.Places }
 
-// Entry is the index of an entry of the table: column, place in the step, sequential axis.
+// Entry returns the index of an entry of the table: column, place in the step, sequential axis.
 func (s Schedule) Entry(column, place int) ir.Index {
 	x := ir.IndexTable(2, 0)
 	x.Const = (1+column)*Stride(s.segments(), s.Kernel) + place*s.Steps()
 	return x
 }
 
-// Make makes the schedule of sequences [sequences] from begin to end, and of a pool of its slots: the table, in i32 the steps that there
-// are, as often as there may be visits, then for each of the columns and each place in a step the entries of the steps; and the
-// marks [visits, Rows, Chunk] i32. Blocks of the table exist even where sequences do not ascend.
+// Make returns the schedule of sequences from begin to end [sequences], with a pool of its slots. The table i32 has the number of steps,
+// repeated for each possible visit, then for each column and each place in a step one entry per step. The
+// marks are [visits, Rows, Chunk] i32. Blocks in the table are valid even if sequences do not ascend.
 func (s Schedule) Make(b *ir.Builder, begin, end *ir.Value, slots *Slots) (table, marked *ir.Value) {
 	l := Lists{b, s.Kernel}
 	n, nb, m, c := s.Sequences, s.Blocks, s.Places, s.Chunk
@@ -89,15 +89,15 @@ func (s Schedule) Make(b *ir.Builder, begin, end *ir.Value, slots *Slots) (table
 	prior := before(home)
 	seq := b.Iota(home.Type, 0)
 	gap := b.Sub(home, prior)
-	between := b.Max(gap, b.Min(seq, b.Like(seq, 1))) // visits from the one that enters the sequence before
-	later := b.Sub(between, gap)                      // 1 where that one starts in the same block
+	between := b.Max(gap, b.Min(seq, b.Like(seq, 1))) // visits since the visit that enters the previous sequence
+	later := b.Sub(between, gap)                      // 1 if that sequence starts in the same block
 	enter := over(b.Iota(l.square(n, n)), ir.LE, seq, between)
 	if s.Spare > 0 {
 		spare := b.And(b.Compare(ir.LT, slots.To, b.Like(begin, 0)), b.Compare(ir.GE, begin, b.Like(begin, float64(s.Spare))))
 		enter, later = b.Select(spare, b.Like(enter, float64(3*visits)), enter), b.Select(spare, b.Like(later, 0), later)
 	}
 
-	// The table, by places and steps. Blocks exist even where cu_seqlens does not ascend.
+	// The table, by places and steps. Blocks are valid even if cu_seqlens does not ascend.
 	order := func(t ir.Type, axis int) *ir.Value {
 		entry := b.Iota(t, axis)
 		visit := b.Scale(entry, float64(m))
@@ -109,26 +109,26 @@ func (s Schedule) Make(b *ir.Builder, begin, end *ir.Value, slots *Slots) (table
 	visit, each := order(i32(wide), 0), order(l.square(wide, n))
 	none, zero, tail := b.Like(visit, -1), b.Like(visit, 0), b.Like(visit, float64(nb-1))
 	block := b.Sub(visit, over(each, ir.LE, enter, later))
-	idle := b.Compare(ir.GT, block, tail) // visits behind the last
+	idle := b.Compare(ir.GT, block, tail) // visits after the last
 	block = b.Max(b.Min(block, tail), zero)
 	next := b.Max(plus(over(each, ir.LE, enter, b.Like(enter, 1)), -1), zero) // the sequence entered last
 	entered := b.Compare(ir.GT, over(each, ir.EQ, enter, b.Like(enter, 1)), zero)
-	closed := b.Select(entered, plus(next, -1), none) // a visit that enters one closes the one before
+	closed := b.Select(entered, plus(next, -1), none) // a visit that enters a sequence closes the previous one
 	stays := b.Compare(ir.GT, over(plus(each, 1), ir.EQ, enter, later), zero)
 	done := b.Select(b.Or(idle, stays), none, block)
-	// How many steps there are is a sum for each visit, as the others are, though all are the same: a number alone would leave vector memory to be computed
-	// with, and come back, each by way of main memory. The condition, which always holds, keeps the compiler from finding that out.
+	// The number of steps is computed as a sum for each visit, like other values, though all are equal: a scalar would be computed outside of vector memory
+	// and pass through HBM both ways. The condition, which always holds, hides the equality from the compiler.
 	extra := over(plus(each, visits), ir.LE, enter, later)
 	live := b.Bitcast(plus(extra, nb+m-1), ir.U32)
 	live = b.Bitcast(b.Div(live, b.Like(live, float64(m))), ir.I32)
 	live = b.Min(live, b.Like(live, float64(steps)))
 	entry := b.Iota(i32(wide), 0) // of its steps this column has one place
 	last := b.Select(b.Compare(ir.EQ, entry, plus(live, -1)), b.Like(entry, float64(n-1)), none)
-	// latest is x of the sequence entered last, of each visit: what sequences add to it sums up over those that were entered.
+	// latest returns x of the sequence entered last, for each visit: differences of x are summed over the entered sequences.
 	latest := func(each *ir.Value, cmp ir.Cmp, x *ir.Value) *ir.Value {
 		return over(each, cmp, enter, b.Sub(x, before(x)))
 	}
-	if slots != nil { // counted from 1, so that 0 is what no sequence has
+	if slots != nil { // counted from 1, so that 0 means no sequence
 		to := plus(slots.To, 1)
 		next = latest(each, ir.LE, slots.From)
 		closed = b.Select(entered, plus(latest(each, ir.LE, before(to)), -1), none)
@@ -136,7 +136,7 @@ func (s Schedule) Make(b *ir.Builder, begin, end *ir.Value, slots *Slots) (table
 	}
 	columns := []*ir.Value{Block: block, Next: next, Done: done, Closed: closed, Last: last}
 
-	// Marks, by visits. One that enters no sequence has its rows behind the last.
+	// Marks, by visits. A visit that enters no sequence has its rows beyond the block.
 	visit, each = b.Iota(i32(wide), 0), b.Iota(l.square(wide, n))
 	entering := func(x *ir.Value) *ir.Value { return over(each, ir.EQ, enter, x) }
 	behind := float64(c + 1)
@@ -164,9 +164,9 @@ func (s Schedule) Make(b *ir.Builder, begin, end *ir.Value, slots *Slots) (table
 	return l.Table(append([]*ir.Value{live}, columns...)...), l.spread(visits, c, marks)
 }
 
-// spread makes tiles [visits, Rows, c] of marks [visits], or of more of which those are the first, each throughout its row. What is spread is a word of
-// marksOfWord a visit, of which each row takes its bits, or two where there are more marks: a number of a vector comes to a tile by the unit that moves
-// lanes, and one word for each mark would take as many times as long.
+// spread makes tiles [visits, Rows, c] from marks [visits] (of may have further visits), each filling its row. It broadcasts words with marksOfWord marks,
+// from which each row extracts its bits, and a second word if there are more marks. The lane unit broadcasts each number to a tile, and one word for each
+// mark would take several times as long.
 func (l Lists) spread(visits, c int, of []*ir.Value) *ir.Value {
 	bits := 1
 	for 1<<bits < c+2 { // the largest mark is c + 1
@@ -190,7 +190,7 @@ func (l Lists) spread(visits, c int, of []*ir.Value) *ir.Value {
 	return l.And(l.Binary(ir.OpShr, words, by), l.Like(row, float64(int(1)<<bits-1)))
 }
 
-// marksOfWord is how many marks a word has; of the last one, which is 0 or 1, a bit is enough.
+// marksOfWord is the number of marks in a word; the last mark is 0 or 1 and needs one bit.
 const marksOfWord = 4
 
 // Marks are the marks of the visits of a step, a tile [Rows, Chunk] for each.
@@ -200,7 +200,7 @@ type Marks struct {
 	Pool  bool // sequences may be skipped
 }
 
-// Sides are the marks of the first row, and of the first behind it, of the open sequence and of the next one.
+// Sides returns the marks of the first row and of the end, for the open sequence and for the next one.
 func (m *Marks) Sides() [2][2]int {
 	if m.Pool {
 		return [2][2]int{{Open, From}, {Enter, To}}
@@ -208,7 +208,7 @@ func (m *Marks) Sides() [2][2]int {
 	return [2][2]int{{First, From}, {From, To}}
 }
 
-// At is a mark of a visit throughout a [rows, lanes] tile.
+// At returns a mark of a visit as a filled [rows, lanes] tile.
 func (m *Marks) At(visit, mark, rows, lanes int) *ir.Value {
 	x := m.Tiles[visit]
 	if lanes <= x.Type.Shape[1] {
@@ -219,16 +219,16 @@ func (m *Marks) At(visit, mark, rows, lanes int) *ir.Value {
 	return m.Broadcast(x.Called(names[mark]), []int{rows, lanes}, 0, 1).Called(names[mark])
 }
 
-// Within says which of the tokens i, an index [rows, lanes], are from one mark of a visit on, and
-// before another.
+// Within returns which tokens i, an index [rows, lanes], lie between two marks of a visit: from the first one on and
+// before the second.
 func (m *Marks) Within(visit, from, to int, i *ir.Value) *ir.Value {
 	rows, lanes := i.Type.Shape[0], i.Type.Shape[1]
 	return m.And(m.Compare(ir.GE, i, m.At(visit, from, rows, lanes)), m.Compare(ir.LT, i, m.At(visit, to, rows, lanes)).Called("before")).Called("own")
 }
 
-// Together says where pairs of tokens of a visit, a row and a lane [rows, lanes], are of one
-// sequence, if the lane is not after the row; rows before the first of the visit are of none, nor are those of a sequence that is skipped. Of a
-// lane after its row it says anything.
+// Together returns which pairs of tokens of a visit, row and lane [rows, lanes], are in one sequence, for lanes not after the row. Rows before
+// the first of the visit, and rows of a skipped sequence, are in none. For a
+// lane after its row the result is arbitrary.
 func (m *Marks) Together(visit int, row, lane *ir.Value) *ir.Value {
 	rows, lanes := row.Type.Shape[0], row.Type.Shape[1]
 	from := m.At(visit, From, rows, lanes)

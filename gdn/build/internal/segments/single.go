@@ -2,9 +2,9 @@ package segments
 
 import "github.com/gdngen/gdngen/ir"
 
-// Single schedules visits of one sequence each: a block with the rows of one of its sequences. Those of a block follow one another, so
-// that each can add its rows to what those before it gave. Sequences have visits in their order, or, where the walk goes down, in
-// reverse; one without tokens has a visit without rows, which takes its state along.
+// Single schedules visits of one sequence each: a block with the rows of one of its sequences. Visits of a block are consecutive, so
+// that each can add its rows to earlier results. Sequences are visited in order, or in reverse if the walk goes
+// down. A sequence without tokens has a visit without rows, which passes its state through.
 //
 // Example: sequences of 5, 0 and 6 tokens in blocks of 8.
 //
@@ -17,45 +17,45 @@ import "github.com/gdngen/gdngen/ir"
 type Single struct {
 	Sequences, Blocks int
 	Chunk             int  // tokens of a block
-	Segments          int  // as many as Bound says, or more
-	Places            int  // visits of a step, which follow one another
+	Segments          int  // Bound or more
+	Places            int  // consecutive visits of a step
 	Down              bool // from the last visit to the first
 }
 
-// Columns of the table of Single, by places of the walk. -1 stands for none.
+// Columns of the table of Single, by places of the walk. -1 means none.
 const (
 	OneSequence = iota // the sequence of a visit
 	OneBlock           // its block
-	OneSegment         // its number, from the first sequence on, whichever way the walk goes
-	OneDone            // its block, where the visits behind it are of others; of steps of several visits
-	OneClosed          // its sequence, where it is the last of that; of such steps too
+	OneSegment         // its number, counted from the first sequence in both directions
+	OneDone            // its block, if no later visit has the block; for steps of several visits
+	OneClosed          // its sequence, if this is the last visit of the sequence; for steps of several visits
 	oneColumns
 )
 
-// Marks of Single, rows of a tile in i32, each one number throughout.
+// Marks of Single, rows of an i32 tile, each row filled with one number.
 const (
 	OneFirst  = iota // the first row of the visit
-	OneEnd           // the first row behind it
-	OneKept          // going up rows before it are kept from the visits before, going down it and those behind it
-	OneEnters        // 1 where the visit is the first of its sequence in the walk
+	OneEnd           // the end (exclusive) of its rows
+	OneKept          // rows to keep from earlier visits: going up rows before it, going down also rows after it
+	OneEnters        // 1 if the visit is the first of its sequence in the walk
 	oneMarks
 )
 
-// Bound is how many visits there may be, in whole steps: one more than blocks for each sequence that starts inside one.
+// Bound returns an upper bound on the visits, in whole steps: one for each block, and one for each sequence that starts inside a block.
 func Bound(sequences, blocks, places int) int {
 	return (blocks + sequences - 1 + places - 1) / places * places
 }
 
-// Entry is the index of an entry of the table along a sequential axis, of a visit that has a place in its step.
+// Entry returns the index of an entry of the table along a sequential axis, for the visit at a place of its step.
 func (s Single) Entry(axis, column, place int) ir.Index {
 	x := ir.IndexTable(axis, 0)
 	x.Const = 1 + column*s.Segments + place*s.Segments/s.Places
 	return x
 }
 
-// Make makes the schedule of cu_seqlens [sequences + 1]: the table, in i32 the steps that must run, then for each of the columns and each place
-// in a step the entries of all; and the marks [visits, Rows, Chunk] i32. Visits behind the last have no rows. They name the sequence of the one
-// before, and the blocks that no sequence reaches, one after another, so that all are written; where there are none left they stay at a block.
+// Make returns the schedule for cu_seqlens [sequences + 1]. The table i32 has the number of steps that must run, then for each column and each place
+// in a step the entries of all steps. The marks are [visits, Rows, Chunk] i32. Visits after the last have no rows. They name the previous visit's
+// sequence, and in turn the blocks without a sequence, so that all blocks are written; then they stay at one block.
 func (s Single) Make(b *ir.Builder, cu *ir.Value) (table, marked *ir.Value) {
 	w := s.walk(b, cu)
 	visits, m := s.Segments, s.Places
@@ -76,7 +76,7 @@ func (s Single) Make(b *ir.Builder, cu *ir.Value) (table, marked *ir.Value) {
 	return b.Concat(0, append([]*ir.Value{live}, columns...)...), marks
 }
 
-// places are the visits in the order of the table, those of the first place of all steps first: of 6 visits by 2, 0 2 4 1 3 5.
+// places returns the visits in table order, the first places of all steps first: 6 visits by 2 are 0 2 4 1 3 5.
 func places(b *ir.Builder, visits, m int) *ir.Value {
 	entry := b.Iota(ir.T(ir.I32, visits), 0)
 	visit := b.Scale(entry, float64(m))
@@ -87,13 +87,13 @@ func places(b *ir.Builder, visits, m int) *ir.Value {
 	return visit
 }
 
-// A walk says what visits have, by their places. What they need of sequences is found along the lanes of a square, and what a visit needs of those
-// before and behind it follows from sequences too. So no number is taken alone, and no vector is shifted: on a TPU each would go through main
-// memory, and be waited for.
+// A walk computes values of visits by their places. Values per sequence are found along the lanes of a square, and values of neighbouring
+// visits also follow from sequences. So there are no scalars and no shifted vectors: on a TPU each would pass through HBM
+// and delay the kernel.
 type walk struct {
 	Single
 	*ir.Builder
-	begin, end, first, last, count, until *ir.Value // of sequences: their tokens, the blocks of those, how many visits, and how many end with each
+	begin, end, first, last, count, until *ir.Value // per sequence: its tokens, first and last block, number of visits, and cumulative visits
 }
 
 func (s Single) walk(b *ir.Builder, cu *ir.Value) *walk {
@@ -121,7 +121,7 @@ func (w *walk) one(x *ir.Value) *ir.Value {
 	return w.Select(x, w.Const(t, 1), w.Const(t, 0))
 }
 
-// over sums x, of sequences, over those whose key is in a relation to a row's; its is x of one sequence for each row, 0 where there is no such.
+// over returns the sum of x over the sequences whose key satisfies cmp against each row; its returns x of one sequence for each row, or 0.
 func (w *walk) over(key *ir.Value, cmp ir.Cmp, rows, x *ir.Value) *ir.Value {
 	square := []int{rows.Type.Shape[0], w.Sequences}
 	hit := w.Compare(cmp, w.Broadcast(key, square, 1), w.Broadcast(rows, square, 0))
@@ -130,13 +130,13 @@ func (w *walk) over(key *ir.Value, cmp ir.Cmp, rows, x *ir.Value) *ir.Value {
 
 func (w *walk) its(of, x *ir.Value) *ir.Value { return w.over(w.Iota(x.Type, 0), ir.EQ, of, x) }
 
-// live is how many visits must run, [1]: those of sequences, and of the blocks that none reaches.
+// live returns the number of visits that must run, [1]: visits of sequences, and of blocks without one.
 func (w *walk) live() *ir.Value {
 	end := w.Const(ir.T(ir.I32, 1), float64(w.Sequences-1))
 	return w.Add(w.its(end, w.until), w.clip(w.Sub(w.like(end, w.Blocks-1), w.its(end, w.last)), 0, w.Blocks))
 }
 
-// visited is what the visits at some places of the walk have.
+// visited has the values of the visits at some places of the walk.
 type visited struct {
 	columns [oneColumns]*ir.Value
 	marks   [oneMarks]*ir.Value
@@ -145,7 +145,7 @@ type visited struct {
 func (w *walk) at(place *ir.Value) (x visited) {
 	n, nb, c, zero := w.Sequences, w.Blocks, w.Chunk, w.like(place, 0)
 	total, reached := w.its(w.like(place, n-1), w.until), w.its(w.like(place, n-1), w.last) // all visits, and the last block that a sequence is in
-	spare := w.Sub(place, total)                                                            // of an idle visit: how many such are before it
+	spare := w.Sub(place, total)                                                            // for an idle visit: number of idle visits before it
 	idle := w.Compare(ir.GE, spare, zero)
 	visit, ends, home := place, n-1, reached // the number, and the sequence and the block that the walk ends with
 	if w.Down {
@@ -155,12 +155,12 @@ func (w *walk) at(place *ir.Value) (x visited) {
 	of = w.Select(idle, w.like(of, ends), of)
 	of = w.clip(of, 0, n-1)
 	local := w.Sub(visit, w.its(of, w.Sub(w.until, w.count)))
-	behind := w.plus(w.Add(spare, reached), 1) // of an idle visit: the next block
+	behind := w.plus(w.Add(spare, reached), 1) // for an idle visit: the next block
 	block := w.Select(w.Compare(ir.LT, reached, w.like(reached, nb-1)), behind, home)
 	block = w.clip(w.Select(idle, block, w.Add(w.its(of, w.first), local)), 0, nb-1)
 
-	// The visits before and behind, of other sequences where a visit is the first or last of its own: they may be in the same block. Blocks count
-	// from 1 there, so that where there is no sequence it is in no block.
+	// Neighbouring visits of other sequences, if a visit is the first or last of its own: they may be in the same block. Blocks count
+	// from 1 here, so that a missing sequence is in no block.
 	begins, ending := zero, w.plus(w.its(of, w.count), -1)
 	before, after := w.its(w.plus(of, -1), w.plus(w.last, 1)), w.its(w.plus(of, 1), w.plus(w.first, 1))
 	if w.Down {
@@ -170,9 +170,9 @@ func (w *walk) at(place *ir.Value) (x visited) {
 	enters := w.Select(idle, zero, w.one(w.Compare(ir.EQ, local, begins)))
 	leaves := w.Select(idle, zero, w.one(w.Compare(ir.EQ, local, ending)))
 	again := w.Mul(enters, w.one(w.Compare(ir.EQ, before, here)))
-	again = w.Select(idle, w.one(w.Compare(ir.GE, behind, w.like(behind, nb))), again) // the visit before is in the block too
+	again = w.Select(idle, w.one(w.Compare(ir.GE, behind, w.like(behind, nb))), again) // the previous visit is in the block too
 
-	// Rows. Of a visit that is not the first of its block the others' are kept.
+	// Rows. A visit that is not the first of its block keeps the other rows.
 	base := w.Scale(block, float64(c))
 	from, to := w.clip(w.Sub(w.its(of, w.begin), base), 0, c), w.clip(w.Sub(w.its(of, w.end), base), 0, c)
 	none := w.Or(idle, w.Compare(ir.GE, from, to))
@@ -181,7 +181,7 @@ func (w *walk) at(place *ir.Value) (x visited) {
 	if w.Down {
 		kept = w.Select(w.Compare(ir.GT, again, zero), to, w.like(to, c))
 	}
-	more := w.Select(idle, again, w.Mul(leaves, w.one(w.Compare(ir.EQ, after, here)))) // visits behind it are in the block too, or this one gives nothing
+	more := w.Select(idle, again, w.Mul(leaves, w.one(w.Compare(ir.EQ, after, here)))) // later visits are in the block too, or this one writes nothing
 	x.columns = [oneColumns]*ir.Value{OneSequence: of, OneBlock: block, OneSegment: w.clip(visit, 0, w.Segments-1),
 		OneDone: w.Sub(w.Mul(here, w.Sub(w.like(more, 1), more)), w.like(here, 1)), OneClosed: w.plus(w.Mul(leaves, w.plus(of, 1)), -1)}
 	x.marks = [oneMarks]*ir.Value{OneFirst: from, OneEnd: to, OneKept: kept, OneEnters: enters}

@@ -5,16 +5,16 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Between is exp of the sum of g after token j up to token i, at [N, i, j], times beta of j where that is in the exponent (the
-// logarithm of 0 is -Inf, whose exponential is 0); for j after i it is 0, or anything where masks are on words. It is nil where there is
-// no log decay.
+// Between returns D at [N, i, j]: exp of the sum of g after token j up to token i, times beta of j if it is in the exponent (the
+// logarithm of 0 is -Inf, whose exponential is 0). For j after i it is 0, or arbitrary if masks are on words. It is nil without a
+// log decay.
 //
 //	D[i, j] = exp(G_i - G_j)             beta=left, right
-//	D[i, j] = exp(G_i - (G_j - ln beta_j))   beta=exponent: a product less for each of A and P, which both have beta of their column then
+//	D[i, j] = exp(G_i - (G_j - ln beta_j))   beta=exponent: saves a product each for A and P, which then include beta of their column
 //
 // The upper triangle must be masked before exp, not after it: G_i - G_j is positive there and may overflow, and infinity times a zero of a
-// mask is NaN. On words the mask is an AND of bits, to which infinity is as good as any number, so it comes last, on what is half as wide.
-// Where pairs are turned (TurnsPairs) it is at [N, j, i].
+// mask is NaN. On words the mask is an AND of bits, which also clears infinities, so it comes last, on half the width.
+// With transposed pairs (TurnsPairs) the result is at [N, j, i].
 func (e *Body) Between(log, beta *ir.Value, s Sums) *ir.Value {
 	b, c := e.B, e.C
 	if log == nil {
@@ -43,8 +43,8 @@ func (e *Body) Between(log, beta *ir.Value, s Sums) *ir.Value {
 				return b.Sub(e.Row(upto, c), TurnedColumn(b, after, c)).Called("g_diff")
 			}
 			own := e.Column(upto, c)
-			// A row over a tile is a load, and turning the tile takes no more of the lane unit than to spread each sum over the lanes of its row: a step
-			// went from 6223 to 6152 cycles.
+			// A row broadcast over a tile is a load, and transposing the tile costs the lane unit no more than broadcasting each sum over its row:
+			// a step went from 6223 to 6152 cycles.
 			if e.V.RowBroadcast == gdn.BroadcastTranspose {
 				own = b.Transpose(e.Row(upto, c), 0, 2, 1)
 			}
@@ -54,7 +54,7 @@ func (e *Body) Between(log, beta *ir.Value, s Sums) *ir.Value {
 	if e.V.Inverse.Mask == gdn.MaskWords {
 		return e.Exp(d).Called("decay")
 	}
-	// Together says anything of a lane after its row, so the triangle stays beside it.
+	// Together is arbitrary for a lane after its row, so the triangle is masked too.
 	seen := e.Over(n, b.Compare(ir.GE, ri, ci))
 	if e.Segments != nil {
 		seen = b.And(seen, e.OfSegments(n, func(visit int) *ir.Value { return e.Segments.Together(visit, ri, ci) }))
@@ -62,8 +62,8 @@ func (e *Body) Between(log, beta *ir.Value, s Sums) *ir.Value {
 	return e.Exp(b.Select(seen, d, b.Like(d, Masking))).Called("decay")
 }
 
-// Differences sums, over the parts of the log decay, what between makes of its sums up to one token and up to another. The latter take
-// the logarithm of beta where that is an exponent.
+// Differences sums between(upto, after) over the parts of the log decay, for its sums up to one token and up to another. The latter include
+// the logarithm of beta if it is in the exponent.
 func (e *Body) Differences(s Sums, beta *ir.Value, between func(upto, after *ir.Value) *ir.Value) (d *ir.Value) {
 	b := e.B
 	for i, g := range s.Parts {
@@ -81,21 +81,21 @@ func (e *Body) Differences(s Sums, beta *ir.Value, between func(upto, after *ir.
 	return d
 }
 
-// Masking is a log decay that is zero after exp.
+// Masking is a log decay whose exponential is zero.
 const Masking = -1e30
 
-// BetweenTurned is E at [N, j, i]: exp of the sum of g after token j up to token i, times beta of j; 0 for j after i.
+// BetweenTurned returns E at [N, j, i]: exp of the sum of g after token j up to token i, times beta of j; 0 for j after i.
 //
-// Rows are j and lanes i here, so what Between has as a column is a row. It masks by itself, since several products of the backward pass read E, where
-// Between on words leaves that to A and P.
+// Rows are j and lanes i here, the transpose of Between. It masks itself, since several products of the backward pass read E;
+// Between on words leaves the mask to A and P.
 func BetweenTurned(e *Body, log, beta *ir.Value, s Sums) *ir.Value {
 	b, c := e.B, e.C
 	var d *ir.Value
 	if e.V.Decay == gdn.DecaySegment {
 		d = b.Transpose(e.Between(log, beta, s), 0, 2, 1)
 	} else {
-		// Where sums over lanes are work of the unit that moves them, on matrix units of 128 rows, a backward kernel takes 6 % less by transposes, as
-		// Between does; with those of 256 rows it takes 8 to 12 % more.
+		// If sums over lanes use the lane unit, with MXUs of 128 rows, transposes as in Between make a backward kernel 6 % faster; with MXUs
+		// of 256 rows, 8 to 12 % slower.
 		column := e.Column
 		if e.V.RowBroadcast == gdn.BroadcastTranspose && e.V.Training.DecaySums == gdn.SumLanes {
 			column = func(x *ir.Value, lanes int) *ir.Value { return TurnedColumn(b, x, lanes) }

@@ -7,45 +7,45 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// The decay of a chunk. With g_t the log decay of token t and G_t = g_1 + ... + g_t, the rule weighs
+// The decay of a chunk. With g_t the log decay of token t and G_t = g_1 + ... + g_t, the rule has three weights:
 //
-//	exp(G_i - G_j)   what token j wrote, as token i reads it: the matrix D of [C, C], lower triangular (Between)
+//	exp(G_i - G_j)   the write of token j, as token i reads it: the matrix D of [C, C], lower triangular (Between)
 //	exp(G_i)         the state before the chunk, as token i reads it          (Sum)
-//	exp(G_C - G_j)   what token j wrote, in the state after the chunk         (Left)
+//	exp(G_C - G_j)   the write of token j, in the state after the chunk       (Tail)
 //
 // All three are exponentials of a difference, never quotients of exponentials: exp(G_j) of a chunk of strong decays is zero in float32, and
 // its inverse infinite, where exp(G_i - G_j) of two neighbours is an ordinary number.
 //
-// What a difference loses is absolute: float32 sums of size 1000 are known to 6e-5, and so are their differences, however small, and
-// exp makes a relative error of the same size of it. Hence the forms of axis decay. clamp sums in float32. split sums a coarse part,
-// a multiple of 1/256, exactly, and the rest, below 1 a chunk, by itself. segment sums g from j + 1 to i for every pair, with
-// nothing to cancel, by a product of its own. base2 counts in powers of 2, since units of a TPU have 2^x: its sums are products
-// of bf16 parts with ones, accumulated in float32 by the matrix unit.
+// A difference has an absolute error: float32 sums of size 1000 are known to 6e-5, and so are their differences, however small;
+// exp turns this into a relative error of the same size. Hence the forms of axis decay. clamp sums in float32. split sums a coarse part,
+// a multiple of 1/256, exactly, and the rest, below 1 a chunk, separately. segment sums g from j + 1 to i for every pair, without
+// cancellation, by a separate product. base2 counts in powers of 2, since TPUs have 2^x in hardware: its sums are products
+// of bf16 parts with ones, accumulated in float32 by the MXU.
 
-// ResetFloor is that of the log decay.
+// ResetFloor is the lowest log decay that builders use.
 const ResetFloor = gdn.ResetFloor
 
-// coarse is the step of the coarse part of a split decay: its sums over a chunk are exact in float32, and those of the
+// coarse is the unit of the coarse part of a split decay: its sums over a chunk are exact in float32, and sums of the
 // rest are below 1.
 //
 // With g >= -40 the coarse parts of C tokens sum to at most 40 * 256 C steps, 1.3e6 for C = 128, and float32 has every integer up to 1.6e7.
 const coarse = 1.0 / 256
 
-// Sums are those of the log decays of N entries, each [N, C] f32, in the base of the variant.
+// Sums are the sums of the log decays of N entries, each [N, C] f32, in the base of the variant.
 type Sums struct {
-	Log   *ir.Value   // the log decay, clamped where the variant says so
+	Log   *ir.Value   // the log decay, clamped if the variant says so
 	Parts []*ir.Value // inclusive prefix sums of the parts that it is split into
 	Sum   *ir.Value   // inclusive prefix sums
 	Tail  *ir.Value   // the sum after each token
 }
 
-// SumsOf sums a log decay by products with triangles of ones; a suffix is summed by itself, so nothing cancels.
+// SumsOf sums a log decay by products with triangles of ones; suffixes are summed separately, so nothing cancels.
 //
 //	Sum  = g U,  U[j, i] = 1 for j <= i      C = 3, g = [-1 -2 -3]:  Sum  = [-1 -3 -6]
 //	Left = g L,  L[j, i] = 1 for j > i                               Left = [-5 -3  0]
 //
-// A log decay is taken no lower than ResetFloor. A reset is -1e4 in some models, -Inf in others, and one of those in a sum would leave three
-// digits, or none, behind the point of all that come after it; exp(-40) is as good as zero beside anything that is kept.
+// Log decays are clamped to ResetFloor. A reset is -1e4 in some models, -Inf in others, and in a sum it would leave later tokens three
+// digits or none after the point; exp(-40) is as good as zero next to values that are kept.
 func (e *Body) SumsOf(g *ir.Value) Sums {
 	b, c := e.B, e.C
 	g = b.Max(g, b.Like(g, ResetFloor))
@@ -74,9 +74,9 @@ func (e *Body) SumsOf(g *ir.Value) Sums {
 	return s
 }
 
-// base2Sums are the sums of g log2(e), as bf16 parts of g by a triangle of ones: two, or the three that are all of a float32
-// where the label is above bf16x1. Left is the last sum less each: it cancels, but no worse than the differences that D is made of,
-// and takes no second product.
+// base2Sums returns the sums of g log2(e), as products of bf16 parts of g with a triangle of ones: two parts, or for precisions above bf16x1
+// the three that make up a float32. Tail is the last sum minus each one: this cancels, but no worse than the differences in D,
+// and saves a second product.
 func (e *Body) base2Sums(g *ir.Value) Sums {
 	b, c := e.B, e.C
 	s := Sums{Log: b.Scale(g, math.Log2E).Called("g")}
@@ -90,7 +90,7 @@ func (e *Body) base2Sums(g *ir.Value) Sums {
 	return s
 }
 
-// partName is what the i-th of n parts of a value is called.
+// partName returns the name of the i-th of n parts of a value.
 func partName(i, n int) string {
 	switch i {
 	case 0:
@@ -101,7 +101,7 @@ func partName(i, n int) string {
 	return "mid"
 }
 
-// added is x + y, where x may be nil for zeros.
+// added returns x + y; a nil x means zeros.
 func (e *Body) added(x, y *ir.Value) *ir.Value {
 	if x == nil {
 		return y
@@ -109,7 +109,7 @@ func (e *Body) added(x, y *ir.Value) *ir.Value {
 	return e.B.Add(x, y)
 }
 
-// Exp is the exponential in the base of the sums, nil where there are none.
+// Exp returns the exponential in the base of the sums; nil for nil.
 func (e *Body) Exp(x *ir.Value) *ir.Value {
 	if x == nil {
 		return nil
@@ -120,7 +120,7 @@ func (e *Body) Exp(x *ir.Value) *ir.Value {
 	return e.B.Exp(x)
 }
 
-// Log is the logarithm in the base of the sums.
+// Log returns the logarithm in the base of the sums.
 func (e *Body) Log(x *ir.Value) *ir.Value {
 	if e.V.Decay == gdn.DecayBase2 {
 		return e.B.Unary(ir.OpLog2, x)
@@ -128,7 +128,7 @@ func (e *Body) Log(x *ir.Value) *ir.Value {
 	return e.B.Unary(ir.OpLog, x)
 }
 
-// sumParts is the number of bf16 parts of a log decay that sums take.
+// sumParts returns the number of bf16 parts of a log decay in sums.
 func (e *Body) sumParts() int {
 	if e.V.Precision() == ir.PrecBF16x1 {
 		return 2
@@ -136,10 +136,10 @@ func (e *Body) sumParts() int {
 	return 3
 }
 
-// Alive clears the gradient of log decays g, in the base of the variant, below the floor: nothing that is before such a token
-// survives it, and what rounding leaves in the sums would be multiplied by the log decay itself on the way to raw gates.
+// Alive zeroes the gradient of log decays g, in the base of the variant, below the floor. Nothing before such a token
+// survives it, and rounding errors in the sums would be multiplied by the log decay itself for raw gates.
 //
-// The error was 5e-4 in dA_log, for a log decay of -1e4. The floor is asked with a margin, as the scale to base 2 rounds what is at it.
+// The error was 5e-4 in dA_log, for a log decay of -1e4. The comparison has a margin, since scaling to base 2 rounds values at the floor.
 func (e *Body) Alive(g, dg *ir.Value) *ir.Value {
 	b, floor := e.B, float64(ResetFloor)
 	if e.V.Decay == gdn.DecayBase2 {
@@ -148,11 +148,11 @@ func (e *Body) Alive(g, dg *ir.Value) *ir.Value {
 	return b.Select(b.Compare(ir.GT, g, b.Like(g, floor*(1-1e-6))), dg, b.Like(dg, 0)).Called("dg")
 }
 
-// DecayGradient is, at token t, the sum of after from t on, that of before up to t and the rest [N] of the whole chunk.
+// DecayGradient returns, at token t, the sum of after from t on, plus the sum of before for tokens before t, plus rest [N].
 //
-// g_t is in G_i of every i >= t, so what the loss gains by G_i it gains by each g_t up to i: a sum of suffixes. What is weighed by what is
-// left behind a token (Left) has g_t for the tokens before t: a sum of prefixes without t itself. What the whole chunk weighs, the state
-// that passes through it, has every g_t: the rest.
+// g_t is in G_i of every i >= t, so the derivative by G_i counts for each g_t up to i: a sum of suffixes. A token's decay to the chunk's end
+// (Tail) includes g_t for the tokens before t: a sum of prefixes without t itself. The decay of the state over the whole chunk
+// includes every g_t: the rest.
 //
 //	dg_t = sum_{i>=t} after_i + sum_{j<t} before_j + rest
 //	C = 3:   dg = [a0+a1+a2   a1+a2+b0   a2+b0+b1] + rest

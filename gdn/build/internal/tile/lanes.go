@@ -6,15 +6,15 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// SumsByProducts says whether sums over lanes are products with ones, in bf16.
+// SumsByProducts reports whether sums over lanes are products with ones, in bf16.
 func SumsByProducts(v gdn.Variant) bool {
 	return v.Numerics.PrecIntra == ir.PrecBF16x1 && v.Training.DecaySums == gdn.SumProducts
 }
 
-// Summand is what is summed over rows or lanes: rounded to bf16 where the sums over lanes are products.
+// Summand returns a value for sums over rows and lanes: rounded to bf16 if the sums over lanes are products.
 //
-// W_ij is added to the sums of token i and taken from those of token j, so before both it must vanish. It does if the two are one number: were only one of
-// them rounded, the difference would be in the gradients of all tokens before.
+// W_ij is added to the sums of token i and subtracted from the sums of token j, so it must cancel for all earlier tokens. It does if both use the same
+// number. If only one were rounded, the difference would remain in the gradients of all earlier tokens.
 func (e *Body) Summand(x *ir.Value) *ir.Value {
 	if !SumsByProducts(e.V) {
 		return x
@@ -22,21 +22,21 @@ func (e *Body) Summand(x *ir.Value) *ir.Value {
 	return e.B.Convert(x, ir.BF16)
 }
 
-// Lanes are values [N, C, .] whose sums over lanes are added, each with its sign.
+// Lanes are values [N, C, .] whose signed sums over lanes are added.
 type Lanes []struct {
 	X    *ir.Value
 	Sign float64
 }
 
-// SumLanes gives a sum [N, C] for each list. In bf16 passes, which kernels have, all entries' columns are put beside one another,
-// so that one transpose turns them into rows. As products, one with columns of ones makes all sums of an entry, each list in lanes
-// of its own.
+// SumLanes returns a sum [N, C] for each list. In bf16 passes, as in kernels, the columns of all entries are put into the lanes of one tile,
+// so that one transpose turns them into rows. With products, one product with columns of ones makes all sums of an entry, each list in its
+// own lanes.
 //
-// A sum over lanes of [N, C, L] leaves a column of C numbers for each entry, one in each row, and 127 of 128 lanes of a register without use; what comes next
-// needs rows [N, C]. Turning a column costs as much as turning a full tile, so columns of all entries and lists go into the lanes of one:
+// A sum over lanes of [N, C, L] is a column of C numbers per entry, which uses one of 128 lanes of a register; its readers
+// need rows [N, C]. Transposing a column costs as much as a full tile, so columns of all entries and lists share one tile:
 //
 //	two lists of three entries:   lanes 0 1 2 are the sums of the first list, lanes 64 65 66 those of the second; rows are tokens
-//	transposed:                   rows 0 1 2 and rows 64 65 66 are what is wanted
+//	transposed:                   rows 0 1 2 and rows 64 65 66 are the results
 func (e *Body) SumLanes(lists ...Lanes) []*ir.Value {
 	b, n, c := e.B, lists[0][0].X.Type.Shape[0], e.C
 	part := target.Lanes / len(lists)
@@ -79,7 +79,7 @@ func (e *Body) SumLanes(lists ...Lanes) []*ir.Value {
 	return out
 }
 
-// laneSums are the sums [N, C] of a list in float32; values of as many lanes are added before they are summed.
+// laneSums returns the sums [N, C] of a list in float32; values of equal width are added before they are summed.
 func (e *Body) laneSums(l Lanes) *ir.Value {
 	b := e.B
 	add := func(x, y *ir.Value) *ir.Value {
@@ -104,9 +104,9 @@ func (e *Body) laneSums(l Lanes) *ir.Value {
 	return sum
 }
 
-// productSums are the sums [N, C, lanes] of lists, each in the lanes of its part.
+// productSums returns the sums [N, C, lanes] of lists, each in the lanes of its part.
 //
-//	lists {r, -w} and {y}:   [r | w | y] [  1  0 ]     a number here is 64 lanes of it, and as many rows as the value has lanes
+//	lists {r, -w} and {y}:   [r | w | y] [  1  0 ]     a number here stands for 64 lanes, and as many rows as the value has lanes
 //	                                     [ -1  0 ]
 //	                                     [  0  1 ]
 func (e *Body) productSums(part int, lists []Lanes) *ir.Value {

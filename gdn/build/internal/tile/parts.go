@@ -7,25 +7,25 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// With split_at=def what a bf16x3 product takes is cut where it is made: x becomes x rounded to bf16 and the rest rounded, and
-// that pair is what is held between stages. The float32 value stays beside it for what needs it, and is never computed
-// where nothing does.
+// With split_at=def, operands of bf16x3 products are split where they are computed: x becomes x rounded to bf16 and the remainder rounded.
+// This pair is stored between stages. The float32 value is kept for readers that need it, and is never computed
+// if there are none.
 
-// With refine=yes so are the inverse, and what Held says; all else is bf16.
+// With refine=yes only the inverse and values of Held are split; everything else is bf16.
 //
-// A product of two such pairs, x = x0 + x1 and y = y0 + y1, is x0 y0 + x0 y1 + x1 y0: three passes of a bf16 matrix unit. x1 y1 is 2^-18 of the
-// whole, below what the sum of the others is off by. The passes are one product, whose contracted dimension is three times as long:
+// A product of two such pairs, x = x0 + x1 and y = y0 + y1, is x0 y0 + x0 y1 + x1 y0: three bf16 passes. x1 y1 is 2^-18 of the
+// result, below the error of the other terms. The passes are one product, whose contracted dimension is three times as long:
 //
 //	[x0 x1 x0] [y1; y0; y0]
 //
-// so that the unit adds them up in its float32 accumulators, the small ones first, and nothing is stored or added between.
+// so that the MXU adds them in its float32 accumulators, small terms first, and nothing is stored or added between.
 
-// InParts says whether a value is held in parts.
+// InParts reports whether a value is stored in parts.
 func InParts(e *Body, x *ir.Value) bool {
 	return x.Type.DType == ir.F32 && (e.V.Numerics.Split == gdn.SplitDef || e.parts[x] != nil)
 }
 
-// Held is Store for what products at p take: under refine=yes in two parts where they have three passes.
+// Held is Store for operands of products at p: with refine=yes and three passes, in two parts.
 func Held(e *Body, x *ir.Value, p ir.Precision) *ir.Value {
 	if e.V.Inverse.Refine && p == ir.PrecBF16x3 && x.Type.DType == ir.F32 {
 		e.Cut(x)
@@ -34,7 +34,7 @@ func Held(e *Body, x *ir.Value, p ir.Precision) *ir.Value {
 	return e.Store(x)
 }
 
-// Mapped is f of a value, which moves or takes elements, and of its parts where it is held in them.
+// Mapped returns f of a value, where f moves or selects elements, and applies f to its stored parts.
 func Mapped(e *Body, x *ir.Value, f func(*ir.Value) *ir.Value) *ir.Value {
 	y := f(x)
 	if y != x && InParts(e, x) {
@@ -46,9 +46,9 @@ func Mapped(e *Body, x *ir.Value, f func(*ir.Value) *ir.Value) *ir.Value {
 	return y
 }
 
-// Split cuts a value into n bf16 parts, each what remains rounded. A bf16 value is its own only part.
+// Split returns n bf16 parts of a value, each the rounded remainder. A bf16 value is its own only part.
 //
-//	x = 1 + 2^-9 + 2^-20:   x0 = 1, x1 = 2^-9, x2 = 2^-20     eight bits each: those of x0 end at 2^-7
+//	x = 1 + 2^-9 + 2^-20:   x0 = 1, x1 = 2^-9, x2 = 2^-20     eight bits each: x0 ends at 2^-7
 func (e *Body) Split(x *ir.Value, n int) []*ir.Value {
 	if x.Type.DType == ir.BF16 {
 		return []*ir.Value{x}
@@ -64,9 +64,9 @@ func (e *Body) Split(x *ir.Value, n int) []*ir.Value {
 	return parts
 }
 
-// Cut gives the parts of x for bf16x3, kept from its first use on.
+// Cut returns the parts of x for bf16x3, stored from their first use on.
 //
-// So products of one value share its parts, and the parts are what passes from stage to stage.
+// So products of one value share its parts, and the parts pass from stage to stage.
 func (e *Body) Cut(x *ir.Value) []*ir.Value {
 	if e.parts[x] == nil {
 		e.parts[x] = e.Split(x, 2)
@@ -74,7 +74,7 @@ func (e *Body) Cut(x *ir.Value) []*ir.Value {
 	return e.parts[x]
 }
 
-// Joined is the value of parts, which stay with it.
+// Joined returns the value of parts, and stores the parts with it.
 func (e *Body) Joined(parts []*ir.Value) *ir.Value {
 	x := parts[0]
 	if len(parts) == 2 {
@@ -84,7 +84,7 @@ func (e *Body) Joined(parts []*ir.Value) *ir.Value {
 	return x
 }
 
-// Concat joins values, and their parts where they are kept. Of values in bf16 and f32 it makes f32.
+// Concat joins values, and their stored parts. From bf16 and f32 values it makes f32.
 func (e *Body) Concat(axis int, xs ...*ir.Value) *ir.Value {
 	given := xs
 	if slices.ContainsFunc(xs, func(x *ir.Value) bool { return x.Type.DType != xs[0].Type.DType }) {
@@ -114,7 +114,7 @@ func (e *Body) Concat(axis int, xs ...*ir.Value) *ir.Value {
 	return out
 }
 
-// Sliced is entries from lo to hi of x, and of its parts where they are kept.
+// Sliced returns entries lo to hi of x, and slices its stored parts.
 func (e *Body) Sliced(x *ir.Value, lo, hi int) *ir.Value {
 	out := e.B.SliceAxis(x, 0, lo, hi)
 	for _, part := range e.parts[x] {
@@ -123,16 +123,16 @@ func (e *Body) Sliced(x *ir.Value, lo, hi int) *ir.Value {
 	return out
 }
 
-// dotParts is a bf16x3 product as one: the parts stand side by side along the contracted dimension.
+// dotParts computes a bf16x3 product as one: the parts are concatenated along the contracted dimension.
 func (e *Body) dotParts(x, y *ir.Value, tx, ty bool) *ir.Value {
 	return sideBySide(e, tx, ty, [2]*ir.Value{x, y})
 }
 
-// DotSum is the sum of products x y of values held in parts, as one product.
+// DotSum returns the sum of products x y of values stored in parts, as one product.
 func DotSum(e *Body, pairs ...[2]*ir.Value) *ir.Value { return sideBySide(e, false, false, pairs...) }
 
-// sideBySide is the sum of x y over pairs x [N, R, K] and y [N, K, M], or turned: [N, R, 3 K] by [N, 3 K, M] for each pair in two parts. A value in bf16
-// is one part, and leaves 2 K.
+// sideBySide returns the sum of x y over pairs x [N, R, K] and y [N, K, M], or transposed: [N, R, 3 K] by [N, 3 K, M] for each pair in two parts. A bf16
+// value has one part, which makes 2 K.
 func sideBySide(e *Body, tx, ty bool, pairs ...[2]*ir.Value) *ir.Value {
 	n := pairs[0][0].Type.Rank()
 	xk, yk := n-1, n-2
@@ -154,7 +154,7 @@ func sideBySide(e *Body, tx, ty bool, pairs ...[2]*ir.Value) *ir.Value {
 	return e.B.MatMul(concat(e, xk, left), concat(e, yk, right), tx, ty, ir.PrecBF16x1)
 }
 
-// concat joins parts along an axis. One that is not cut may be in f32 where others are in bf16: the product rounds it.
+// concat joins parts along an axis. An unsplit part may be f32 with bf16 others: the product rounds it.
 func concat(e *Body, axis int, parts []*ir.Value) *ir.Value {
 	if slices.ContainsFunc(parts, func(p *ir.Value) bool { return p.Type.DType != parts[0].Type.DType }) {
 		for i, p := range parts {
@@ -166,16 +166,16 @@ func concat(e *Body, axis int, parts []*ir.Value) *ir.Value {
 	return e.B.Concat(axis, parts...)
 }
 
-// Parts are the bf16 parts that are kept of x, if any.
+// Parts returns the stored bf16 parts of x, or nil.
 func (e *Body) Parts(x *ir.Value) []*ir.Value { return e.parts[x] }
 
-// Turned swaps rows and lanes, of the parts where they are kept.
+// Turned swaps rows and lanes, also of stored parts.
 func (e *Body) Turned(x *ir.Value) *ir.Value {
 	return Mapped(e, x, func(x *ir.Value) *ir.Value { return e.B.Transpose(x, 0, 2, 1) })
 }
 
-// Mirrored is Y + Y^T as it is multiplied by keys. Y is zero where Y^T is not, so its first part, if one pass takes no more, is turned alone.
-// An OR of words is then the sum, exact and on half the registers that float32 would take. It needs a diagonal of zeros.
+// Mirrored returns Y + Y^T in stored form, for products with keys. Y is zero where Y^T is not, so if one pass is enough, only its first part is transposed.
+// An OR of words is then the sum, exact and with half the registers of float32. The diagonal must be zero.
 func (e *Body) Mirrored(y *ir.Value) *ir.Value {
 	b := e.B
 	if e.V.Numerics.PrecIntra != ir.PrecBF16x1 || e.V.Numerics.Split != gdn.SplitDef || e.C%2 != 0 {
@@ -185,7 +185,7 @@ func (e *Body) Mirrored(y *ir.Value) *ir.Value {
 	return b.Halves(b.Or(b.Words(y), b.Words(b.Transpose(y, 0, 2, 1))))
 }
 
-// Operand is x as products at a precision take it: in one bf16 pass rounded, or its first part where parts are kept.
+// Operand returns x as an operand of products at a precision: in one bf16 pass rounded, or its first part if parts are stored.
 func (e *Body) Operand(x *ir.Value, p ir.Precision) *ir.Value {
 	switch {
 	case p != ir.PrecBF16x1:

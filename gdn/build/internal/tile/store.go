@@ -6,7 +6,7 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// Store rounds what is kept between stages, or cuts it into the parts that are kept.
+// Store rounds a value for use in later stages, or splits it into parts that are stored.
 func (e *Body) Store(x *ir.Value) *ir.Value {
 	x = e.B.Convert(x, e.V.Numerics.Store)
 	if e.V.Numerics.Split == gdn.SplitDef {
@@ -15,18 +15,18 @@ func (e *Body) Store(x *ir.Value) *ir.Value {
 	return x
 }
 
-// StoreValues is store for V' [N, C, V]. Where keys are alike, what rounding adds to V' is summed over the tokens. So each of a
-// number of blocks of rows takes what rounding left of the one before: in the sum only what it left of the last remains.
+// StoreValues is Store for V' [N, C, V]. With similar keys, rounding errors of V' add up over the tokens. So each of several
+// blocks of rows adds the rounding error of the previous block: only the error of the last block remains in the sum.
 //
-// Where the kernel normalizes keys, unit and length are 1/|k| and |k| in all lanes, and V' is stored times the first. A share [N, C, V] says how much
-// of it each element may take; nil for all. Keys of tokens that write nothing must have none: what an earlier token left, behind a strong decay, would
-// be all that they write.
+// If the kernel normalizes keys, unit and length are 1/|k| and |k| in all lanes, and V' is stored times unit. share [N, C, V] is the fraction of the
+// error that each element may take; nil for all of it. For tokens that write nothing it must be zero. Otherwise, after a strong decay, an earlier token's
+// error would be all that they write.
 //
 //	own_i = x_i + left_(i-1)     low_i = own_i in bf16     left_i = own_i - low_i
 //	sum low_i = sum x_i - left_n
 //
-// On keys that are all alike, errors of 3.8e-2 came down to 2.4e-2 with two blocks, 1.6e-2 with four and 1.2e-2 with eight. Each block waits for the one
-// before, and a block is whole registers: a chunk of 32 tokens takes no more than two.
+// On equal keys, errors of 3.8e-2 fell to 2.4e-2 with two blocks, 1.6e-2 with four and 1.2e-2 with eight. Each block waits for the previous
+// one, and a block is whole registers, so a chunk of 32 tokens has at most two.
 func (e *Body) StoreValues(x, unit, length, share *ir.Value) *ir.Value {
 	b, n := e.B, e.V.Numerics.ErrorFeedback
 	for n > 1 && e.C%(n*rowsOfWords) != 0 {

@@ -2,10 +2,10 @@ package tile
 
 import "github.com/gdngen/gdngen/ir"
 
-// RunningSums multiplies the rows of x [N, R, K] and y [N or Nk, M, K], and adds up the products lane by lane: [N, R, M, lanes],
-// of which AddLanes makes the product. A compiler of loops turns the lanes into a vector, which it may not do with a sum:
-// float addition is not associative, so a loop that adds K products one after the other must stay one. Here the order of additions
-// is written as eight sums side by side, each of every eighth product:
+// RunningSums multiplies the rows of x [N, R, K] and y [N or Nk, M, K], and adds the products lane by lane: [N, R, M, lanes].
+// AddLanes of it is the matrix product. A loop compiler can vectorize the lanes, but not a single sum:
+// float addition is not associative, so K sequential additions must stay sequential. Here the order of additions
+// is eight interleaved sums, each of every eighth product:
 //
 //	K = 16:  sum[l] = x[l] y[l] + x[8+l] y[8+l]  for lanes l = 0..7, then AddLanes: 8 -> 4 -> 2 -> 1
 func RunningSums(b *ir.Builder, x, y *ir.Value) *ir.Value {
@@ -44,8 +44,8 @@ func AddLanes(b *ir.Builder, x *ir.Value) *ir.Value {
 	return x
 }
 
-// SumRows adds up the rows of x [N, R, L] to [N, L], by two registers of 8 rows side by side: a TPU's compiler adds up a tile register by register, each
-// when the one before is done.
+// SumRows adds the rows of x [N, R, L] to [N, L], by two interleaved registers of 8 rows: a TPU's compiler would add a tile register by register, each
+// waiting for the previous one.
 //
 //	R = 64:  sum[r] = x[r] + x[16+r] + x[32+r] + x[48+r]  for rows r = 0..15, then the sum of these
 func SumRows(b *ir.Builder, x *ir.Value) *ir.Value {
@@ -61,9 +61,9 @@ func SumRows(b *ir.Builder, x *ir.Value) *ir.Value {
 	return b.Sum(sum, 1)
 }
 
-// Repeated has each entry of x [N, R, L] so many times.
+// Repeated repeats each entry of x [N, R, L] times times.
 //
-//	[A B] twice -> [A A B B]     value heads of one key head stand side by side; Summed makes [A1+A2 B1+B2] of [A1 A2 B1 B2]
+//	[A B] twice -> [A A B B]     value heads of one key head are adjacent; Summed makes [A1+A2 B1+B2] of [A1 A2 B1 B2]
 func Repeated(b *ir.Builder, x *ir.Value, times int) *ir.Value {
 	if times == 1 {
 		return x
@@ -73,8 +73,8 @@ func Repeated(b *ir.Builder, x *ir.Value, times int) *ir.Value {
 	return b.Reshape(x, s[0]*times, s[1], s[2])
 }
 
-// Summed adds up so many successive entries of x [N, R, L], in float32: what Repeated made of one. It is the gradient of Repeated: value
-// heads that share a key head add up what each says of its keys and queries.
+// Summed adds groups of successive entries of x [N, R, L], in float32. It is the gradient of Repeated: value
+// heads that share a key head add their gradients of its keys and queries.
 func Summed(b *ir.Builder, x *ir.Value, entries int) *ir.Value {
 	if entries == 1 {
 		return x
@@ -97,16 +97,16 @@ func Summed(b *ir.Builder, x *ir.Value, entries int) *ir.Value {
 	return sum
 }
 
-// IdentityFirst is the state [I | 0] of k rows for every sequence and head of a type of states.
+// IdentityFirst returns the state [I | 0] of k rows for every sequence and head of a type of states.
 //
-// Tokens take a state S to M S + B. From [I | 0], with values that are zero in the first k lanes, the same kernel makes [M | B].
+// Tokens map a state S to M S + B. From [I | 0], with values that are zero in the first k lanes, the same kernel makes [M | B].
 func IdentityFirst(b *ir.Builder, k int, states ir.Type) *ir.Value {
 	one := ir.T(ir.I32, k, states.Shape[len(states.Shape)-1])
 	eye := b.Select(b.Compare(ir.EQ, b.Iota(one, 0), b.Iota(one, 1)), b.Const(ir.T(ir.F32, one.Shape...), 1), b.Const(ir.T(ir.F32, one.Shape...), 0))
 	return b.Broadcast(eye, states.Shape, 2, 3)
 }
 
-// Each is f of what there is.
+// Each returns f(x), or nil for nil.
 func Each(f func(*ir.Value) *ir.Value, x *ir.Value) *ir.Value {
 	if x == nil {
 		return nil

@@ -1,5 +1,5 @@
-// Package tile is what the body of a grid step is written with: values of N entries interleaved, [N, rows, lanes], where N is chunks
-// in flight x batch rows x heads. It has their shapes, their products at a precision, what is kept of them between stages, and masks.
+// Package tile has helpers for bodies of grid steps. Values have N interleaved entries, [N, rows, lanes], where N is chunks
+// in flight x batch rows x heads. It has shapes, products at a precision, stored forms between stages, and masks.
 package tile
 
 import (
@@ -10,25 +10,25 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Body is the body of a grid step that is being written.
+// Body is the body of a grid step under construction.
 type Body struct {
 	B        *ir.Builder
 	V        gdn.Variant
 	C        int             // tokens of a chunk
-	Segments *segments.Marks // where blocks have tokens of several sequences
+	Segments *segments.Marks // if blocks have tokens of several sequences
 
-	Squared map[*ir.Value]*ir.Value // sums of squares of rows that whoever loaded them knows
+	Squared map[*ir.Value]*ir.Value // known sums of squares of loaded rows
 
 	iotas map[[3]int]*ir.Value
-	parts map[*ir.Value][]*ir.Value // bf16 parts that are kept instead of a value
+	parts map[*ir.Value][]*ir.Value // bf16 parts stored instead of a value
 }
 
-// New begins a body by a variant, in chunks of c tokens.
+// New begins a body for a variant, in chunks of c tokens.
 func New(b *ir.Builder, v gdn.Variant, c int) *Body {
 	return &Body{B: b, V: v, C: c, Squared: map[*ir.Value]*ir.Value{}, iotas: map[[3]int]*ir.Value{}, parts: map[*ir.Value][]*ir.Value{}}
 }
 
-// Iota is the i32 index along an axis of a [rows, lanes] tile.
+// Iota returns the i32 index along an axis of a [rows, lanes] tile.
 func (e *Body) Iota(rows, lanes, axis int) *ir.Value {
 	key := [3]int{rows, lanes, axis}
 	if e.iotas[key] == nil {
@@ -43,7 +43,7 @@ func (e *Body) Over(n int, x *ir.Value) *ir.Value {
 	return e.B.Broadcast(x, []int{n, s[0], s[1]}, 1, 2)
 }
 
-// Column spreads [N, C] over lanes to [N, C, lanes].
+// Column broadcasts [N, C] over lanes to [N, C, lanes].
 //
 //	[a b] over lanes  [a a]     Row: over rows  [a b]
 //	                  [b b]                     [a b]
@@ -52,7 +52,7 @@ func (e *Body) Column(x *ir.Value, lanes int) *ir.Value {
 	return e.B.Broadcast(x, []int{s[0], s[1], lanes}, 0, 1)
 }
 
-// TurnedColumn is Column by a transpose of rows that are all alike, without a move of each register along its lanes. What was bf16 is turned as bf16, in
+// TurnedColumn is Column by a transpose of equal rows, instead of a move of each register along its lanes. Values that were bf16 are transposed as bf16, in
 // half the registers.
 func TurnedColumn(b *ir.Builder, x *ir.Value, lanes int) *ir.Value {
 	turn := func(x *ir.Value) *ir.Value {
@@ -65,7 +65,7 @@ func TurnedColumn(b *ir.Builder, x *ir.Value, lanes int) *ir.Value {
 	return turn(x)
 }
 
-// narrow is x in bf16 where it was that before it was converted, else nil. A row out of several is float32: of bf16 a register has two in a word.
+// narrow returns x as bf16 if it was converted from bf16, else nil. A single row of several is float32, since a bf16 word has two rows.
 func narrow(b *ir.Builder, x *ir.Value) *ir.Value {
 	in := x.Def
 	if in == nil {
@@ -88,22 +88,22 @@ func narrow(b *ir.Builder, x *ir.Value) *ir.Value {
 	return nil
 }
 
-// Row spreads [N, C] over rows to [N, rows, C].
+// Row broadcasts [N, C] over rows to [N, rows, C].
 func (e *Body) Row(x *ir.Value, rows int) *ir.Value {
 	s := x.Type.Shape
 	return e.B.Broadcast(x, []int{s[0], rows, s[1]}, 0, 2)
 }
 
-// Scalar spreads lane i of [N, C] over [N, rows, lanes].
+// Scalar broadcasts lane i of [N, C] over [N, rows, lanes].
 //
-// With i = C - 1 of exp(G) it is what a chunk leaves of the state that it found.
+// For i = C - 1 of exp(G) it is the decay of the state over the chunk.
 func (e *Body) Scalar(x *ir.Value, i, rows, lanes int) *ir.Value {
 	n := x.Type.Shape[0]
 	x = e.B.Broadcast(e.B.SliceAxis(x, 1, i, i+1), []int{n, lanes}, 0, 1)
 	return e.Row(x, rows)
 }
 
-// By is the product of elements, or x where there is nothing to multiply it by.
+// By returns the elementwise product, or x if y is nil.
 func (e *Body) By(x, y *ir.Value) *ir.Value {
 	if y == nil {
 		return x
@@ -115,29 +115,29 @@ func (e *Body) Divided(x *ir.Value, by int) *ir.Value { return e.B.Div(x, e.B.Li
 
 func (e *Body) Plus(x *ir.Value, k int) *ir.Value { return e.B.Add(x, e.B.Like(x, float64(k))) }
 
-// Where is a [rows, lanes] mask by two i32 index tiles.
+// Where returns a [rows, lanes] mask from two i32 index tiles.
 func (e *Body) Where(rows, lanes int, f func(r, l *ir.Value) *ir.Value) *ir.Value {
 	return f(e.Iota(rows, lanes, 0), e.Iota(rows, lanes, 1))
 }
 
-// Keep is x where a [R, L] mask holds, else zero, for all entries.
+// Keep returns x where a [R, L] mask holds, else zero, for all entries.
 //
-// It is a select and no product: zero times infinity would be NaN.
+// It is a select, not a product, since zero times infinity would be NaN.
 func (e *Body) Keep(x, mask *ir.Value) *ir.Value {
 	return e.B.Select(e.Over(x.Type.Shape[0], mask), x, e.B.Like(x, 0))
 }
 
-// OnDiagonal is the mask of a tile's diagonal.
+// OnDiagonal returns the mask of a tile's diagonal.
 func (e *Body) OnDiagonal(size int) *ir.Value {
 	return e.Where(size, size, func(r, l *ir.Value) *ir.Value { return e.B.Compare(ir.EQ, r, l) })
 }
 
-// Diagonal is that of [N, C, C] as rows [N, C].
+// Diagonal returns the diagonals of [N, C, C] as rows [N, C].
 func (e *Body) Diagonal(x *ir.Value) *ir.Value {
 	return e.B.Sum(e.Keep(x, e.OnDiagonal(x.Type.Shape[2])), 1).Called("diagonal")
 }
 
-// Eye is the identity of N entries.
+// Eye returns the identity for N entries.
 func (e *Body) Eye(n, size int) *ir.Value {
 	t := ir.T(ir.F32, size, size)
 	m := e.OnDiagonal(size)
@@ -146,7 +146,7 @@ func (e *Body) Eye(n, size int) *ir.Value {
 
 // Dot multiplies [N, ., .] by [N, ., .] at a precision; tx and ty as in ir.MatMul.
 //
-// Where both are in bf16 their products are exact in the float32 that a matrix unit adds them up in, so more passes would add zeros.
+// If both are bf16, their products are exact in the MXU's float32 accumulators, so further passes would add zeros.
 func (e *Body) Dot(x, y *ir.Value, tx, ty bool, p ir.Precision) *ir.Value {
 	if p == ir.PrecBF16x3 && (e.V.Numerics.Split == gdn.SplitDef || e.V.Inverse.Refine) {
 		return e.dotParts(x, y, tx, ty)
@@ -165,9 +165,9 @@ func (e *Body) Dot(x, y *ir.Value, tx, ty bool, p ir.Precision) *ir.Value {
 	return e.B.MatMul(e.B.Convert(x, d), e.B.Convert(y, d), tx, ty, p)
 }
 
-// DotBoth multiplies x and y, which may be nil, by z: z x^T, or x z^T after it. They are one product where the variant joins such.
+// DotBoth multiplies x and y, which may be nil, by z: z x^T, or with after x z^T. They are one product if the variant joins such products.
 //
-// x and y [N, R, K] and z [N, M, K] make [N, M, R] each, or [N, R, M] after; joined [N, M, 2 R] or [N, 2 R, M], cut in two.
+// x and y [N, R, K] and z [N, M, K] give [N, M, R] each, or with after [N, R, M]; joined [N, M, 2 R] or [N, 2 R, M], then split.
 func (e *Body) DotBoth(x, y, z *ir.Value, after bool, p ir.Precision) (byX, byY *ir.Value) {
 	axis := 2
 	times := func(x *ir.Value) *ir.Value { return e.Dot(z, x, false, true, p) }

@@ -5,7 +5,7 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Element rounds an operand of a product with decay to the type in which those are formed: bf16 from a level of low on.
+// Element rounds an operand of a product with decay to the product's type: bf16 from level from of decay_bf16 on.
 func (e *Body) Element(x *ir.Value, from gdn.DecayBF16) *ir.Value {
 	if e.V.Numerics.DecayBF16 >= from {
 		return e.B.Convert(x, ir.BF16)
@@ -13,7 +13,7 @@ func (e *Body) Element(x *ir.Value, from gdn.DecayBF16) *ir.Value {
 	return e.B.Convert(x, ir.F32)
 }
 
-// Weighed is x times y, either of which may be nil for ones.
+// Weighed returns x times y; nil means ones.
 func (e *Body) Weighed(x, y *ir.Value) *ir.Value {
 	if x == nil {
 		return y
@@ -21,11 +21,11 @@ func (e *Body) Weighed(x, y *ir.Value) *ir.Value {
 	return e.By(x, y)
 }
 
-// TurnsWeights says whether what weighs the rows of a tile is spread over lanes by transposes, as sums of decay are (row_broadcast=transpose): where
-// products with decays of columns are in float32, as on vector units beside matrix units of 128 rows. There the compiler pops a register that is moved
-// along its lanes 40 cycles before it is ready, by the model of the schedule, and bench waited 2500 cycles of 86400 for those of the state. A transpose
-// takes no less of the lane unit, for which steps beside matrix units of 256 rows wait: T 1024 on v6e took 4 % more; so did four heads a core on v5p, by
-// throughput.
+// TurnsWeights reports whether row weights are broadcast over lanes by transposes, like sums of decay (row_broadcast=transpose), where
+// products with decays of columns are float32, as on targets with MXUs of 128 rows. There the compiler pops a register of a lane move
+// 40 cycles before it is ready, by the model of the schedule, and bench waited 2500 of 86400 cycles for the state's weights. A transpose
+// loads the lane unit as much, which delays steps on targets with MXUs of 256 rows: T 1024 on v6e took 4 % more, and so did four heads a core on v5p
+// (throughput).
 func TurnsWeights(v gdn.Variant) bool {
 	return v.RowBroadcast == gdn.BroadcastTranspose && v.Numerics.DecayBF16 == gdn.DecayBF16Rows && v.Mapping.Heads > 4
 }
@@ -38,7 +38,7 @@ func Weight(e *Body, x *ir.Value, lanes int) *ir.Value {
 	return e.Column(x, lanes)
 }
 
-// ByRows multiplies row i of x [N, C, D] by g [N, C] at i; a g of nil is ones.
+// ByRows multiplies row i of x [N, C, D] by g [N, C] at i; a nil g means ones.
 func (e *Body) ByRows(x, g *ir.Value) *ir.Value {
 	if g == nil {
 		return x
@@ -47,14 +47,14 @@ func (e *Body) ByRows(x, g *ir.Value) *ir.Value {
 	if e.V.Numerics.DecayBF16 == gdn.DecayBF16None {
 		return b.Mul(e.Element(x, gdn.DecayBF16Rows), e.Column(g, s[2]))
 	}
-	// A column of words is spread over half the registers.
-	// [N, C] to [C, N], where tokens are rows and pair to words [C/2, N], and back to [N, C/2], each word of which goes over D lanes.
+	// A column of words is broadcast over half the registers:
+	// [N, C] to [C, N], where tokens are rows and pair to words [C/2, N], then back to [N, C/2], and each word over D lanes.
 	t := b.Words(b.Convert(b.Transpose(g, 1, 0), ir.BF16))
 	col := b.Broadcast(b.Transpose(t, 1, 0), []int{s[0], s[1] / 2, s[2]}, 0, 1)
 	return b.Mul(e.Element(x, gdn.DecayBF16Rows), b.Halves(col))
 }
 
-// OnRows is ByRows but for x in float32, which is rounded once, by what it is stored as.
+// OnRows is ByRows, except that float32 x is rounded only once, when it is stored.
 func OnRows(e *Body, x, g *ir.Value) *ir.Value {
 	if g == nil || x.Type.DType != ir.F32 {
 		return e.ByRows(x, g)
@@ -62,7 +62,7 @@ func OnRows(e *Body, x, g *ir.Value) *ir.Value {
 	return e.B.Mul(x, e.Column(g, x.Type.Shape[2]))
 }
 
-// ByLanes multiplies lane j of x [N, D, C] by g [N, C] at j; a g of nil is ones.
+// ByLanes multiplies lane j of x [N, D, C] by g [N, C] at j; a nil g means ones.
 func (e *Body) ByLanes(x, g *ir.Value) *ir.Value {
 	if g == nil {
 		return x

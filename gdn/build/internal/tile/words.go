@@ -5,16 +5,16 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// With mask=words triangular and block masks are ANDs on u32 words of two bf16 rows. That is half the work of a select, and
-// it clears infinities and NaN alike, so decay need not be masked before its exponential: what overflows above the diagonal
-// is cut off here.
+// With mask=words, triangular and block masks are ANDs on u32 words of two bf16 rows. That is half the work of a select, and
+// it clears infinities and NaN too. So decay needs no mask before its exponential: overflow above the diagonal
+// is cleared here.
 
-// Masked clears x [N, R, C], in bf16 or its parts, where keep, of a row and a lane, does not hold, and stores it.
+// Masked zeroes x [N, R, C], in bf16 or its parts, where keep(row, lane) does not hold, and stores it.
 func (e *Body) Masked(x *ir.Value, keep func(row, lane *ir.Value) *ir.Value) *ir.Value {
 	return e.MaskedIn(x, func(_ int, row, lane *ir.Value) *ir.Value { return keep(row, lane) })
 }
 
-// MaskedIn is Masked by a condition that is of the visit too.
+// MaskedIn is Masked with a condition that also depends on the visit.
 func (e *Body) MaskedIn(x *ir.Value, keep func(visit int, row, lane *ir.Value) *ir.Value) *ir.Value {
 	b, s := e.B, x.Type.Shape
 	if e.V.Inverse.Mask != gdn.MaskWords {
@@ -27,7 +27,7 @@ func (e *Body) MaskedIn(x *ir.Value, keep func(visit int, row, lane *ir.Value) *
 	}))
 }
 
-// AndWords is x, in bf16 or its parts, where a mask on words has ones.
+// AndWords zeroes x, in bf16 or its parts, where a mask on words is zero.
 func (e *Body) AndWords(x, mask *ir.Value) *ir.Value {
 	var parts []*ir.Value
 	for _, words := range e.Words(x) {
@@ -36,7 +36,7 @@ func (e *Body) AndWords(x, mask *ir.Value) *ir.Value {
 	return e.Joined(parts)
 }
 
-// WordsWhere is all ones in the halves of words of a [rows, lanes] tile where keep holds. Row r of words holds rows 2r (low) and
+// WordsWhere returns words with all ones in the halves where keep holds, for a [rows, lanes] tile. Row r of words holds rows 2r (low) and
 // 2r + 1 (high).
 //
 //	lane <= row, four rows:   row 0  ffffffff ffff0000 .        .           rows 0 and 1
@@ -52,7 +52,7 @@ func (e *Body) WordsWhere(rows, lanes int, keep func(row, lane *ir.Value) *ir.Va
 	return b.Or(low, high).Called("mask")
 }
 
-// Lower clears what is above the diagonal of x [N, C, C], in bf16 or its parts, and pairs of tokens of two sequences.
+// Lower zeroes x [N, C, C], in bf16 or its parts, above the diagonal and for pairs of tokens of two sequences.
 func (e *Body) Lower(x *ir.Value) *ir.Value {
 	upto := func(row, lane *ir.Value) *ir.Value { return e.B.Compare(ir.LE, lane, row) }
 	if TurnsPairs(e) {
@@ -64,9 +64,9 @@ func (e *Body) Lower(x *ir.Value) *ir.Value {
 	return e.AndWords(x, e.OwnWords(x, upto))
 }
 
-// TurnsPairs says whether what is of pairs of tokens, D, A, T and P, is turned: rows are the earlier tokens, lanes the later ones. Visits take T^T and P^T as
-// weights, and to turn weights as a matrix unit of 256 rows loads them takes it twice as long. All of it is symmetric but for masks and the order of merges,
-// so nothing is turned for it. Forms with decays of columns in f32 are for units of 128 rows, which take turned weights as fast: they would lose 2 % up
+// TurnsPairs reports whether matrices of token pairs (D, A, T and P) are transposed: rows are the earlier tokens, lanes the later ones. Visits use T^T and
+// P^T as weights, and an MXU of 256 rows takes twice as long to load transposed weights. The work is symmetric except for masks and the order of merges,
+// so no transpose is needed. Forms with column decays in f32 are for MXUs of 128 rows, which load transposed weights as fast: they would lose 2 % up
 // to 1024 tokens.
 func TurnsPairs(e *Body) bool {
 	v := e.V
@@ -74,8 +74,8 @@ func TurnsPairs(e *Body) bool {
 		v.RowBroadcast == gdn.BroadcastTranspose && v.KQ == gdn.JointJoined && v.Inverse.Mask == gdn.MaskWords && !v.Inverse.Refine && v.Numerics.DecayBF16 == gdn.DecayBF16All
 }
 
-// OwnWords is all ones, on words of x [N, C, C], where the token of the lane is of the sequence of the row's, and where, unless it is nil,
-// keep holds.
+// OwnWords returns all ones, on words of x [N, C, C], where the tokens of lane and row are in one sequence and keep, unless it is nil,
+// holds.
 func (e *Body) OwnWords(x *ir.Value, keep func(row, lane *ir.Value) *ir.Value) *ir.Value {
 	return e.OfSegments(x.Type.Shape[0], func(visit int) *ir.Value {
 		own := e.WordsWhere(e.C, e.C, func(row, lane *ir.Value) *ir.Value {
@@ -91,7 +91,7 @@ func (e *Body) OwnWords(x *ir.Value, keep func(row, lane *ir.Value) *ir.Value) *
 	})
 }
 
-// Upper clears x [N, C, C] but for lanes at least by beyond their row, in bf16 or its parts.
+// Upper zeroes x [N, C, C], in bf16 or its parts, except lanes at least by beyond their row.
 func (e *Body) Upper(x *ir.Value, by int) *ir.Value {
 	b, c := e.B, e.C
 	r, l := e.Iota(c/2, c, 0), e.Iota(c/2, c, 1)
@@ -103,7 +103,7 @@ func (e *Body) Upper(x *ir.Value, by int) *ir.Value {
 	return e.AndWords(x, e.Over(x.Type.Shape[0], b.Or(low, high).Called("mask")))
 }
 
-// Words is x in bf16, or its parts, as words.
+// Words returns x in bf16, or its parts, as words.
 func (e *Body) Words(x *ir.Value) []*ir.Value {
 	var out []*ir.Value
 	for _, part := range e.WordParts(x) {
@@ -119,7 +119,7 @@ func (e *Body) WordParts(x *ir.Value) []*ir.Value {
 	return []*ir.Value{e.B.Convert(x, ir.BF16)}
 }
 
-// StrictlyUpper clears x [N, j, i] but for i > j.
+// StrictlyUpper zeroes x [N, j, i] except for i > j.
 func (e *Body) StrictlyUpper(x *ir.Value) *ir.Value {
 	if e.V.Inverse.Mask == gdn.MaskWords {
 		return e.Upper(x, 1)

@@ -18,7 +18,7 @@ import (
 //
 // the smaller first, so that they are not lost one by one beside the largest.
 //
-// The order of sums is fixed here and is the device's own there: comparisons with it allow for
+// The order of sums is fixed here, while a device has its own: comparisons with devices allow for
 // that. The sums are float64 if the result is F64, else float32; operands wider than the sums are
 // rounded to them.
 func dot(in *ir.Instr, a []*tensor) (*tensor, error) {
@@ -62,7 +62,7 @@ func dot(in *ir.Instr, a []*tensor) (*tensor, error) {
 	return out, nil
 }
 
-// floats32 are the elements in float32, rounded where they are wider.
+// floats32 returns the elements as float32, rounded if they are wider.
 func floats32(x *tensor) []float32 {
 	if x.d == nil {
 		return x.f
@@ -74,7 +74,7 @@ func floats32(x *tensor) []float32 {
 	return out
 }
 
-// floats64 are the elements in float64.
+// floats64 returns the elements as float64.
 func floats64(x *tensor) []float64 {
 	if x.d != nil {
 		return x.d
@@ -86,7 +86,7 @@ func floats64(x *tensor) []float64 {
 	return out
 }
 
-// parts splits an operand into bf16 parts, the greatest first: each is what remains, rounded. A
+// parts returns the bf16 parts of an operand, the largest first: each is the rounded remainder. A
 // bf16 operand is its own only part.
 func parts(x *tensor, p ir.Precision) [][]float32 {
 	if x.dt == ir.BF16 {
@@ -233,7 +233,7 @@ func (p *product) rows(out, x, y []float32, lo, hi int) {
 func (p *product) packColumns(panel, y []float32, first int) {
 	const width = vector.PanelColumns
 	columns := p.yCol[first:min(first+width, p.n)]
-	if last := len(columns) - 1; columns[last]-columns[0] == last { // row-major: side by side
+	if last := len(columns) - 1; columns[last]-columns[0] == last { // row-major: contiguous
 		for k, o := range p.yContr {
 			row := panel[k*width:][:width]
 			clear(row[copy(row, y[o+columns[0]:][:len(columns)]):])

@@ -206,8 +206,8 @@ func relate[T float32 | float64 | int64](c ir.Cmp, out []int64, x, y []T) {
 	}
 }
 
-// choose takes each element from one side; a scalar condition takes all of one. It moves bits: a
-// NaN on the side that is not taken is gone, which masks rely on.
+// choose takes each element from one side; a scalar condition takes all of one side. It copies bits: a
+// NaN on the other side has no effect, which masks rely on.
 func choose(_ *ir.Instr, a []*tensor) (*tensor, error) {
 	c, x, y := a[0], a[1], a[2]
 	if len(c.shape) == 0 {

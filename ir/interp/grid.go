@@ -34,8 +34,8 @@ func (l *launch) point(p int) []int {
 	return id
 }
 
-// start is the first element of a window at a point, along each dimension. Devices do not check
-// indices: a window outside its array reads or writes other memory. So it is an error here, at the
+// start returns the first element of a window at a point, along each dimension. Devices do not check
+// indices: a window outside its array would access other memory. So it is an error here, at the
 // point.
 func (l *launch) start(w ir.Window, id, shape []int) ([]int, error) {
 	at := make([]int, len(w.Index))
@@ -49,7 +49,7 @@ func (l *launch) start(w ir.Window, id, shape []int) ([]int, error) {
 	return at, nil
 }
 
-// target is start for an output window; nil where it is one of several of an array and writes
+// target is start for an output window; nil if several windows share the array and this one writes
 // nothing.
 func (l *launch) target(i int, id []int) ([]int, error) {
 	w := l.g.Out[i]
@@ -59,7 +59,7 @@ func (l *launch) target(i int, id []int) ([]int, error) {
 	return l.start(w, id, l.g.Outs[i].Shape)
 }
 
-// source is start for an input window; nil where it shows zeros.
+// source is start for an input window; nil if the window is zero.
 func (l *launch) source(i int, id []int) ([]int, error) {
 	w := l.g.In[i]
 	if l.g.Copies > 0 && l.misses(w, id, l.in[i].shape) {
@@ -68,7 +68,7 @@ func (l *launch) source(i int, id []int) ([]int, error) {
 	return l.start(w, id, l.in[i].shape)
 }
 
-// misses says whether a table gives a window a number that no block of the operand has.
+// misses reports whether a table gives a window a number that is no block of the operand.
 func (l *launch) misses(w ir.Window, id, shape []int) bool {
 	for d, x := range w.Index {
 		if n := x.At(id, l.tables); x.Table >= 0 && (n < 0 || n >= shape[d]/w.Block[d]) {
@@ -87,7 +87,7 @@ func blockNumber(w ir.Window, at, shape []int) int {
 	return n
 }
 
-// blocks counts the blocks of a window; whole tells whether they cover the operand.
+// blocks returns the number of blocks of a window, and whether they cover the operand.
 func blocks(w ir.Window, shape []int) (n int, whole bool) {
 	n, whole = 1, true
 	for d, s := range shape {
@@ -109,9 +109,9 @@ func (l *launch) groups() (n, size int) {
 }
 
 // check verifies before the run that every window lies inside its operand at every point, that the
-// output windows cover each output exactly once, and that no two groups share a carry window. What
-// these rules forbid would run here, in one order, and differently on a device: so a builder's
-// mistake shows as an error at a point, and not as a wrong number on one machine.
+// output windows cover each output exactly once, and that no two groups share a carry window.
+// Violations would run here in one order, and differently on a device. So a builder's
+// mistake is an error at a point, instead of a wrong number on one machine.
 func (l *launch) check() error {
 	for i, w := range l.g.In {
 		inside := func(id []int) ([]int, error) { return l.source(i, id) }
@@ -133,8 +133,8 @@ func (l *launch) check() error {
 	return nil
 }
 
-// eachBlock visits the blocks that a window shows, point after point, by number, with the group of
-// the point. Where at gives nil there is none.
+// eachBlock calls visit for the block of a window at each point, by number, with the group of
+// the point. If at returns nil there is none.
 func (l *launch) eachBlock(w ir.Window, shape []int, at func(id []int) ([]int, error), visit func(id []int, block, group int) error) error {
 	_, size := l.groups()
 	for p := range l.g.Points() {
@@ -183,7 +183,7 @@ func (l *launch) checkOutput(i int, written []map[int]int) error {
 	return nil
 }
 
-// checkCarry verifies that the i-th carry hands blocks on within a group alone: states of two heads
+// checkCarry verifies that the i-th carry passes blocks within a group only: states of two heads
 // in one block would depend on which head runs first.
 func (l *launch) checkCarry(i int) error {
 	w, shape := l.g.Carry[i], l.carry[i].shape
@@ -234,8 +234,8 @@ func (fr *frame) runGrid(s *step) error {
 	return nil
 }
 
-// gridGroup runs points lo to hi one after another. This is the one rule of carries, from which
-// states of batch rows, of heads and of packed sequences follow: a carried block is read when its
+// gridGroup runs points lo to hi one after another. It implements the rule of carries, for
+// states of batch rows, of heads and of packed sequences: a carried block is read when its
 // window's index changes, and written before it changes.
 //
 //	points of two sequences, by a table   0 0 0 1 1

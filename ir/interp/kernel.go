@@ -7,7 +7,7 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// memory is what references point to. Its tensor is mutable; fixed says why it may not be stored
+// memory is the target of references. Its tensor is mutable; fixed says why it must not be stored
 // to.
 type memory struct {
 	t     *tensor
@@ -21,25 +21,25 @@ type ref struct {
 	t   ir.Type
 }
 
-// outWindow is an output window of a kernel: its buffer and where it belongs.
+// outWindow is an output window of a kernel: its buffer and the buffer's place in the array.
 type outWindow struct {
 	buf *memory
 	at  []int
 }
 
-// kernelRun is a kernel being run, point after point: what its parameters refer to now.
+// kernelRun is a running kernel, point after point, with the current targets of its parameters.
 type kernelRun struct {
 	*launch
 	op      *ir.Instr
-	bound   []cell      // of each parameter, at the next point
-	inputs  []*memory   // of each input; that of its output where it is an alias
+	bound   []cell      // by parameter, at the next point
+	inputs  []*memory   // by input; the output's memory for an alias
 	inputAt [][]int     // first elements of the block that each input window holds; nil before the first
 	outs    []*tensor   // results
 	windows []outWindow // of the outputs
 }
 
-// runKernel runs the points one after another, as one core does, with one memory for all: scratch
-// and buffers keep what the point before left, which is how the rings of a pipelined kernel work.
+// runKernel runs the points one after another, like one core, with one memory for all: scratch
+// and buffers keep their content between points, which the rings of a pipelined kernel rely on.
 // Copies without a wait are an error at the end: the device would reuse their memory.
 func (fr *frame) runKernel(s *step) error {
 	args := fr.tensors(s.args)
@@ -59,7 +59,7 @@ func (fr *frame) runKernel(s *step) error {
 		if err := r.moveInputs(k.id); err != nil {
 			return err
 		}
-		for i, c := range r.bound { // a point frees the cells that it has read last
+		for i, c := range r.bound { // a point frees the cells after their last read
 			k.cells[s.body.params[i]] = c
 		}
 		if err := k.exec(s.body); err != nil {
@@ -78,9 +78,9 @@ func (fr *frame) runKernel(s *step) error {
 	return nil
 }
 
-// newKernelRun binds what is the same at every point: tables, arrays seen whole, and scratch.
-// Memory that was not written is poisoned: on a device it holds what an earlier program left,
-// which is often right by chance. An output that is an alias of an input starts as it and shares
+// newKernelRun binds the parameters that are the same at every point: tables, whole arrays, and scratch.
+// Unwritten memory is poisoned: on a device it holds an earlier program's data,
+// which is often right by chance. An output that is an alias of an input starts with the input's content and shares
 // its memory.
 func newKernelRun(op *ir.Instr, args []*tensor) *kernelRun {
 	g := op.Attrs.Grid
@@ -115,19 +115,19 @@ func newKernelRun(op *ir.Instr, args []*tensor) *kernelRun {
 	return r
 }
 
-// input and output are the parameters of windows.
+// input returns the index of the parameter of an input window, output of an output window.
 func (r *kernelRun) input(i int) int  { return r.g.Tables + i }
 func (r *kernelRun) output(i int) int { return r.g.Tables + len(r.g.In) + i }
 
-// seenWhole says whether an input is not cut into windows.
+// seenWhole reports whether an input is a whole array, without windows.
 func (r *kernelRun) seenWhole(i int) bool { return r.g.In[i].Whole(r.op.Args[r.input(i)].Type) }
 
-// bind has a parameter refer to a memory.
+// bind sets the memory of a parameter.
 func (r *kernelRun) bind(param int, m *memory) {
 	r.bound[param] = cell{ref: &ref{mem: m, t: r.op.Body.Params[param].Type}}
 }
 
-// points is how many points of the sequential axis run, where an operand, the last, says so.
+// points returns how many points of the sequential axis run, from the last operand if the axis is bounded.
 func (r *kernelRun) points(args []*tensor) (int, error) {
 	if !r.g.Bounded() {
 		return 0, nil
@@ -140,9 +140,9 @@ func (r *kernelRun) points(args []*tensor) (int, error) {
 	return int(n), nil
 }
 
-// moveOutputs gives each output whose window has moved to another block an empty buffer, and writes
-// the one before back. The buffer is poisoned, since a device gives no old contents either: a block
-// that a kernel does not write whole shows as NaN.
+// moveOutputs writes back each output whose window moves to another block, and gives it a new
+// buffer. The buffer is poisoned, since devices do not load old contents either: a block
+// that a kernel does not write entirely shows as NaN.
 func (r *kernelRun) moveOutputs(id []int) error {
 	for i, w := range r.g.Out {
 		if w.Whole(r.g.Outs[i]) {
@@ -169,10 +169,10 @@ func (r *kernelRun) flush(i int) {
 	}
 }
 
-// moveInputs fetches each input block that the point before did not have. A block that an output
-// has overwritten meanwhile is a fault: a device fetches the blocks of a point while an earlier one
-// runs, so whether it reads the old or the new block is a matter of time. The test for it compares
-// the block with that of the operand as it was: an alias that wrote the same bits does no harm.
+// moveInputs fetches each input block that the previous point did not have. A block that an output
+// has overwritten meanwhile is an error: a device prefetches blocks while an earlier point
+// runs, so whether it reads the old or the new block depends on timing. The test compares
+// the block with the original operand's: an alias that wrote the same bits does no harm.
 func (r *kernelRun) moveInputs(id []int) error {
 	for i, w := range r.g.In {
 		if r.seenWhole(i) {
@@ -222,9 +222,9 @@ type access struct {
 	step      []int
 }
 
-// newAccess is what a load or store of a value of a shape touches. Its place is that of the
-// attributes and, where they are given, of operands; both count, since backends bake the first into
-// the address. A place outside is an error: bounds checks of the device are off.
+// newAccess returns the block that a load or store of a value of this shape touches. Its place is the sum of the
+// attributes and, if given, the operands. A place outside of the memory is an error, since devices do not check
+// bounds.
 func newAccess(r *ref, val []int, in *ir.Instr, idx []*tensor) (*access, error) {
 	n := r.t.Rank()
 	a := &access{r: r, shape: make([]int, n), at: slices.Clone(in.Attrs.Starts), step: make([]int, n)}
@@ -280,9 +280,9 @@ func all(n int) []int {
 	return out
 }
 
-// bits reads an element of a view by row and column. A cast changes the width of elements as a
-// TPU's memory has them: two bf16 rows, one over the other, share the words of one u32 row. Where
-// the widths differ, 32 bit row r is made of 16 bit rows 2r (low half) and 2r+1 (high half).
+// bits reads an element of a view by row and column. A cast changes the width of elements like a
+// TPU's memory: two bf16 rows share the words of one u32 row. If
+// the widths differ, 32 bit row r consists of 16 bit rows 2r (low half) and 2r+1 (high half).
 //
 //	bf16 rows   0: a b c      u32 rows   0: (d<<16 | a) (e<<16 | b) (f<<16 | c)
 //	            1: d e f
@@ -340,14 +340,14 @@ func (fr *frame) store(s *step) error {
 	return nil
 }
 
-// transfer is a copy between its start and its wait. When in between the bytes move is not known,
-// so nothing may depend on it: the target reads as poison, and what the source held at the start is
-// what arrives. If it is another at the wait, some other thread of the device has raced with the
+// transfer is a copy between its start and its wait. The time of the actual move is unknown,
+// so nothing may depend on it: the target reads as poison, and receives the source's content at the start.
+// If the source differs at the wait, another thread of the device has raced with the
 // copy.
 type transfer struct {
 	src, dst *access
 	sem      *ref
-	content  *tensor // of the source at the start
+	content  *tensor // of the source, at the start
 	by       string
 }
 
@@ -358,7 +358,7 @@ func (a *access) get() *tensor {
 	return out
 }
 
-// overlaps says whether two blocks share memory, blocks of views of another type all of it.
+// overlaps reports whether two blocks share memory; for views of another type all of the memory counts.
 func (a *access) overlaps(b *access) bool {
 	if a.r.mem != b.r.mem {
 		return false
@@ -374,7 +374,7 @@ func (a *access) overlaps(b *access) bool {
 	return true
 }
 
-// side is what a copy reads (i is 0) or writes (1): all of a reference, or the block that the
+// side returns the source (i is 0) or target (1) of a copy: all of a reference, or the block that the
 // operands number.
 func (fr *frame) side(s *step, i int) (*access, error) {
 	r, block := fr.cells[s.args[i]].ref, s.in.Attrs.Dims
@@ -411,7 +411,7 @@ func sameBits(x, y *tensor) bool {
 	return true
 }
 
-// sides are what a copy reads and writes.
+// sides returns source and target of a copy.
 func (fr *frame) sides(s *step) (src, dst *access, err error) {
 	if src, err = fr.side(s, 0); err == nil {
 		dst, err = fr.side(s, 1)
@@ -419,8 +419,8 @@ func (fr *frame) sides(s *step) (src, dst *access, err error) {
 	return src, dst, err
 }
 
-// dmaStart begins a copy. Source and target must be free of copies that are under way, but for two
-// that read one source, in which there is no order to get wrong.
+// dmaStart begins a copy. Source and target must not overlap copies in progress, except that two copies may
+// read one source.
 func (fr *frame) dmaStart(s *step) error {
 	src, dst, err := fr.sides(s)
 	if err != nil {
@@ -443,8 +443,8 @@ func (fr *frame) dmaStart(s *step) error {
 	return nil
 }
 
-// dmaWait ends the copy of the same operands, which must have been started: a semaphore counts, and
-// a wait for what never started would wait for ever, or take another copy's signal for its own.
+// dmaWait ends the copy of the same operands, which must have been started. On a device a semaphore counts:
+// a wait without a start would hang, or take another copy's signal.
 func (fr *frame) dmaWait(s *step) error {
 	src, dst, err := fr.sides(s)
 	if err != nil {

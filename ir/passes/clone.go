@@ -10,20 +10,20 @@ import (
 // appends to the block being written, at the location of the instruction being copied; bodies get their own builder for
 // the time of their copy.
 //
-// Old and new values are of two modules, and a table leads from one to the other. A pass that looks at an operand's definition has a choice: in.Args
-// are old, args are new, and so show what this pass has already made of them.
+// Old and new values belong to two modules; a table maps one to the other. A pass that inspects an operand's definition can choose: in.Args
+// are old values, args are new ones and show the results of this pass so far.
 type Rewriter struct {
 	*ir.Builder
 	f      Rewrite
 	values map[*ir.Value]*ir.Value
 }
 
-// Rewrite decides over one instruction of the old module. args are the new values of its operands, nil for those that were
-// dropped. To replace it, append what stands for it with r's builder methods and return one new value per old result, and
-// true; a result that is not read may be nil. To keep it return false (nothing may have been appended then, unless it is
-// meant to stay): it is copied with Copy, and its body is rewritten in turn.
+// Rewrite handles one instruction of the old module. args are the new values of its operands, nil for dropped ones. To replace the
+// instruction, it appends others with r's builder methods and returns one new value per old result, and
+// true; a result that is not read may be nil. To keep the instruction it returns false, normally without having appended anything:
+// it is then copied with Copy, and its body is rewritten in turn.
 //
-// This one swaps the operands of every add, and leaves all else as it is:
+// This one swaps the operands of every add, and keeps everything else:
 //
 //	func(r *Rewriter, in *ir.Instr, args []*ir.Value) ([]*ir.Value, bool) {
 //	if in.Op != ir.OpAdd {
@@ -33,16 +33,16 @@ type Rewriter struct {
 //	}
 type Rewrite func(r *Rewriter, in *ir.Instr, args []*ir.Value) (results []*ir.Value, done bool)
 
-// Transform rewrites a whole module. The old one is left as it is and shares nothing with the new one, which is verified.
+// Transform returns the rewritten module, verified. The old module is not changed and shares nothing with the new one.
 //
-// Nothing is changed in place, so a pass can be compared with its input, and a module that two variants share is safe with both.
+// So a pass can be compared with its input, and a module shared by two variants is safe.
 func Transform(m *ir.Module, f Rewrite) (*ir.Module, error) {
 	n, b := ir.NewModule(m.Name)
 	r := &Rewriter{Builder: b, f: f, values: map[*ir.Value]*ir.Value{}}
 	for _, p := range m.Body.Params {
 		r.Set(p, b.Param(p.Name, CloneType(p.Type)))
 	}
-	// Results and parameters keep their names, by which this list goes.
+	// Results and parameters keep their names, which this list uses.
 	n.Reuse = slices.Clone(m.Reuse)
 	yield := r.Splice(m.Body)
 	if err := b.Finish(n, slices.Clone(m.Results), yield); err != nil {
@@ -51,17 +51,17 @@ func Transform(m *ir.Module, f Rewrite) (*ir.Module, error) {
 	return n, nil
 }
 
-// Clone copies a module.
+// Clone returns a copy of a module.
 //
-// Lists, attributes and grids are copied with it: whoever gives the copy a schedule leaves the original without one.
+// Lists, attributes and grids are copied too, so setting a schedule in the copy does not change the original.
 func Clone(m *ir.Module) (*ir.Module, error) {
 	return Transform(m, func(*Rewriter, *ir.Instr, []*ir.Value) ([]*ir.Value, bool) { return nil, false })
 }
 
-// Inline appends a copy of the instructions of a module to b's block, args standing for its parameters, and gives its results.
+// Inline appends a copy of the instructions of a module to b's block, with args for its parameters, and returns its results.
 //
-// A module inlined twice is there twice, each time on other operands. Afterwards b has the task of the last instruction copied, so who goes on
-// sets the next one.
+// Inlining a module twice copies it twice. Afterwards b has the task of the last copied instruction, so the caller should set
+// the next one.
 func Inline(b *ir.Builder, m *ir.Module, args []*ir.Value) []*ir.Value {
 	if len(args) != len(m.Body.Params) {
 		b.Failf("inline %s: %d operands for %d parameters", m.Name, len(args), len(m.Body.Params))
@@ -75,9 +75,9 @@ func Inline(b *ir.Builder, m *ir.Module, args []*ir.Value) []*ir.Value {
 	return r.Splice(m.Body)
 }
 
-// Value is the new value that stands for an old one. Asking for a value that has none is a fault of the builder.
+// Value returns the new value for an old one. If there is none, it records an error in the builder.
 //
-// It is said here, where the pass asks for the value, and not where an operand that is nil breaks something.
+// The error is reported here, where the pass requests the value, instead of later at a nil operand.
 func (r *Rewriter) Value(old *ir.Value) *ir.Value {
 	v := r.values[old]
 	if v == nil && old != nil {
@@ -86,7 +86,7 @@ func (r *Rewriter) Value(old *ir.Value) *ir.Value {
 	return v
 }
 
-// Values maps a list.
+// Values is Value for a list.
 func (r *Rewriter) Values(old []*ir.Value) []*ir.Value {
 	vs := make([]*ir.Value, len(old))
 	for i, v := range old {
@@ -95,7 +95,7 @@ func (r *Rewriter) Values(old []*ir.Value) []*ir.Value {
 	return vs
 }
 
-// Set makes v stand for old from here on.
+// Set maps old to v from here on.
 func (r *Rewriter) Set(old, v *ir.Value) { r.values[old] = v }
 
 // Splice rewrites the instructions of an old block into the current one and returns the new yielded values. The block's
@@ -114,10 +114,10 @@ func (r *Rewriter) Splice(old *ir.Block) []*ir.Value {
 func (r *Rewriter) instr(in *ir.Instr) {
 	args := make([]*ir.Value, len(in.Args))
 	for i, a := range in.Args {
-		// Not by Value: an operand may have been dropped, as dce does with all that leads to a dropped instruction. Who then uses it has the error.
+		// Not with Value: an operand may have been dropped, as dce does with everything that leads to a dropped instruction. A later use reports the error.
 		args[i] = r.values[a]
 	}
-	// What the callback appends has the task and the position of the instruction that it stands for.
+	// Instructions appended by the callback get the task and position of the replaced instruction.
 	r.Of(in)
 	results, done := r.f(r, in, args)
 	if r.Err() != nil {
@@ -137,8 +137,8 @@ func (r *Rewriter) instr(in *ir.Instr) {
 
 // Copy appends a copy of an old instruction with new operands, its body rewritten, and returns the results.
 //
-// Only ops whose type does not follow from their operands, such as iota and broadcast, keep the old one. For all others it is inferred again, so a pass
-// may give new operands of another shape, and what reads them follows.
+// Only ops whose type does not follow from their operands, such as iota and broadcast, keep the old type. For others it is inferred again, so a pass
+// may supply new operands of another shape, and their readers follow.
 func (r *Rewriter) Copy(in *ir.Instr, args []*ir.Value) []*ir.Value {
 	var body *ir.Block
 	if in.Body != nil {
@@ -157,7 +157,7 @@ func (r *Rewriter) Copy(in *ir.Instr, args []*ir.Value) []*ir.Value {
 	return rs
 }
 
-// Body rewrites an old block into a new one. The new parameters have the given types, or the old ones if none are given.
+// Body rewrites an old block to a new one. The new parameters have the given types, or the old types if none are given.
 func (r *Rewriter) Body(old *ir.Block, types ...ir.Type) *ir.Block {
 	blk := &ir.Block{}
 	outer := r.Builder
@@ -185,9 +185,9 @@ func CloneType(t ir.Type) ir.Type {
 	return t
 }
 
-// CloneAttrs copies attributes so that changing the copy leaves the original as it is.
+// CloneAttrs copies attributes with their slices, so that changing the copy does not change the original.
 //
-// Attributes hold slices: a pass that shifted the dimensions of a shared one in place would shift those of the old module, which it must leave.
+// Otherwise a pass that shifts dimensions in place would change the old module.
 func CloneAttrs(a ir.Attrs) ir.Attrs {
 	a.Dims, a.Starts = slices.Clone(a.Dims), slices.Clone(a.Starts)
 	a.Limits, a.Strides = slices.Clone(a.Limits), slices.Clone(a.Strides)
@@ -202,7 +202,7 @@ func CloneAttrs(a ir.Attrs) ir.Attrs {
 
 // CloneGrid copies a grid.
 //
-// A new field that is a slice or a pointer must be copied here, or both grids share it.
+// New fields that are slices or pointers must be copied here, or both grids share them.
 func CloneGrid(g *ir.Grid) *ir.Grid {
 	n := *g
 	windows := func(ws []ir.Window) []ir.Window {

@@ -4,19 +4,19 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// CSE merges instructions without effect or body that have equal ops, operands, attributes and types. A value found in an
-// outer block serves in the bodies of loops and whens; grid and kernel bodies stay closed: they start afresh, so that no
-// value is captured from outside which was not before. A kernel that did would get an operand that its window list does not have.
+// CSE merges equal instructions without effect or body: equal ops, operands, attributes and types. A value found in an
+// outer block is reused in the bodies of loops and whens. Grid and kernel bodies are separate, so that they
+// capture no new outer value: a kernel would get an operand without a window.
 //
-// Of equal instructions the first stays, with its task: stage, chunk and head. That is not only tidy. A schedule orders by tasks, so which
-// of two equal instructions is first decides where the work is done; a builder that wants it elsewhere builds it there first.
+// Of equal instructions the first stays, with its task: stage, chunk and head. Schedules order by tasks, so the first one
+// decides where the work is done; a builder that wants it elsewhere must build it there first.
 //
 //	%3 = neg %1 : f32[8]                     %3 = neg %1 : f32[8]
 //	%4 = loop %2 { %7 = neg %1 ... %7 }      %4 = loop %2 { ... %3 }
 //	%5 = neg %1 : f32[8]                     gone, its readers read %3
 //	%6 = load %r     %9 = load %r            both stay: a store may be between them
 //
-// One walk is enough. Operands are defined before their readers, so by the time a reader's key is made equal operands are one value.
+// One walk is enough. Operands are defined before their readers, so when a reader's key is computed, equal operands are one value already.
 func CSE(m *ir.Module) (*ir.Module, error) {
 	known := map[string][]*ir.Value{}
 	return Transform(m, func(r *Rewriter, in *ir.Instr, args []*ir.Value) ([]*ir.Value, bool) {
@@ -24,7 +24,7 @@ func CSE(m *ir.Module) (*ir.Module, error) {
 			outer := known
 			inner := map[string][]*ir.Value{}
 			if in.Op == ir.OpLoop || in.Op == ir.OpWhen {
-				// A copy: what the body makes is not defined behind it, and must not be found there.
+				// A copy: values made by the body are not defined after it, and must not be found there.
 				for k, v := range outer {
 					inner[k] = v
 				}
@@ -33,11 +33,11 @@ func CSE(m *ir.Module) (*ir.Module, error) {
 			defer func() { known = outer }()
 			return r.Copy(in, args), true
 		}
-		// Loads and stores: equal ones need not give the same.
+		// Loads and stores: equal ones need not have equal results.
 		if !in.Op.Pure() {
 			return nil, false
 		}
-		// Constants and iotas have no operands, and differ in type alone.
+		// Constants and iotas have no operands, and differ by type only.
 		var types []ir.Type
 		for _, v := range in.Results {
 			types = append(types, v.Type)

@@ -9,19 +9,19 @@ import (
 	"github.com/gdngen/gdngen/ir/interp"
 )
 
-// Fold evaluates ops on splats and removes ops that change nothing. It never changes a result's bits:
+// Fold evaluates ops on splats and removes ops that change nothing. It preserves all bits of results:
 //
-//   - x + 0 goes only where the zero is negative, x - 0 only where it is positive (-0 + 0 is 0); x * 0 stays, but for integers.
-//   - A result that a constant can not name stays: NaN (its bits would be lost), an i64 beyond 2^53.
+//   - x + 0 is removed only if the zero is negative, x - 0 only if it is positive (-0 + 0 is 0); x * 0 stays, except for integers.
+//   - Results that a constant cannot represent stay: NaN (its bits would be lost), an i64 beyond 2^53.
 //
-// So builders may write what is general, a scale of 1 or a mask of all ones, and pay nothing for it.
+// So builders may emit general code, such as a scale of 1 or a mask of all ones, at no cost.
 //
 //	%2 = const {value=2} : f32[8]
 //	%3 = mul %2, %2 : f32[8]          const {value=4} : f32[8]
 //	%4 = const {value=1} : f32[8]
 //	%5 = mul %1, %4 : f32[8]          gone, its readers read %1
 //
-// What becomes of %2 and %4 is for dce. A constant of this IR is a splat, one number for all elements, so there are no tables to fold.
+// %2 and %4 are left to dce. A constant of this IR is a splat, one number for all elements, so there are no tables to fold.
 func Fold(m *ir.Module) (*ir.Module, error) {
 	return Transform(m, func(r *Rewriter, in *ir.Instr, args []*ir.Value) ([]*ir.Value, bool) {
 		if v := simplify(r, in, args); v != nil {
@@ -31,7 +31,7 @@ func Fold(m *ir.Module) (*ir.Module, error) {
 	})
 }
 
-// constantOf is the value of a splat.
+// constantOf returns the value of a splat; false for other values.
 func constantOf(v *ir.Value) (float64, bool) {
 	if v.Def == nil || v.Def.Op != ir.OpConst {
 		return 0, false
@@ -39,12 +39,12 @@ func constantOf(v *ir.Value) (float64, bool) {
 	return v.Def.Attrs.Value, true
 }
 
-// simplify returns what stands for an instruction, or nil.
+// simplify returns a replacement for an instruction, or nil.
 //
-// Operands are new values, so an instruction sees what theirs have become: a chain of splats folds in one walk.
+// Operands are new values, so earlier folding is visible: a chain of splats folds in one walk.
 func simplify(r *Rewriter, in *ir.Instr, args []*ir.Value) *ir.Value {
 	switch {
-	// Operands that are references are places, not values.
+	// Operands that are references are memory, not values.
 	case len(in.Results) != 1 || in.Body != nil || !in.Op.Pure() || len(args) == 0 || args[0].Type.IsRef():
 		return nil
 	case moves(in, args):
@@ -61,9 +61,9 @@ func simplify(r *Rewriter, in *ir.Instr, args []*ir.Value) *ir.Value {
 	return nil
 }
 
-// moves tells whether an op only moves elements, all of which come from splats of one value.
+// moves reports whether an op only moves elements, all from splats of one value.
 //
-// "One value" is by bits: a concat of 0 and -0, which compare equal, is no splat, and a pad of 0 around -0 is none either.
+// Values are compared by bits: a concat of 0 and -0, which compare equal, is no splat, and neither is a pad of 0 around -0.
 func moves(in *ir.Instr, args []*ir.Value) bool {
 	c, ok := constantOf(args[0])
 	if !ok {
@@ -89,8 +89,8 @@ func moves(in *ir.Instr, args []*ir.Value) bool {
 
 // evaluate runs an elementwise op on splats, for one element.
 //
-// The interpreter does it, on a module of one instruction, so a folded op can not mean something else than one that runs: rounding to bf16,
-// saturation and shifts by too much are said in one place. Splats have one element that counts, so scalars are enough.
+// The interpreter evaluates a module of one instruction, so a folded op cannot differ from an executed one: rounding to bf16,
+// saturation and large shifts are defined in one place. All elements of splats are equal, so scalars are enough.
 func evaluate(in *ir.Instr, args []*ir.Value) (float64, bool) {
 	m, b := ir.NewModule("fold")
 	var scalars []*ir.Value
@@ -114,17 +114,17 @@ func evaluate(in *ir.Instr, args []*ir.Value) (float64, bool) {
 		return 0, false
 	}
 	v := res["o"].Float64s()[0]
-	// A constant is written as a float64. Only what comes back from one with all its bits may become a constant: 2^53 + 1 in i64 would not.
+	// A constant is stored as a float64. Only a value that float64 preserves exactly may become a constant: not 2^53 + 1 in i64.
 	back := array.FromFloat64s(res["o"].Type, nil, []float64{v})
 	return v, v == v && slices.Equal(back.Data, res["o"].Data)
 }
 
-// identities are the ops that may change nothing. Each returns what stands for the result, or nil.
+// identities are the ops that may change nothing. Each function returns a replacement for the result, or nil.
 //
-// What is not here would change bits. x * 0 is NaN for an infinite x and -0 for a negative one. A convert to bf16 and back rounds. And x - x is NaN for
-// an infinite x, by which kernels find such.
+// Other identities would change bits. x * 0 is NaN for an infinite x and -0 for a negative one. A convert to bf16 and back rounds. And x - x is NaN for
+// an infinite x, which kernels use to find infinities.
 var identities = map[ir.Op]func(r *Rewriter, in *ir.Instr, args []*ir.Value) *ir.Value{
-	// -0 + 0 is 0, so adding 0 changes one number; -0 is neutral for all. Of a difference it is the other way round. Integers have one zero.
+	// -0 + 0 is 0, so adding 0 changes one number; -0 is neutral for all. For a difference it is the other way round. Integers have one zero.
 	ir.OpAdd: neutral(func(d ir.DType, c float64) bool { return c == 0 && (!d.IsFloat() || math.Signbit(c)) }, true),
 	ir.OpSub: neutral(func(d ir.DType, c float64) bool { return c == 0 && (!d.IsFloat() || !math.Signbit(c)) }, false),
 	ir.OpMul: absorbing(0, neutral(is(1), true)),
@@ -165,7 +165,7 @@ var identities = map[ir.Op]func(r *Rewriter, in *ir.Instr, args []*ir.Value) *ir
 		if v := sameType(r, in, a); v != nil {
 			return v
 		}
-		// Elements keep their order, so what is between does not matter.
+		// Elements keep their order, so the shape in between does not matter.
 		if d := a[0].Def; d != nil && d.Op == ir.OpReshape {
 			return r.Reshape(d.Args[0], slices.Clone(in.Result().Type.Shape)...)
 		}
@@ -175,13 +175,13 @@ var identities = map[ir.Op]func(r *Rewriter, in *ir.Instr, args []*ir.Value) *ir
 		perm, x := slices.Clone(in.Attrs.Dims), a[0]
 		if d := x.Def; d != nil && d.Op == ir.OpTranspose {
 			for i, p := range perm {
-				// Dimension i of the result is p of what is between, which is d.Attrs.Dims[p] of x.
+				// Dimension i of the result is dimension p of the value in between, which is d.Attrs.Dims[p] of x.
 				perm[i] = d.Attrs.Dims[p]
 			}
 			x = d.Args[0]
 		}
 		switch {
-		// Nothing moves, as behind two transposes that undo each other.
+		// Nothing moves, as for two transposes that cancel.
 		case slices.IsSorted(perm):
 			return x
 		case x != a[0]:
@@ -191,7 +191,7 @@ var identities = map[ir.Op]func(r *Rewriter, in *ir.Instr, args []*ir.Value) *ir
 	},
 }
 
-// is accepts one number, for any type. By == it takes -0 for 0, which only integers and bits are asked for.
+// is accepts one number, for any type. By == it takes -0 for 0; it is used for integers and bits only.
 func is(want float64) func(ir.DType, float64) bool {
 	return func(_ ir.DType, c float64) bool { return c == want }
 }
@@ -209,9 +209,9 @@ func allOnes(d ir.DType, c float64) bool {
 	return c == -1
 }
 
-// neutral is x op c = x for constants c that test holds of, and c op x = x where the op commutes.
+// neutral replaces x op c by x for constants c for which test holds, and c op x by x if the op commutes.
 //
-// A difference, a quotient and a shift do not commute: 0 - x is not x. The constant has the type of the result, so c op x = x holds with no convert.
+// A difference, a quotient and a shift do not commute: 0 - x is not x. The constant has the type of the result, so no convert is needed.
 func neutral(test func(ir.DType, float64) bool, commutes bool) func(*Rewriter, *ir.Instr, []*ir.Value) *ir.Value {
 	return func(_ *Rewriter, in *ir.Instr, a []*ir.Value) *ir.Value {
 		d := in.Result().Type.DType
@@ -225,7 +225,7 @@ func neutral(test func(ir.DType, float64) bool, commutes bool) func(*Rewriter, *
 	}
 }
 
-// absorbing is x op c = c on integers and bool, else what next says.
+// absorbing replaces x op c by c on integers and bool, and otherwise calls next.
 //
 // It comes before next: 0 * 1 is 0 by either rule. Floats have none, as 0 times infinity is NaN.
 func absorbing(c float64, next func(*Rewriter, *ir.Instr, []*ir.Value) *ir.Value) func(*Rewriter, *ir.Instr, []*ir.Value) *ir.Value {

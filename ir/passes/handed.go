@@ -2,8 +2,8 @@ package passes
 
 import "github.com/gdngen/gdngen/ir"
 
-// Handed are the operands and results of kernels that one hands to another, under whatever shape, such as what a training step keeps for
-// its backward pass; but for those that the taking kernel changes in place, such as a pool's, which stay in main memory.
+// Handed returns the values that pass from one kernel to another, possibly reshaped, such as values saved by a training step for
+// its backward pass. Arrays that the reading kernel changes in place, such as a pool's, are excluded; they stay in HBM.
 func Handed(m *ir.Module) map[*ir.Value]bool {
 	out := map[*ir.Value]bool{}
 	for _, in := range m.Body.Instrs {

@@ -2,14 +2,14 @@ package passes
 
 import "github.com/gdngen/gdngen/ir"
 
-// Precision makes the splits of bf16x3 and bf16x6 dots visible: each operand becomes bf16 parts, each product a bf16x1 dot
-// of parts, added in the order of Precision.Products, the smallest first: x is about x0 + x1, each the bf16 nearest to what the ones before leave, so
+// Precision expands bf16x3 and bf16x6 dots: each operand becomes bf16 parts, and each product a bf16x1 dot of parts, added in the order of
+// Precision.Products, smallest first. x is about x0 + x1, where each part is the remainder of the previous ones, rounded to bf16:
 //
 //	bf16x3:  x y = x0 y1 + x1 y0 + x0 y0                                two parts, off by 2^-16 or so
 //	bf16x6:  x y = x0 y2 + x2 y0 + x1 y1 + x0 y1 + x1 y0 + x0 y0        three parts: all 24 bits of a float32
 //
-// The interpreter computes the same bits before and after. Splits of an operand that several dots share are merged by cse, so a value
-// that three products read is cut once.
+// The interpreter computes the same bits before and after. CSE merges splits of an operand that several dots share, so a value
+// read by three products is split once.
 //
 //	%3 = dot %1, %2 {prec=bf16x3} : f32[8,8]
 //
@@ -25,7 +25,7 @@ func Precision(m *ir.Module) (*ir.Module, error) {
 		x, y := split(r.Builder, args[0], in.Attrs.Prec.Parts()), split(r.Builder, args[1], in.Attrs.Prec.Parts())
 		var sum *ir.Value
 		for _, q := range in.Attrs.Prec.Products() {
-			// An operand in bf16 has one part, so a bf16x3 product with it is two dots, and is exact in that operand.
+			// A bf16 operand has one part, so a bf16x3 product with it is two dots, and exact in that operand.
 			if q[0] >= len(x) || q[1] >= len(y) {
 				continue
 			}
@@ -40,7 +40,7 @@ func Precision(m *ir.Module) (*ir.Module, error) {
 	})
 }
 
-// split cuts a value into n bf16 parts, each what remains rounded. A bf16 value is its own only part.
+// split returns n bf16 parts of a value, each the rounded remainder. A bf16 value is its own only part.
 func split(b *ir.Builder, x *ir.Value, n int) []*ir.Value {
 	if x.Type.DType == ir.BF16 {
 		return []*ir.Value{x}
@@ -51,7 +51,7 @@ func split(b *ir.Builder, x *ir.Value, n int) []*ir.Value {
 		hi := b.Convert(rest, ir.BF16)
 		parts = append(parts, hi)
 		if i < n-1 {
-			// Exact in float32, since hi is what is left rounded to its leading bits: parts lose nothing but what the last one leaves.
+			// Exact in float32, since hi is the remainder rounded to its leading bits: only the remainder after the last part is lost.
 			rest = b.Sub(rest, b.Convert(hi, ir.F32))
 		}
 	}

@@ -47,7 +47,7 @@ func bed(t *testing.T, agent string) Config {
 		git add -A; git commit -qm base; echo "half-done work" > scratch.txt; echo 101 > cost; touch .git/hooks/reference-transaction; chmod +x .git/hooks/*`)
 	c := Defaults()
 	c.Dir, c.Repo, c.Iterations, c.MaxFailures, c.AgentRetries, c.CheckRetries = filepath.Join(dir, "run"), repo, 1, 0, 0, 0
-	c.Protect, c.Sandbox, c.AgentTimeout, c.AgentIdle = []string{"tests", "*.lock"}, "none", 2*time.Minute, 10*time.Second
+	c.Protect, c.Sandbox, c.AgentTimeout, c.AgentIdle = []string{"tests", "*.lock"}, "none", 2*time.Minute, time.Minute
 	c.Checks, c.Measure = []string{"sh tests/check.sh"}, "cat cost"
 	c.Agent = agent
 	return c

@@ -45,7 +45,7 @@ func (d *driver) baseline(ctx context.Context) error {
 		if t.reject != nil {
 			d.Warn(fmt.Sprintf("auto is no baseline of this run: %s: %s", t.reject.Verdict, t.reject.Reason))
 		} else {
-			t.work.Record.Gate, t.reject = verdictGate, &judge.Refusal{Verdict: journal.Keep, Reason: "the baseline"}
+			t.work.Record.Gate, t.reject = verdictGate, &judge.Refusal{Verdict: journal.Improved, Reason: "the baseline"}
 		}
 		t.work.Conclude(t.reject)
 		if err := d.keep(t.work); err != nil {

@@ -55,7 +55,7 @@ func TestGuards(t *testing.T) {
 		want := 4
 		if guarded {
 			want = 3
-			require.Equal(t, 2, sum.Verdicts[journal.Hold])
+			require.Equal(t, 2, sum.Verdicts[journal.Close])
 			s, _, err := journal.Read(c.Dir, nil)
 			require.NoError(t, err)
 			require.Contains(t, s.Now().Candidate(2).Reason, "5.00 % above candidate 1 on the guarded target v5e, 2 % is allowed")
@@ -105,7 +105,7 @@ func TestPatience(t *testing.T) {
 	require.NoError(t, err)
 	last, after := 0, 0
 	for _, k := range s.Now().Candidates() {
-		if k.Verdict == journal.Keep {
+		if k.Verdict == journal.Improved {
 			last, after = k.ID, 0
 		} else if !k.Scalar {
 			after++

@@ -29,7 +29,7 @@ func TestExampleProposer(t *testing.T) {
 	sum, err := Search(t.Context(), c)
 	require.NoError(t, err)
 	require.Equal(t, 40, sum.Candidates)
-	require.Greater(t, sum.Verdicts[journal.Keep], 1, "it found something better than the seed")
+	require.Greater(t, sum.Verdicts[journal.Improved], 1, "it found something better than the seed")
 	requireVerified(t, c.Dir)
 	s, _, err := journal.Read(c.Dir, nil)
 	require.NoError(t, err)
@@ -132,7 +132,7 @@ func TestBadProposers(t *testing.T) {
 		gate    string
 		reason  string
 	}{
-		{journal.Keep, "verdict", "first"},
+		{journal.Improved, "verdict", "first"},
 		{journal.Invalid, "proposal", "not what was asked for"},
 		{journal.Invalid, "proposal", "magic"},
 		{journal.Numerics, "numerics", "off by"},

@@ -392,7 +392,7 @@ func (d *driver) atBound() bool {
 // idle counts the iterations of this session since the last champion; 0 before the first champion.
 func (d *driver) idle() (n int) {
 	for _, c := range slices.Backward(d.state.Now().Candidates()[d.begun:]) {
-		if c.Verdict == journal.Keep {
+		if c.Verdict == journal.Improved {
 			return n
 		}
 		if !c.Scalar {
@@ -583,7 +583,7 @@ var errDropped = errors.New("the session is over")
 // confirm has a worker's champion judged once more before it counts, since the worker may be faulty. A lost worker is
 // replaced up to d.Attempts times. A champion that is not confirmed within the budget and its grace is dropped.
 func (d *driver) confirm(ctx context.Context, t *task, v journal.Verdict) error {
-	if d.confirmer == nil || v != journal.Keep {
+	if d.confirmer == nil || v != journal.Improved {
 		return nil
 	}
 	if d.Budget > 0 {

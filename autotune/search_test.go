@@ -68,7 +68,7 @@ func TestSearch(t *testing.T) {
 	require.Equal(t, fmt.Sprintf("the budget of %d candidates is spent", n), sum.Stopped)
 	require.Len(t, sum.Rankings, 3)
 	require.Greater(t, sum.Cells, 12)
-	for _, v := range []journal.Verdict{journal.Keep, journal.Hold, journal.Slower, journal.Duplicate, journal.VMEM} {
+	for _, v := range []journal.Verdict{journal.Improved, journal.Close, journal.Worse, journal.Duplicate, journal.VMEM} {
 		require.NotZero(t, sum.Verdicts[v], v)
 	}
 	require.Zero(t, sum.Verdicts[journal.Numerics], "no seed and no proposal is a certain refusal")
@@ -163,7 +163,7 @@ func TestVerdicts(t *testing.T) {
 		sum, err := Search(t.Context(), c)
 		require.NoError(t, err)
 		require.Equal(t, 1, sum.Verdicts[v])
-		require.Equal(t, journal.Keep, sum.Rankings[0].Rows[0].Verdict)
+		require.Equal(t, journal.Improved, sum.Rankings[0].Rows[0].Verdict)
 		require.Len(t, sum.Rejected, 1)
 		require.Equal(t, "because", sum.Rejected[0].Reason)
 		require.Equal(t, "build", sum.Rejected[0].Gate)
@@ -671,7 +671,7 @@ func TestRefusedStart(t *testing.T) {
 		sum, err := Search(t.Context(), c)
 		require.NoError(t, err)
 		require.Equal(t, 30, sum.Candidates)
-		require.NotZero(t, sum.Verdicts[journal.Keep])
+		require.NotZero(t, sum.Verdicts[journal.Improved])
 		require.Len(t, warned, 1)
 		require.Contains(t, warned[0], "no seed has a rank (candidate 1: compile-reject, a branch of copy.36)")
 		requireVerified(t, c.Dir)

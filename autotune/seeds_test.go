@@ -73,7 +73,7 @@ func TestDefaultSeeds(t *testing.T) {
 
 // The best known for a spec are tried after what is made for bf16 and before all else with a pipeline.
 func TestSeedsForSpec(t *testing.T) {
-	for preset, name := range map[string]string{"bench": "tpu-long,fetch=copies,main=yes,tail_decay=v", "train": "tpu-train-long,row_broadcast=transpose,fetch=copies,head_group=2,state_delay=6,prologue_end=90", "contest-prefill": "tpu-packed,fetch=copies,main=yes"} {
+	for preset, name := range map[string]string{"bench": "tpu-long,prefetch=dma,hbm=yes,tail_decay=v", "train": "tpu-train-long,row_broadcast=transpose,prefetch=dma,head_group=2,state_delay=6,prologue_end=90", "contest-prefill": "tpu-packed,prefetch=dma,hbm=yes"} {
 		s := spec(t, preset)
 		seeds := DefaultSeeds(s, "bf16x1", best(t, s, "bf16x1"))
 		at := func(name string) int {
@@ -140,7 +140,7 @@ func TestSeedsByText(t *testing.T) {
 	seeds, reserve, err := c.seeds("bf16x1", []string{"v5e", "v6e"}, nil)
 	require.NoError(t, err)
 	var want []string
-	for _, text := range []string{"naive", "decode-f32,main=yes", "decode,head_group=2"} {
+	for _, text := range []string{"naive", "decode-f32,hbm=yes", "decode,head_group=2"} {
 		v, err := gdn.ParseVariant(text)
 		require.NoError(t, err)
 		want = append(want, v.String())

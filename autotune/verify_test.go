@@ -82,7 +82,7 @@ func TestVerifyOtherVersions(t *testing.T) {
 		switch {
 		case h != nil:
 			h.Rules = 0
-		case k.Verdict == journal.Slower:
+		case k.Verdict == journal.Worse:
 			k.Reason, k.Evidence = "slow", "as an older version put it"
 		}
 	})
@@ -93,8 +93,8 @@ func TestVerifyOtherVersions(t *testing.T) {
 	require.Contains(t, v.Notes[0], "made by rules 0")
 
 	wrong := rewritten(t, rules, func(_ *journal.Header, k *journal.Candidate) {
-		if k != nil && k.Verdict == journal.Slower {
-			k.Verdict = journal.Keep
+		if k != nil && k.Verdict == journal.Worse {
+			k.Verdict = journal.Improved
 		}
 	})
 	v, err = Verify(wrong)

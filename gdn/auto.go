@@ -157,7 +157,7 @@ func Choices(text string, s Spec, h Host, m Machine) ([]Choice, error) {
 	var list []Choice
 	var bad error
 	kinds := []func(*Champion, Variant, Spec, Machine) ([]Variant, error){(*Champion).chained, (*Champion).forms}
-	if names(text, "row_chain") { // a text that sets row_chain itself gets the variants without chaining, so that its value decides
+	if names(text, "persistent_rows") { // a text that sets persistent_rows itself gets the variants without chaining, so that its value decides
 		kinds = kinds[1:]
 	}
 	for _, formsOf := range kinds {

@@ -54,7 +54,7 @@ var (
 	gradNames        = []string{GradsInRows: "rows", GradsInLanes: "lanes"}
 	saveNames        = []string{SaveNone: "none", SaveState: "state", SaveInverse: "inverse", SaveAll: "all"}
 	packNames        = []string{PackGather: "gather", PackAligned: "aligned", PackStream: "stream", PackMasked: "masked", PackSegments: "segments"}
-	fetchNames       = []string{"windows", "copies"}
+	prefetchNames    = []string{"blocks", "dma"}
 	unitNames        = []string{UnitMatrix: "matrix", UnitVector: "vector", UnitLanes: "lanes", UnitSums: "sums"}
 	decayBF16Names   = []string{DecayBF16None: "none", DecayBF16Rows: "rows", DecayBF16Operands: "operands", DecayBF16All: "all"}
 )
@@ -83,7 +83,7 @@ func (s Sums) String() string         { return enumName(sumNames, int(s)) }
 func (g Grads) String() string        { return enumName(gradNames, int(g)) }
 func (s Save) String() string         { return enumName(saveNames, int(s)) }
 func (p Pack) String() string         { return enumName(packNames, int(p)) }
-func (f Fetch) String() string        { return enumName(fetchNames, int(f)) }
+func (f Prefetch) String() string     { return enumName(prefetchNames, int(f)) }
 func (u Unit) String() string         { return enumName(unitNames, int(u)) }
 func (p Split) String() string        { return enumName(splitNames, int(p)) }
 
@@ -145,8 +145,8 @@ var Axes = slices.Concat([]Axis{
 	intAxis(GroupMapping, "heads", "value heads of a program, interleaved; 0: all", 0, always, func(v *Variant) *int { return &v.Mapping.Heads }, 0, 1, 2, 4, 8, 16, 24),
 	intAxis(GroupMapping, "batch", "batch rows of a program, interleaved; with pack=stream, sequences", 1, always, func(v *Variant) *int { return &v.Mapping.Batch }, 1, 2, 4, 8, 16),
 	intAxis(GroupMapping, "chunks", "chunks of a grid step, whose work without the state is interleaved", 1, ofChunks, func(v *Variant) *int { return &v.Mapping.Chunks }, 1, 2, 4, 8),
-	boolAxis(GroupMapping, "row_chain", "yes: batch rows run back to back in one program, without draining the pipeline between rows; no: each row is a program", false,
-		when("algo flow layout", chainable), func(v *Variant) *bool { return &v.Mapping.Chain }),
+	boolAxis(GroupMapping, "persistent_rows", "yes: batch rows run back to back in one program, without draining the pipeline between rows; no: each row is a program", false,
+		when("algo flow layout", chainable), func(v *Variant) *bool { return &v.Mapping.PersistentRows }).was("row_chain"),
 	choiceAxis(GroupLayout, "layout", "order of the axes of q, k, v and o in the grid (b batch, t tokens, h heads, d width): bhtd; bthd, as the caller has them; bt_hd, heads side by side in a row; bhdt, tokens along the lanes, as TPUs store heads narrower than a register. bthd and bt_hd need all value heads of a key head in a program",
 		tokenLayoutNames, LayoutBHTD, always, func(v *Variant) *TokenLayout { return &v.Layout }).was("layout", "head=bhtd", "token=bthd", "lane=bt_hd", "turned=bhdt"),
 	choiceAxis(GroupForm, "decay", "how decays inside of a chunk are computed from prefix sums of the log decay: split takes them in two parts (accurate); clamp in one, clamped at -40 (off by 5e-6 after a reset); segment sums each segment by itself; base2 is clamp with powers of 2 and sums of bf16 parts", decayNames, DecaySplit, ofChunks,
@@ -169,7 +169,7 @@ var Axes = slices.Concat([]Axis{
 		}), func(v *Variant) *Out { return &v.Out }).also(GroupMapping),
 	choiceAxis(GroupMapping, "pack", "how packed sequences become chunks: gather copies tokens so that a chunk has one sequence; aligned takes blocks of tokens as they lie, two sequences at once; stream takes slices of tokens as they lie, by plain ops on CPUs and GPUs; masked makes each of a few short sequences a batch row with the other tokens masked; segments takes blocks as they lie once for each sequence in them", packNames, PackGather,
 		always, func(v *Variant) *Pack { return &v.Mapping.Pack }).was("pack", "visits=segments"),
-	fetchAxis, mainAxis,
+	prefetchAxis, hbmAxis,
 	choiceAxis(GroupForm, "scale", "where the scale of q is applied: to q, or to the output", scaleNames, ScaleQuery, ofChunks, func(v *Variant) *Scale { return &v.Scale }),
 	choiceAxis(GroupForm, "tail_decay", "where the decay from a token to the end of its chunk is applied in the state's update: to K^T, or to V', which keeps K exact", tailNames, TailDecayK,
 		ofChunks.and("out", func(v Variant) bool { return v.Out != OutShared }), func(v *Variant) *TailDecay { return &v.TailDecay }).also(GroupNumerics).was("rest", "key=k", "value=v"),

@@ -221,7 +221,7 @@ func (c *Champion) chained(last Variant, s Spec, m Machine) ([]Variant, error) {
 		if v.Chunk != forms[0].Chunk || v.Layout != forms[0].Layout { // later forms only save memory
 			break
 		}
-		v.Mapping.Chain, v.Forward.Steps = true, 1
+		v.Mapping.PersistentRows, v.Forward.Steps = true, 1
 		chunk := v.Fit(s).Chunk
 		for v.Mapping.Chunks > 1 && 8*(padding(s.Tokens, v.Mapping.Chunks*chunk)-padding(s.Tokens, chunk)) > s.Tokens {
 			v.Mapping.Chunks /= 2
@@ -230,7 +230,7 @@ func (c *Champion) chained(last Variant, s Spec, m Machine) ([]Variant, error) {
 			v.Mapping.Batch *= 2
 		}
 		whole := s.Tokens <= chainFilled || padding(s.Tokens, v.Mapping.Chunks*chunk) == 0
-		if whole && v.Fit(s).Mapping.Chain && v.Check(s) == nil {
+		if whole && v.Fit(s).Mapping.PersistentRows && v.Check(s) == nil {
 			list = append(list, v.Canon())
 		}
 	}
@@ -265,7 +265,7 @@ const mostVisited = 32
 // kernel: packed training costs 19.1 cycles a token and value head with them on v6e, 6.2 without.
 func (v Variant) visiting(s Spec) Variant {
 	w := v
-	w.Mapping.Pack, w.Forward.Fetch = PackSegments, FetchCopies
+	w.Mapping.Pack, w.Forward.Prefetch = PackSegments, PrefetchDMA
 	for w.Mapping.Chunks > 1 && w.Mapping.Chunks*w.Fit(s).Mapping.Heads > mostVisited {
 		w.Mapping.Chunks /= 2
 	}

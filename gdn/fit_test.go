@@ -32,7 +32,7 @@ func fast(t *testing.T, text string, s Spec) string {
 		changes = append(changes, "tail_decay=v")
 	}
 	if strings.HasPrefix(text, "tpu-") && !strings.Contains(text, "phases_before=0") && !strings.Contains(text, "heads=24") { // where steps overlap, of no more than fill a program
-		changes = append(changes, "fetch=copies")
+		changes = append(changes, "prefetch=dma")
 	}
 	v := parseVariant(t, text)
 	for _, change := range changes {
@@ -53,65 +53,65 @@ func TestSuited(t *testing.T) {
 		changed string
 	}{
 		{"bench", small, "tpu-128,state_delay=6"},
-		{"bench", wide, "tpu-long,main=yes"},
-		{"bench,t=1024", wide, "tpu-long,chunks=2,head_group=2,state_delay=3,main=yes"},
-		{"bench,t=2048", wide, "tpu-long,main=yes"},
+		{"bench", wide, "tpu-long,hbm=yes"},
+		{"bench,t=1024", wide, "tpu-long,chunks=2,head_group=2,state_delay=3,hbm=yes"},
+		{"bench,t=2048", wide, "tpu-long,hbm=yes"},
 		{"bench,t=256", wide, "tpu-long,phases_before=0"},
 		{"bench,t=5", small, "tpu-long,phases_before=0"},
 		{"bench,t=96,hk=1,hv=2", wide, "tpu-long,phases_before=0"},
 		{"bench,t=256,hk=1,hv=1", small, "tpu-long,phases_before=0"},
 		{"bench,t=257", wide, ""},
 		{"bench,t=100,hk=8,hv=16", wide, ""},
-		{"bench,t=500", wide, "tpu-long,chunks=2,main=yes,head_group=2,state_delay=3"},
+		{"bench,t=500", wide, "tpu-long,chunks=2,hbm=yes,head_group=2,state_delay=3"},
 		{"bench,t=400", wide, ""}, // 112 would be padding
-		{"bench,t=768", wide, "tpu-long,chunks=2,head_group=2,state_delay=3,main=yes"},
-		{"bench,t=1000", wide, "tpu-long,chunks=2,head_group=2,state_delay=3,main=yes"},
-		{"bench,t=1536", wide, "tpu-long,main=yes"},
+		{"bench,t=768", wide, "tpu-long,chunks=2,head_group=2,state_delay=3,hbm=yes"},
+		{"bench,t=1000", wide, "tpu-long,chunks=2,head_group=2,state_delay=3,hbm=yes"},
+		{"bench,t=1536", wide, "tpu-long,hbm=yes"},
 		{"bench,t=600", wide, ""},
 		{"bench,t=768", small, "tpu-128,chunks=2,decay_bf16=operands,head_group=2"},
 		{"bench,t=1100", wide, ""}, // 436 tokens would be padding
-		{"bench,b=3", wide, "tpu-long,row_chain=yes,main=yes"},
-		{"bench,b=8,hk=1,hv=1", wide, "tpu-long,batch=8,main=yes"},
+		{"bench,b=3", wide, "tpu-long,persistent_rows=yes,hbm=yes"},
+		{"bench,b=8,hk=1,hv=1", wide, "tpu-long,batch=8,hbm=yes"},
 		{"bench", pair, "tpu-128,heads=4"},
 		{"bench,t=1024", pair, "tpu-128,heads=4"},
 		{"bench,t=512", pair, "tpu-128,chunks=2,decay_bf16=operands,head_group=2,heads=4"},
 		{"bench,t=200", pair, "tpu-long,phases_before=0,heads=4"},
 		{"bench,b=2,t=1024", pair, "tpu-128,chunks=2,decay_bf16=operands,head_group=2"},
 		{"bench,hk=8,hv=16", small, "tpu-128,state_delay=6,heads=8"},
-		{"bench,hk=8,hv=16", wide, "tpu-long,heads=8,main=yes"},
+		{"bench,hk=8,hv=16", wide, "tpu-long,heads=8,hbm=yes"},
 		{"bench,hk=8,hv=16,t=512", wide, ""},
-		{"bench,hk=16,hv=32", wide, "tpu-long,heads=8,main=yes"},
+		{"bench,hk=16,hv=32", wide, "tpu-long,heads=8,hbm=yes"},
 		{"bench,hk=16,hv=32,t=512", wide, "heads=16"},
 		{"bench,hk=2,hv=32", small, "tpu,decay_bf16=rows,interleave=no,prologue_end=100"}, // words of two keys are not parted
 		{"bench,hk=16,hv=48", small, "tpu-long,heads=24,chunks=1"},
 		{"bench,hk=16,hv=48", wide, "tpu-long,heads=24,chunks=1"}, // 16 are no words of keys, 6 no tiles of rows
 		{"bench,hk=7,hv=14", small, "tpu,decay_bf16=rows,interleave=no,prologue_end=100"},
 		{"bench,hk=7,hv=7", small, "tpu-128,state_delay=6"},
-		{"bench,hk=10,hv=10", wide, "tpu-long,chunks=2,main=yes"}, // rows of ten heads are no tiles, of two heads laid out anew
-		{"bench,hk=6,hv=12,rows=flat", wide, "tpu-long,chunks=2,main=yes,layout=bt_hd"},
+		{"bench,hk=10,hv=10", wide, "tpu-long,chunks=2,hbm=yes"}, // rows of ten heads are no tiles, of two heads laid out anew
+		{"bench,hk=6,hv=12,rows=flat", wide, "tpu-long,chunks=2,hbm=yes,layout=bt_hd"},
 		{"bench,hk=30,hv=30,k=96,v=192", wide, ""},
-		{"bench,rows=flat", wide, "tpu-long,main=yes,layout=bt_hd"},
-		{"bench,rows=qkv", wide, "tpu-long,main=yes,layout=bt_hd"},
-		{"bench,k=64,v=64,rows=flat", wide, "tpu-long,layout=bhdt,main=yes"}, // lanes are cut at whole registers
+		{"bench,rows=flat", wide, "tpu-long,hbm=yes,layout=bt_hd"},
+		{"bench,rows=qkv", wide, "tpu-long,hbm=yes,layout=bt_hd"},
+		{"bench,k=64,v=64,rows=flat", wide, "tpu-long,layout=bhdt,hbm=yes"}, // lanes are cut at whole registers
 		{"bench,l2norm", small, "tpu-128,state_delay=6,prologue_end=100"},
-		{"bench,b=4", wide, "tpu-long,row_chain=yes,main=yes"},
-		{"bench,b=8,t=128", wide, "tpu-long,batch=2,chunks=1,row_chain=yes,head_group=2,state_delay=3,main=yes"}, // rows in lockstep where chunks are few
-		{"bench,b=8,t=200", small, "tpu-128,chunks=2,row_chain=yes,state_delay=6"},                               // four chunks would be half padding
-		{"bench,b=4,t=1000", wide, "tpu-long,main=yes"},                                                          // rows that lie one behind another would be a copy more
-		{"bench,b=8,hk=1,hv=2", wide, "tpu-long,batch=4,row_chain=yes,main=yes"},                                 // rows where heads are few
-		{"bench,b=3,gates=fused,l2norm,conv=4", wide, "tpu-long,main=yes,state_delay=3,prologue_end=90"},         // the last tokens of a chunk pass to the next
-		{"bench,b=4,t=512", wide, "tpu-long,row_chain=yes,main=yes"},
+		{"bench,b=4", wide, "tpu-long,persistent_rows=yes,hbm=yes"},
+		{"bench,b=8,t=128", wide, "tpu-long,batch=2,chunks=1,persistent_rows=yes,head_group=2,state_delay=3,hbm=yes"}, // rows in lockstep where chunks are few
+		{"bench,b=8,t=200", small, "tpu-128,chunks=2,persistent_rows=yes,state_delay=6"},                              // four chunks would be half padding
+		{"bench,b=4,t=1000", wide, "tpu-long,hbm=yes"},                                                                // rows that lie one behind another would be a copy more
+		{"bench,b=8,hk=1,hv=2", wide, "tpu-long,batch=4,persistent_rows=yes,hbm=yes"},                                 // rows where heads are few
+		{"bench,b=3,gates=fused,l2norm,conv=4", wide, "tpu-long,hbm=yes,state_delay=3,prologue_end=90"},               // the last tokens of a chunk pass to the next
+		{"bench,b=4,t=512", wide, "tpu-long,persistent_rows=yes,hbm=yes"},
 		{"bench,b=8,hk=1,hv=1", small, "tpu-128,state_delay=6,batch=8"},
-		{"bench,hk=1,hv=1", wide, "tpu-few,main=yes"},
-		{"bench,hk=1,hv=2,t=1024", wide, "tpu-few,main=yes,chunks=4"},
-		{"bench,hk=1,hv=1,l2norm", wide, "tpu-long,main=yes"},
-		{"bench,hk=1,hv=2", wide, "tpu-few,main=yes"},
-		{"bench,hk=2,hv=4", wide, "tpu-long,main=yes"},
+		{"bench,hk=1,hv=1", wide, "tpu-few,hbm=yes"},
+		{"bench,hk=1,hv=2,t=1024", wide, "tpu-few,hbm=yes,chunks=4"},
+		{"bench,hk=1,hv=1,l2norm", wide, "tpu-long,hbm=yes"},
+		{"bench,hk=1,hv=2", wide, "tpu-few,hbm=yes"},
+		{"bench,hk=2,hv=4", wide, "tpu-long,hbm=yes"},
 		{"bench,hk=2,hv=4,t=900", wide, ""},
 		{"bench,k=64,v=96", small, "tpu-128,state_delay=6,layout=bhdt"},
 		{"bench,k=64,v=128", small, "tpu-128,state_delay=6"},
-		{"bench,k=64,v=64", wide, "tpu-long,layout=bhdt,main=yes"},
-		{"bench,k=256,v=256", wide, "tpu-long,main=yes"},
+		{"bench,k=64,v=64", wide, "tpu-long,layout=bhdt,hbm=yes"},
+		{"bench,k=256,v=256", wide, "tpu-long,hbm=yes"},
 		{"bench,k=256,v=256", small, "tpu,decay_bf16=rows,interleave=no,prologue_end=100"}, // four tiles of a matrix unit a state
 		{"bench,k=64,v=64,t=40", small, "tpu-long,phases_before=0"},
 	} {
@@ -165,17 +165,17 @@ func TestSuitedPacked(t *testing.T) {
 func TestSuitedShort(t *testing.T) {
 	for _, c := range []struct{ spec, narrow, wide string }{
 		{"t=6,seqs=1", "tpu-long,tail_decay=v,decay_bf16=none,phases_before=0", "tpu-long,tail_decay=v,decay_bf16=none,phases_before=0"},
-		{"t=4096,seqs=1", "tpu-128,fetch=copies,tail_decay=v,state_delay=6", "tpu-long,fetch=copies,main=yes,tail_decay=v"},
+		{"t=4096,seqs=1", "tpu-128,prefetch=dma,tail_decay=v,state_delay=6", "tpu-long,prefetch=dma,hbm=yes,tail_decay=v"},
 		{"t=6,seqs=2", "tpu-long,tail_decay=v,pack=masked,batch=4,phases_before=0", "tpu-long,tail_decay=v,pack=masked,batch=4,phases_before=0"},
 		{"t=128,seqs=3", "tpu-long,tail_decay=v,pack=masked,batch=4,phases_before=0", "tpu-long,tail_decay=v,pack=masked,batch=4,phases_before=0"},
 		{"t=256,seqs=2", "tpu-packed,phases_before=0,chunks=1", "tpu-packed,phases_before=0"},
 		{"t=257,seqs=2", "tpu-packed,phases_before=0,chunks=1", "tpu-packed,phases_before=0"},
 		{"t=132,seqs=3", "tpu-packed,phases_before=0,chunks=1", "tpu-packed,phases_before=0"},
 		{"t=128,seqs=4", "tpu-packed,phases_before=0,chunks=1", "tpu-long,tail_decay=v,pack=masked,batch=4,phases_before=0"},
-		{"t=128,seqs=5", "tpu-packed,fetch=copies,main=yes,chunks=2,decay_bf16=operands,state_delay=3", "tpu-packed,phases_before=0"},
-		{"t=461,seqs=2", "tpu-packed,fetch=copies,main=yes,chunks=2,decay_bf16=operands,state_delay=3", "tpu-packed,phases_before=0"},
-		{"t=1024,seqs=2", "tpu-packed,fetch=copies,main=yes,chunks=2,decay_bf16=operands,state_delay=3", "tpu-packed,fetch=copies,main=yes"},
-		{"t=8192,seqs=57", "tpu-packed,fetch=copies,main=yes,chunks=4,decay_bf16=operands,mergepairs=32", "tpu-packed,fetch=copies,main=yes"},
+		{"t=128,seqs=5", "tpu-packed,prefetch=dma,hbm=yes,chunks=2,decay_bf16=operands,state_delay=3", "tpu-packed,phases_before=0"},
+		{"t=461,seqs=2", "tpu-packed,prefetch=dma,hbm=yes,chunks=2,decay_bf16=operands,state_delay=3", "tpu-packed,phases_before=0"},
+		{"t=1024,seqs=2", "tpu-packed,prefetch=dma,hbm=yes,chunks=2,decay_bf16=operands,state_delay=3", "tpu-packed,prefetch=dma,hbm=yes"},
+		{"t=8192,seqs=57", "tpu-packed,prefetch=dma,hbm=yes,chunks=4,decay_bf16=operands,mergepairs=32", "tpu-packed,prefetch=dma,hbm=yes"},
 	} {
 		s := mustParse(t, "contest-prefill,"+c.spec)
 		for size, want := range map[int]string{128: c.narrow, 256: c.wide} {
@@ -196,64 +196,64 @@ func TestChoices(t *testing.T) {
 		size       int
 		want       string
 	}{
-		{"train", "auto", 128, "tpu-train-128,row_broadcast=transpose,fetch=copies,head_group=2,state_delay=6,prologue_end=90,bwd.state_delay=6"},
-		{"train,l2norm", "auto", 128, "tpu-train-128,row_broadcast=transpose,fetch=copies,head_group=2,state_delay=6,bwd.state_delay=10,bwd.grain=100"},
+		{"train", "auto", 128, "tpu-train-128,row_broadcast=transpose,prefetch=dma,head_group=2,state_delay=6,prologue_end=90,bwd.state_delay=6"},
+		{"train,l2norm", "auto", 128, "tpu-train-128,row_broadcast=transpose,prefetch=dma,head_group=2,state_delay=6,bwd.state_delay=10,bwd.grain=100"},
 		{"train,t=600,l2norm", "auto", 128, "tpu-train,decay_bf16=rows,bwd.decay_bf16=rows,grads=lanes,decaysums=lanes,bwd.state_delay=0,bwd.head_skew=0"},
 		{"train,t=600", "auto", 128, "tpu-train,decay_bf16=rows,bwd.decay_bf16=rows,grads=lanes,decaysums=lanes,bwd.state_delay=0,bwd.head_skew=0"},
-		{"train", "auto", 256, "tpu-train-long,row_broadcast=transpose,fetch=copies,head_group=2,state_delay=6,prologue_end=90"},
+		{"train", "auto", 256, "tpu-train-long,row_broadcast=transpose,prefetch=dma,head_group=2,state_delay=6,prologue_end=90"},
 		{"train", "auto-f32-like", 256, "tpu-train-x3-long"},
 		{"train", "auto-fla", 256, "tpu-train-x3-long"},
 		{"train,negeig", "auto-fla", 256, "tpu-train-x3-long,bwd.state_delay=10"},
 		{"train,rule=kda,negeig", "auto-fla", 256, "tpu-train-x3,prec=bf16x3,steps=1,bwd.steps=1"},
 		{"train,dtype=f32", "auto", 128, "tpu-train-x3"},
-		{"train,gates=fused,l2norm", "auto", 256, "tpu-train-long,row_broadcast=transpose,fetch=copies,head_group=2,state_delay=6,bwd.head_skew=0"},
+		{"train,gates=fused,l2norm", "auto", 256, "tpu-train-long,row_broadcast=transpose,prefetch=dma,head_group=2,state_delay=6,bwd.head_skew=0"},
 		{"train,t=600", "auto", 256, "tpu-train"},
 		{"train,t=600,l2norm", "auto", 256, "tpu-train,bwd.head_skew=0"},
-		{"train,seqs=9,l2norm", "auto", 256, "tpu-train-long,row_broadcast=transpose,pack=segments,fetch=copies,head_group=2,state_delay=6,prologue_end=90,bwd.phases_before=0,bwd.head_group=4,bwd.head_skew=0"},
+		{"train,seqs=9,l2norm", "auto", 256, "tpu-train-long,row_broadcast=transpose,pack=segments,prefetch=dma,head_group=2,state_delay=6,prologue_end=90,bwd.phases_before=0,bwd.head_group=4,bwd.head_skew=0"},
 		{"train,hk=8,hv=16", "auto", 256, "tpu-train"},
 		{"bench,dtype=f32", "auto", 256, "tpu-x3-long"},
-		{"bench,dtype=f32", "auto-fast", 256, "tpu-long,fetch=copies,main=yes,tail_decay=v"},
+		{"bench,dtype=f32", "auto-fast", 256, "tpu-long,prefetch=dma,hbm=yes,tail_decay=v"},
 		{"bench", "auto-f32-like", 128, "tpu-x3"},
-		{"bench", "auto-fla", 256, "tpu-long,fold=no,fetch=copies,main=yes,tail_decay=v,refine=yes"},
+		{"bench", "auto-fla", 256, "tpu-long,fold=no,prefetch=dma,hbm=yes,tail_decay=v,refine=yes"},
 		{"bench,t=300", "auto-fla", 256, "tpu,fold=no,out=separate,tail_decay=v,refine=yes"},
-		{"bench,seqs=9", "auto-fla", 256, "tpu-packed,fetch=copies,main=yes,decay_bf16=rows,refine=yes"},
+		{"bench,seqs=9", "auto-fla", 256, "tpu-packed,prefetch=dma,hbm=yes,decay_bf16=rows,refine=yes"},
 		{"contest-prefill,t=461,seqs=2", "auto-fla", 256, "tpu-packed,decay_bf16=rows,refine=yes"},
-		{"bench,seqs=9", "auto-f32-like", 256, "tpu-x3,pack=segments,fetch=copies"},
-		{"bench,seqs=9,rule=simple-gla", "auto", 256, "tpu-packed,pack=segments,fetch=copies,main=yes"},
-		{"train,seqs=9", "auto", 256, "tpu-train-long,row_broadcast=transpose,pack=segments,fetch=copies,head_group=2,state_delay=6,prologue_end=90,bwd.head_group=4"},
-		{"train,seqs=9", "auto", 128, "tpu-train-128,row_broadcast=transpose,pack=segments,fetch=copies,head_group=2,state_delay=6,prologue_end=90,decay_bf16=rows,bwd.phases_before=0,bwd.head_group=4"},
-		{"train,seqs=9", "auto-fla", 256, "tpu-train-x3-long,pack=segments,fetch=copies"},
-		{"train,seqs=9,k=256,v=256", "auto", 128, "tpu-train,decay_bf16=rows,bwd.decay_bf16=rows,grads=lanes,decaysums=lanes,pack=segments,fetch=copies,bwd.phases_before=0,bwd.head_group=4"},
-		{"bench,seqs=9,hk=16,hv=16,rule=simple-gla", "auto", 256, "tpu-packed,pack=segments,chunks=2,fetch=copies,main=yes"},
-		{"train,t=256,seqs=2", "auto", 256, "tpu-train,pack=segments,fetch=copies,bwd.phases_before=0,bwd.head_group=4"},
-		{"train,seqs=9,hk=16,hv=16", "auto", 256, "tpu-train,pack=segments,fetch=copies,bwd.phases_before=0,bwd.head_group=4"},
-		{"train,seqs=9,rule=kda", "auto-fla", 256, "tpu-train,out=separate,transpose_k=value,steps=1,head_group=4,bwd.steps=1,bwd.phases_after=0,bwd.head_group=1,span=32,refine=yes,precapply=bf16x3,precgrad=bf16x3,pack=segments,fetch=copies,decay_bf16=rows,bwd.decay_bf16=rows"},
-		{"decode", "auto", 256, "decode-f32,main=yes"}, // at the cost of bf16, to the cycle
-		{"contest-decode", "auto-fast", 128, "decode-f32,main=yes"},
-		{"decode,b=2", "auto", 256, "decode,main=yes"}, // 305 cycles in float32 for 222 on v6e: few steps hide nothing
-		{"decode,b=16", "auto", 256, "decode-f32,main=yes"},
-		{"decode-pool", "auto", 256, "decode,main=yes"}, // 74530 for 74047
-		{"decode,rule=kda", "auto", 256, "decode,main=yes"},
-		{"decode-pool,t=4", "auto-fast", 128, "decode,main=yes"},
-		{"decode", "auto-fla", 128, "decode-f32,main=yes"},
-		{"contest-prefill", "auto", 256, "tpu-packed,fetch=copies,main=yes"},
-		{"bench,seqs=9", "auto", 256, "tpu-packed,fetch=copies,main=yes,decay_bf16=operands,prologue_end=80,state_whole=yes"},
-		{"bench,seqs=9,init", "auto", 128, "tpu-packed,fetch=copies,main=yes,decay_bf16=rows,mergepairs=32,state_whole=yes"},
-		{"bench,seqs=9,init,gates=fused", "auto", 128, "tpu-packed,fetch=copies,main=yes,decay_bf16=operands,mergepairs=32,state_whole=yes"},
-		{"bench,seqs=9,init,state=vk", "auto", 128, "tpu-packed,fetch=copies,main=yes,decay_bf16=operands,mergepairs=32"},
-		{"bench,t=1024,seqs=5,init", "auto", 128, "tpu-packed-128,fetch=copies,main=yes,state_whole=yes"},
-		{"bench,seqs=9,gates=fused", "auto", 256, "tpu-packed,fetch=copies,main=yes"},
-		{"bench,seqs=9,rule=deltanet", "auto", 256, "tpu-packed,fetch=copies,main=yes"},
-		{"contest-prefill", "auto", 128, "tpu-packed,fetch=copies,main=yes,chunks=4,decay_bf16=operands,mergepairs=32"},
-		{"contest-prefill,pool=128", "auto", 256, "tpu-packed,fetch=copies,main=yes"},
-		{"contest-prefill,t=1024,seqs=1,pool=4", "auto", 256, "tpu-packed,fetch=copies,main=yes"},
+		{"bench,seqs=9", "auto-f32-like", 256, "tpu-x3,pack=segments,prefetch=dma"},
+		{"bench,seqs=9,rule=simple-gla", "auto", 256, "tpu-packed,pack=segments,prefetch=dma,hbm=yes"},
+		{"train,seqs=9", "auto", 256, "tpu-train-long,row_broadcast=transpose,pack=segments,prefetch=dma,head_group=2,state_delay=6,prologue_end=90,bwd.head_group=4"},
+		{"train,seqs=9", "auto", 128, "tpu-train-128,row_broadcast=transpose,pack=segments,prefetch=dma,head_group=2,state_delay=6,prologue_end=90,decay_bf16=rows,bwd.phases_before=0,bwd.head_group=4"},
+		{"train,seqs=9", "auto-fla", 256, "tpu-train-x3-long,pack=segments,prefetch=dma"},
+		{"train,seqs=9,k=256,v=256", "auto", 128, "tpu-train,decay_bf16=rows,bwd.decay_bf16=rows,grads=lanes,decaysums=lanes,pack=segments,prefetch=dma,bwd.phases_before=0,bwd.head_group=4"},
+		{"bench,seqs=9,hk=16,hv=16,rule=simple-gla", "auto", 256, "tpu-packed,pack=segments,chunks=2,prefetch=dma,hbm=yes"},
+		{"train,t=256,seqs=2", "auto", 256, "tpu-train,pack=segments,prefetch=dma,bwd.phases_before=0,bwd.head_group=4"},
+		{"train,seqs=9,hk=16,hv=16", "auto", 256, "tpu-train,pack=segments,prefetch=dma,bwd.phases_before=0,bwd.head_group=4"},
+		{"train,seqs=9,rule=kda", "auto-fla", 256, "tpu-train,out=separate,transpose_k=value,steps=1,head_group=4,bwd.steps=1,bwd.phases_after=0,bwd.head_group=1,span=32,refine=yes,precapply=bf16x3,precgrad=bf16x3,pack=segments,prefetch=dma,decay_bf16=rows,bwd.decay_bf16=rows"},
+		{"decode", "auto", 256, "decode-f32,hbm=yes"}, // at the cost of bf16, to the cycle
+		{"contest-decode", "auto-fast", 128, "decode-f32,hbm=yes"},
+		{"decode,b=2", "auto", 256, "decode,hbm=yes"}, // 305 cycles in float32 for 222 on v6e: few steps hide nothing
+		{"decode,b=16", "auto", 256, "decode-f32,hbm=yes"},
+		{"decode-pool", "auto", 256, "decode,hbm=yes"}, // 74530 for 74047
+		{"decode,rule=kda", "auto", 256, "decode,hbm=yes"},
+		{"decode-pool,t=4", "auto-fast", 128, "decode,hbm=yes"},
+		{"decode", "auto-fla", 128, "decode-f32,hbm=yes"},
+		{"contest-prefill", "auto", 256, "tpu-packed,prefetch=dma,hbm=yes"},
+		{"bench,seqs=9", "auto", 256, "tpu-packed,prefetch=dma,hbm=yes,decay_bf16=operands,prologue_end=80,state_whole=yes"},
+		{"bench,seqs=9,init", "auto", 128, "tpu-packed,prefetch=dma,hbm=yes,decay_bf16=rows,mergepairs=32,state_whole=yes"},
+		{"bench,seqs=9,init,gates=fused", "auto", 128, "tpu-packed,prefetch=dma,hbm=yes,decay_bf16=operands,mergepairs=32,state_whole=yes"},
+		{"bench,seqs=9,init,state=vk", "auto", 128, "tpu-packed,prefetch=dma,hbm=yes,decay_bf16=operands,mergepairs=32"},
+		{"bench,t=1024,seqs=5,init", "auto", 128, "tpu-packed-128,prefetch=dma,hbm=yes,state_whole=yes"},
+		{"bench,seqs=9,gates=fused", "auto", 256, "tpu-packed,prefetch=dma,hbm=yes"},
+		{"bench,seqs=9,rule=deltanet", "auto", 256, "tpu-packed,prefetch=dma,hbm=yes"},
+		{"contest-prefill", "auto", 128, "tpu-packed,prefetch=dma,hbm=yes,chunks=4,decay_bf16=operands,mergepairs=32"},
+		{"contest-prefill,pool=128", "auto", 256, "tpu-packed,prefetch=dma,hbm=yes"},
+		{"contest-prefill,t=1024,seqs=1,pool=4", "auto", 256, "tpu-packed,prefetch=dma,hbm=yes"},
 	} {
 		list := forms(t, c.auto, mustParse(t, c.spec), Machine{Cores: 1, MXUSize: c.size})
 		require.Equal(t, parseVariant(t, c.want).String(), list[0].String(), "%s %s", c.spec, c.auto)
 	}
 	fastMemory := Machine{Cores: 1, MXUSize: 256, VMEM: 64 << 20} // beside it raw gates in float32 cost a fifth
-	require.Equal(t, parseVariant(t, "decode,main=yes"), parseVariant(t, forms(t, "auto", mustParse(t, "contest-decode"), fastMemory)[0].String()))
-	require.Equal(t, parseVariant(t, "decode-f32,main=yes"), parseVariant(t, forms(t, "auto", mustParse(t, "decode"), fastMemory)[0].String()))
+	require.Equal(t, parseVariant(t, "decode,hbm=yes"), parseVariant(t, forms(t, "auto", mustParse(t, "contest-decode"), fastMemory)[0].String()))
+	require.Equal(t, parseVariant(t, "decode-f32,hbm=yes"), parseVariant(t, forms(t, "auto", mustParse(t, "decode"), fastMemory)[0].String()))
 	for spec, want := range map[string][3]string{
 		"bench": {"cpu", "cpu", "chunk=64,flow=split,form=uw"}, "bench,seqs=4": {"cpu-packed", "cpu", "chunk=64,flow=split,form=uw"},
 		"decode": {"cpu-decode", "token-inner", "token-inner"}, "decode,t=3": {"cpu-decode", "cpu", "chunk=64,flow=split,form=uw"},
@@ -314,7 +314,7 @@ func TestChampions(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{"bench,rule=kda": "tpu,", "bench,rule=gdn2": "tpu,", "decode,rule=gdn2": "decode", "bench,rule=kda,seqs=3": "tpu,", "train,rule=kda": "tpu-train,", "train,rule=gla": "tpu-train,", "decode,rule=kda": "decode",
-		"bench,rule=simple-gla": "tpu-long,main=yes,out=joined", "bench,rule=linear,t=512": "tpu-long,main=yes,out=joined,head_group=2,chunks=2", "bench,rule=simple-gla,t=200": "tpu-long,out=joined", "bench,rule=deltanet": "tpu-"} {
+		"bench,rule=simple-gla": "tpu-long,hbm=yes,out=joined", "bench,rule=linear,t=512": "tpu-long,hbm=yes,out=joined,head_group=2,chunks=2", "bench,rule=simple-gla,t=200": "tpu-long,out=joined", "bench,rule=deltanet": "tpu-"} {
 		for _, mxu := range []int{128, 256} {
 			for host := HostTPU; host <= HostUnrolled; host++ {
 				list, err := Choices("auto", mustParse(t, text), host, Machine{Cores: 1, MXUSize: mxu})

@@ -28,10 +28,12 @@ func TestFormerAxes(t *testing.T) {
 	_, err = ParseVariant("low=perhaps")
 	require.ErrorContains(t, err, `decay_bf16 (products with decays in bf16`)
 
-	for former, now := range map[string]string{"tpu-packed,pack=visits": "tpu-packed,pack=segments", "tpu,fuse=glue": "tpu,fuse=xla"} {
+	for former, now := range map[string]string{"tpu-packed,pack=visits": "tpu-packed,pack=segments", "tpu,fuse=glue": "tpu,fuse=xla",
+		"tpu-long,fetch=copies,main=yes,row_chain=yes": "tpu-long,prefetch=dma,hbm=yes,persistent_rows=yes", "tpu-packed,fetch=windows": "tpu-packed,prefetch=blocks"} {
 		require.Equal(t, parseVariant(t, now), parseVariant(t, former), former)
 	}
 	require.Equal(t, []string{"pack=visits is pack=segments now", "fuse=glue is fuse=xla now"}, Renamed("pack=visits,fuse=glue"))
+	require.Equal(t, []string{"fetch=copies is prefetch=dma now", "main=yes is hbm=yes now", "row_chain=yes is persistent_rows=yes now"}, Renamed("fetch=copies,main=yes,row_chain=yes"))
 	require.Equal(t, []string{"late=3 is state_delay=3 now", "layout=token is layout=bthd now"}, Renamed("tpu,late=3, layout=token,chunk=64"))
 	require.Empty(t, Renamed("tpu,state_delay=3,layout=bthd,late=much,wat=1,@run#5"))
 }

@@ -96,7 +96,7 @@ func (v Variant) Unscheduled() Variant { return v.reset(Group.Schedules) }
 // ofTraining reports whether only training programs use the group.
 func (g Group) ofTraining() bool { return g == GroupBackward || g == GroupTraining }
 
-// judged lists the axes with a condition, each after the axes that its condition reads. The text order differs: fetch precedes two axes that
+// judged lists the axes with a condition, each after the axes that its condition reads. The text order differs: prefetch precedes two axes that
 // it depends on. Initialization panics on a cycle.
 var judged = func() (order []*Axis) {
 	const (

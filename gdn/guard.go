@@ -49,7 +49,7 @@ func (v Variant) Fit(s Spec) Variant {
 	for s.Batch%v.Mapping.Batch != 0 {
 		v.Mapping.Batch--
 	}
-	v.Mapping.Chain = v.Mapping.Chain && v.chains(s)
+	v.Mapping.PersistentRows = v.Mapping.PersistentRows && v.chains(s)
 	switch {
 	case v.Mapping.Pack == PackStream:
 		v.Fuse, v.Forward.Steps = PlaceXLA, 1
@@ -80,7 +80,7 @@ func (v Variant) Fit(s Spec) Variant {
 		v.Forward.Steps /= 2
 	}
 	if !v.copies(s) {
-		v.Forward.Fetch = FetchWindows
+		v.Forward.Prefetch = PrefetchBlocks
 	}
 	return v.Canon()
 }
@@ -121,13 +121,13 @@ func (v Variant) chunkOf(s Spec) int {
 	return chunk
 }
 
-// copies reports whether a kernel may copy its own blocks (fetch=copies): blocks numbered by a table, or one program with several steps. With
+// copies reports whether a kernel may copy its own blocks (prefetch=dma): blocks numbered by a table, or one program with several steps. With
 // several programs, pipelined windows prefetch across programs, but copies would start cold in each.
 func (v Variant) copies(s Spec) bool {
 	if v.Mapping.Pack == PackAligned || v.Mapping.Pack == PackSegments {
 		return true
 	}
-	if v.Mapping.Chain {
+	if v.Mapping.PersistentRows {
 		s.Tokens, s.Batch = s.Tokens*s.Batch, v.Mapping.Batch
 	}
 	return s.Seqs == 0 && s.Batch == v.Mapping.Batch && s.HeadsV == v.Mapping.Heads && v.Forward.Steps == 1 && s.Tokens > v.Mapping.Chunks*v.Chunk

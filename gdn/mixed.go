@@ -54,7 +54,7 @@ func (s Spec) Prompts() Spec {
 func (v Variant) Decoding() Variant {
 	text := "cpu-decode"
 	if v.Fuse == PlaceKernel {
-		text = "decode-f32,main=yes"
+		text = "decode-f32,hbm=yes"
 	}
 	w, err := ParseVariant(text)
 	if err != nil {

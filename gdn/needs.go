@@ -16,7 +16,7 @@ var needs = map[string]string{
 	"pack=stream":       "algo=chunk flow=fused form=vprime layout=bthd heads=0 out=separate transpose_k=value split_at=use phases_before=0",
 	"pack=masked":       "heads=0",
 	"pack=segments":     "algo=chunk flow=fused",
-	"fetch=copies":      "phases_before=1|2 heads=0 steps=1",
+	"prefetch=dma":      "phases_before=1|2 heads=0 steps=1",
 	"layout=bthd":       "heads=0",
 	"layout=bt_hd":      "heads=0",
 	"out=joined":        "fold=yes " + noMap,

@@ -25,7 +25,7 @@ func TestTowards(t *testing.T) {
 		}
 		made := 0
 		s := packed
-		if choice == "fetch=copies" { // of packed sequences by aligned blocks too, which are no need of other specs
+		if choice == "prefetch=dma" { // of packed sequences by aligned blocks too, which are no need of other specs
 			s = plain
 		}
 		for range 1000 {

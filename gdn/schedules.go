@@ -5,16 +5,16 @@ package gdn
 
 // ForwardSchedule orders the instructions of a forward kernel, and chooses how its blocks are fetched.
 type ForwardSchedule struct {
-	PhasesBefore int   // phases that run ahead of the state's phase
-	Steps        int   // chunks of a grid step
-	HeadGroup    int   // heads interleaved between dots; 0: as built
-	StateDelay   int   // delay of the state's phase, in hundredths of a chunk's time
-	StateWhole   bool  // values applied to the state are computed in its phase
-	Grain        int   // scheduling quantum, in ten-thousandths of a chunk's time: work of one phase stays together for that long
-	PrologueEnd  int   // end of the first phase, in hundredths of a chunk's time
-	Interleave   bool  // values applied to the state are computed interleaved with the rest of its phase
-	Fetch        Fetch // how blocks of tokens reach vector memory
-	Main         bool  // arrays of the caller stay in HBM
+	PhasesBefore int      // phases that run ahead of the state's phase
+	Steps        int      // chunks of a grid step
+	HeadGroup    int      // heads interleaved between dots; 0: as built
+	StateDelay   int      // delay of the state's phase, in hundredths of a chunk's time
+	StateWhole   bool     // values applied to the state are computed in its phase
+	Grain        int      // scheduling quantum, in ten-thousandths of a chunk's time: work of one phase stays together for that long
+	PrologueEnd  int      // end of the first phase, in hundredths of a chunk's time
+	Interleave   bool     // values applied to the state are computed interleaved with the rest of its phase
+	Prefetch     Prefetch // how blocks of tokens reach vector memory
+	HBM          bool     // arrays of the caller stay in HBM
 }
 
 type BackwardSchedule struct {
@@ -31,10 +31,10 @@ type BackwardSchedule struct {
 var (
 	grains = []int{0, 25, 40, 60, 75, 100}
 
-	fetchAxis = choiceAxis(GroupForward, "fetch", "windows: the pipeline brings whole blocks, and the first step waits for all of them; copies: the kernel copies blocks of tokens and states itself, one step ahead, and its first step waits for each part when it needs it", fetchNames, FetchWindows,
-		ofChunks.and("phases_before", func(v Variant) bool { return v.Forward.PhasesBefore > 0 }), func(v *Variant) *Fetch { return &v.Forward.Fetch })
-	mainAxis = boolAxis(GroupForward, "main", "arguments and results of the kernel stay in HBM, from where the kernel copies blocks, whatever the compiler would move to VMEM before", false,
-		when("algo phases_before", func(v Variant) bool { return v.Algo == AlgoToken || v.Forward.PhasesBefore > 0 }), func(v *Variant) *bool { return &v.Forward.Main })
+	prefetchAxis = choiceAxis(GroupForward, "prefetch", "blocks: the pipeline of the grid brings whole blocks, and the first step waits for all of them; dma: the kernel copies blocks of tokens and states itself, one step ahead, and its first step waits for each part when it needs it", prefetchNames, PrefetchBlocks,
+		ofChunks.and("phases_before", func(v Variant) bool { return v.Forward.PhasesBefore > 0 }), func(v *Variant) *Prefetch { return &v.Forward.Prefetch }).was("fetch", "windows=blocks", "copies=dma")
+	hbmAxis = boolAxis(GroupForward, "hbm", "arguments and results of the kernel stay in HBM, from where the kernel copies blocks, whatever the compiler would move to VMEM before", false,
+		when("algo phases_before", func(v Variant) bool { return v.Algo == AlgoToken || v.Forward.PhasesBefore > 0 }), func(v *Variant) *bool { return &v.Forward.HBM }).was("main")
 
 	forwardAxes = []Axis{
 		intAxis(GroupForward, "phases_before", "phases of a kernel that run ahead of the state: 1 has all work without the state, 2 makes the solve a phase of its own", 0, ofChunks,

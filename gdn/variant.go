@@ -33,7 +33,7 @@ type (
 	Save         uint8
 	Unit         uint8
 	Pack         uint8
-	Fetch        uint8
+	Prefetch     uint8
 	Own          uint8
 	DecayBy      uint8
 	Sums         uint8
@@ -181,8 +181,8 @@ const (
 )
 
 const (
-	FetchWindows Fetch = iota
-	FetchCopies
+	PrefetchBlocks Prefetch = iota
+	PrefetchDMA
 )
 
 const (
@@ -247,11 +247,11 @@ type Inverse struct {
 
 // Mapping is the share of the work of one program.
 type Mapping struct {
-	Heads  int  // value heads of a program; 0: all
-	Batch  int  // batch rows of a program, or interleaved sequences of a stream
-	Chunks int  // chunks of a program
-	Chain  bool // batch rows run back to back in one program
-	Pack   Pack // how packed sequences are cut into chunks
+	Heads          int  // value heads of a program; 0: all
+	Batch          int  // batch rows of a program, or interleaved sequences of a stream
+	Chunks         int  // chunks of a program
+	PersistentRows bool // batch rows run back to back in one program
+	Pack           Pack // how packed sequences are cut into chunks
 }
 
 // Numerics is the precision of products and of values stored between them.

@@ -40,9 +40,9 @@ var rules = []struct {
 		without, _ := measure.WithoutSpills(e.Report)
 		return int64(with - without), fmt.Sprintf("spills and fills of registers make %s the fullest slot. Fewer values alive at a time need none", slot)
 	}},
-	{"edges", []string{"chunks", "steps", "fetch"}, part("edges", "each op waits for its first blocks and ends with its last: smaller blocks there, fewer ops, or more tokens in a call")},
-	{"copies", []string{"main", "fetch"}, part("copies", "XLA moves whole arrays between main and vector memory around ops: arrays that stay in main memory are copied by the kernel, beside its work")},
-	{"steps", []string{"fetch", "chunks"}, part("steps", "main memory is late within ops: fetch blocks a step earlier (Pallas: pl.Buffered), or do more work on each (larger blocks)")},
+	{"edges", []string{"chunks", "steps", "prefetch"}, part("edges", "each op waits for its first blocks and ends with its last: smaller blocks there, fewer ops, or more tokens in a call")},
+	{"copies", []string{"hbm", "prefetch"}, part("copies", "XLA moves whole arrays between main and vector memory around ops: arrays that stay in main memory are copied by the kernel, beside its work")},
+	{"steps", []string{"prefetch", "chunks"}, part("steps", "main memory is late within ops: fetch blocks a step earlier (Pallas: pl.Buffered), or do more work on each (larger blocks)")},
 	{"units", []string{"state_delay", "prologue_end", "head_group"}, part("units", "results of units are waited for in order: put other work between an instruction and the use of its result")},
 	{"matrix unit", []string{"head_group", "mergepairs", "prec"}, func(e *Explanation) (cycles int64, text string) {
 		for _, op := range e.Report.Ops {

@@ -49,7 +49,7 @@ func (v Verdict) Cause() Cause { return byVerdict[v] }
 // CauseOf says why a candidate did not become the best, with the evidence; nothing for one that did. View holds its parent.
 func (v View) CauseOf(c *Candidate) (Cause, string) {
 	switch {
-	case c.Verdict == Keep:
+	case c.Verdict == Improved:
 		return CauseNone, ""
 	case c.Gate == GateProposal:
 		return CauseProposal, c.Reason

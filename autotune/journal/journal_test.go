@@ -56,7 +56,7 @@ func TestRoundTrip(t *testing.T) {
 	for _, c := range s.Now().Candidates() {
 		verdicts = append(verdicts, c.Verdict)
 	}
-	require.Equal(t, []Verdict{Keep, Keep, Hold, Slower, Hold}, verdicts)
+	require.Equal(t, []Verdict{Improved, Improved, Close, Worse, Close}, verdicts)
 	require.Equal(t, 2, s.Now().Champion("v5e").ID, "of equals, the first")
 	require.Equal(t, 1, s.At(1).Champion("v5e").ID)
 	require.Nil(t, s.At(0).Champion("v5e"))
@@ -195,14 +195,14 @@ func TestRefused(t *testing.T) {
 	dir := t.TempDir()
 	j, _, err := Open(dir)
 	require.NoError(t, err)
-	require.ErrorContains(t, j.Append(KindCandidate, Candidate{ID: 1, Verdict: Keep}), "before the header")
+	require.ErrorContains(t, j.Append(KindCandidate, Candidate{ID: 1, Verdict: Improved}), "before the header")
 	require.ErrorContains(t, j.Append(KindHeader, Header{Format: 99, Targets: header.Targets, Lookahead: 1}), "format 99")
 	require.NoError(t, j.Append(KindHeader, header))
 	require.ErrorContains(t, j.Append(KindHeader, header), "second header")
-	require.ErrorContains(t, j.Append(KindCandidate, Candidate{ID: 2, Verdict: Keep}), "1 was expected")
+	require.ErrorContains(t, j.Append(KindCandidate, Candidate{ID: 2, Verdict: Improved}), "1 was expected")
 	require.ErrorContains(t, j.Append(KindCandidate, Candidate{ID: 1, Verdict: "good"}), "unknown verdict")
 	by := func(ruler string) []Cost { return []Cost{{Target: "v6e", Ruler: ruler, Cycles: 1, Wall: 1, Score: 1}} }
-	require.ErrorContains(t, j.Append(KindCandidate, Candidate{ID: 1, Verdict: Keep, Costs: by(Wall)}), "candidate 1: its cost on v6e is by wall, and the run ranks by throughput")
+	require.ErrorContains(t, j.Append(KindCandidate, Candidate{ID: 1, Verdict: Improved, Costs: by(Wall)}), "candidate 1: its cost on v6e is by wall, and the run ranks by throughput")
 	require.ErrorContains(t, j.Append("rumour", Event{}), "unknown kind")
 	require.NoError(t, j.Append(KindEnd, Event{Message: "done"}))
 	require.NoError(t, j.Close())
@@ -282,7 +282,7 @@ func TestVerify(t *testing.T) {
 	}
 	require.Empty(t, build(func(int, *Candidate) {}))
 	for want, change := range map[string]func(c *Candidate){
-		"its scores say slower":           func(c *Candidate) { c.Verdict = Keep },
+		"its scores say worse":            func(c *Candidate) { c.Verdict = Improved },
 		"object ir: it is missing":        func(c *Candidate) { c.Objects = map[string]string{"ir": "gone"} },
 		"neither the program nor":         func(c *Candidate) { c.Verdict, c.Of = Duplicate, 1 },
 		"repeats 7, which is not":         func(c *Candidate) { c.Verdict, c.Of = Duplicate, 7 },
@@ -334,7 +334,7 @@ func TestLint(t *testing.T) {
 		"no errors against the reference":        func(c *Candidate) { c.Errors = nil },
 		"no error beyond its limit":              func(c *Candidate) { c.Verdict, c.Cause, c.Evidence = Numerics, CauseNumerics, "wrong" },
 		"of which candidate?":                    func(c *Candidate) { c.Verdict, c.Cause, c.Evidence = Duplicate, CauseRepeated, "again" },
-		"verdict slower without a cause":         func(c *Candidate) { c.Verdict = Slower },
+		"verdict worse without a cause":          func(c *Candidate) { c.Verdict = Worse },
 		`cause "bad luck" without evidence`:      func(c *Candidate) { c.Cause = "bad luck" },
 		"no command judges it again":             func(c *Candidate) { c.Variant = "" },
 		"change of candidate 1 that is not told": func(c *Candidate) { c.Parent = 1 },
@@ -364,9 +364,9 @@ func TestCauses(t *testing.T) {
 			require.NoError(t, s.Add(Record{Kind: kind, Body: text}))
 		}
 		add(KindHeader, header)
-		add(KindCandidate, Candidate{ID: 1, Verdict: Keep, Costs: []Cost{base}})
-		add(KindCandidate, Candidate{ID: 2, Verdict: Keep, Costs: []Cost{{Target: "v5e", Score: 10}}})
-		c := Candidate{ID: 3, Parent: 1, Verdict: Slower, Costs: []Cost{base}}
+		add(KindCandidate, Candidate{ID: 1, Verdict: Improved, Costs: []Cost{base}})
+		add(KindCandidate, Candidate{ID: 2, Verdict: Improved, Costs: []Cost{{Target: "v5e", Score: 10}}})
+		c := Candidate{ID: 3, Parent: 1, Verdict: Worse, Costs: []Cost{base}}
 		change(&c.Costs[0])
 		got, evidence := s.Now().CauseOf(&c)
 		require.Equal(t, want, got, evidence)
@@ -452,4 +452,11 @@ func TestClockGoesBack(t *testing.T) {
 	}
 	require.Equal(t, 2*time.Hour, s.Busy())
 	require.Equal(t, 3, s.Len())
+}
+
+// Older journals have other names for the verdicts of correct candidates.
+func TestFormerVerdicts(t *testing.T) {
+	var l []Verdict
+	require.NoError(t, json.Unmarshal([]byte(`["keep","hold","slower","improved","numerics"]`), &l))
+	require.Equal(t, []Verdict{Improved, Close, Worse, Improved, Numerics}, l)
 }

@@ -40,7 +40,7 @@ func Lint(s *State) (faults []string) {
 		if why := noEvidence(c); why != "" {
 			fault("verdict %s without evidence: %s", c.Verdict, why)
 		}
-		if c.Verdict != Keep && c.Cause == CauseNone {
+		if c.Verdict != Improved && c.Cause == CauseNone {
 			fault("verdict %s without a cause", c.Verdict)
 		}
 		if c.Cause != CauseNone && (!slices.Contains(Causes, c.Cause) || c.Evidence == "") {
@@ -83,7 +83,7 @@ func noEvidence(c *Candidate) string {
 	}
 	noCost := !slices.ContainsFunc(c.Costs, func(k Cost) bool { return k.Verdict == "" && k.Schedule != "" })
 	switch c.Verdict {
-	case Keep, Hold, Slower:
+	case Improved, Close, Worse:
 		if noCost {
 			return "no cost with a schedule"
 		}

@@ -8,11 +8,11 @@ import (
 	"slices"
 )
 
-// HoldWithin is how close to the best, as a ratio of scores, a candidate is held.
-const HoldWithin = 1.1
+// CloseWithin is how close to the best, as a ratio of scores, a candidate is close.
+const CloseWithin = 1.1
 
-// HoldText says how close that is.
-var HoldText = fmt.Sprintf("within %.0f %%", 100*(HoldWithin-1))
+// CloseText says how close that is.
+var CloseText = fmt.Sprintf("within %.0f %%", 100*(CloseWithin-1))
 
 // notCheaper is what succeeds says of a candidate that is not cheaper than the champion.
 const notCheaper = "not cheaper"
@@ -44,7 +44,7 @@ func (h *Header) succeeds(c, best *Candidate, target string) string {
 	return ""
 }
 
-// Rank judges a correct candidate with costs against those in view: keep, hold or slower, and the reason. A candidate
+// Rank judges a correct candidate with costs against those in view: improved, close or worse, and the reason. A candidate
 // without any cost has no rank.
 func (v View) Rank(c *Candidate) (Verdict, string, error) {
 	verdict, reason, ratio := Verdict(""), "", 0.0
@@ -56,18 +56,18 @@ func (v View) Rank(c *Candidate) (Verdict, string, error) {
 		}
 		best := v.Champion(t)
 		if best == nil {
-			return Keep, "the first on " + t, nil
+			return Improved, "the first on " + t, nil
 		}
 		had := best.Cost(t).Score
 		switch why := v.s.Header.succeeds(c, best, t); why {
 		case "":
-			return Keep, fmt.Sprintf("%.2f %% below candidate %d on %s", 100*(1-float64(cost.Score)/float64(had)), best.ID, t), nil
+			return Improved, fmt.Sprintf("%.2f %% below candidate %d on %s", 100*(1-float64(cost.Score)/float64(had)), best.ID, t), nil
 		case notCheaper:
 		default:
 			guarded = fmt.Sprintf("%.2f %% below candidate %d on %s, but %s", 100*(1-float64(cost.Score)/float64(had)), best.ID, t, why)
 		}
 		if r := float64(cost.Score) / float64(had); verdict == "" || r < ratio {
-			verdict, ratio = Slower, r
+			verdict, ratio = Worse, r
 			reason = fmt.Sprintf("%.2f x candidate %d on %s, its best target", r, best.ID, t)
 		}
 	}
@@ -75,11 +75,11 @@ func (v View) Rank(c *Candidate) (Verdict, string, error) {
 	case verdict == "":
 		return "", "", fmt.Errorf("candidate %d has no cost on any target", c.ID)
 	case guarded != "":
-		return Hold, guarded, nil
-	case ratio <= HoldWithin:
-		return Hold, reason, nil
+		return Close, guarded, nil
+	case ratio <= CloseWithin:
+		return Close, reason, nil
 	}
-	return Slower, reason, nil
+	return Worse, reason, nil
 }
 
 // PortfolioWithin is how far from the best of every target the members of a portfolio stay.

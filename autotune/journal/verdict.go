@@ -7,9 +7,9 @@ type Verdict string
 
 // The verdicts. A failure of the machinery is none of them: it is a record of kind error, and the candidate is tried again.
 const (
-	Keep          Verdict = "keep"           // the best so far on at least one target
-	Hold          Verdict = "hold"           // not the best, but close to it on at least one target
-	Slower        Verdict = "slower"         // correct, and not close
+	Improved      Verdict = "improved"       // the best so far on at least one target
+	Close         Verdict = "close"          // not the best, but close to it on at least one target
+	Worse         Verdict = "worse"          // correct, and not close
 	Duplicate     Verdict = "duplicate"      // the same program or schedule as an earlier candidate
 	Pruned        Verdict = "pruned"         // can not become the best: its lower bound is above it
 	Invalid       Verdict = "invalid"        // not a legal variant of the spec, or a malformed program
@@ -24,10 +24,22 @@ const (
 )
 
 // Verdicts lists all of them, best first.
-var Verdicts = []Verdict{Keep, Hold, Slower, Duplicate, Pruned, Invalid, Numerics, EmitError, CompileReject, VMEM, CostUnknown, Timeout, Crash, Internal}
+var Verdicts = []Verdict{Improved, Close, Worse, Duplicate, Pruned, Invalid, Numerics, EmitError, CompileReject, VMEM, CostUnknown, Timeout, Crash, Internal}
+
+// former has the names that older journals and scripts have.
+var former = map[string]Verdict{"keep": Improved, "hold": Close, "slower": Worse}
+
+// UnmarshalText reads a verdict by its present or its former name.
+func (v *Verdict) UnmarshalText(text []byte) error {
+	*v = Verdict(text)
+	if now, ok := former[string(text)]; ok {
+		*v = now
+	}
+	return nil
+}
 
 // Known says whether v is one of Verdicts.
 func (v Verdict) Known() bool { return slices.Contains(Verdicts, v) }
 
 // Ranked says whether a candidate with this verdict is correct and has a cost of its own.
-func (v Verdict) Ranked() bool { return v == Keep || v == Hold || v == Slower }
+func (v Verdict) Ranked() bool { return v == Improved || v == Close || v == Worse }

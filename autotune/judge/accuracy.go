@@ -41,7 +41,7 @@ func (l *Lab) accuracy(_ context.Context, w *Work) (*Refusal, error) {
 		return Refuse(journal.Invalid, "the text of a program is of one size, and objective %s asks for errors at others: give a variant", w.Objective), nil
 	}
 	if w.Objective.Class != gdn.AccuracyAny {
-		if v, _, err := w.Known.Rank(w.Record); err != nil || v == journal.Slower {
+		if v, _, err := w.Known.Rank(w.Record); err != nil || v == journal.Worse {
 			return nil, err
 		}
 	} else if !slices.ContainsFunc(w.Record.Costs, func(c journal.Cost) bool { return w.Objective.Meets(&c) }) {

@@ -89,7 +89,7 @@ func (l *Lab) onDevice(ctx context.Context, w *Work) (*Refusal, error) {
 	if l.device == nil {
 		return nil, nil
 	}
-	if v, _, err := w.Known.Rank(w.Record); err != nil || v == journal.Slower {
+	if v, _, err := w.Known.Rank(w.Record); err != nil || v == journal.Worse {
 		return nil, err
 	}
 	l.device.mu.Lock() // before the machine's lock: while one waits for the device, another may time on the machine

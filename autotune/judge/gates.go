@@ -182,7 +182,7 @@ func (l *Lab) interpret(_ context.Context, w *Work) (*Refusal, error) {
 // numerics tests the kernels that the TPU backend emits, for candidates whose cost on the first target is near the
 // best, or that have none there. Slower ones keep the result of the tiny shape.
 func (l *Lab) numerics(_ context.Context, w *Work) (*Refusal, error) {
-	if v, _, err := w.Known.Rank(w.Record); err == nil && v == journal.Slower {
+	if v, _, err := w.Known.Rank(w.Record); err == nil && v == journal.Worse {
 		return nil, nil
 	}
 	return l.kernels(w)
@@ -233,13 +233,13 @@ func (l *Lab) interpretOn(w *Work, m *ir.Module, p accuracyTest) (*Refusal, erro
 // the CPU, for which compiling costs as much as for a target. With guarded targets a held one may turn out to be kept.
 func (l *Lab) onCPU(_ context.Context, w *Work) (*Refusal, error) {
 	v, _, err := w.Known.Rank(w.Record)
-	if err != nil || v == journal.Slower {
+	if err != nil || v == journal.Worse {
 		return nil, err
 	}
 	if r, err := l.kernels(w); r != nil || err != nil {
 		return r, err
 	}
-	if v != journal.Keep && len(w.Known.Header().Guards) == 0 {
+	if v != journal.Improved && len(w.Known.Header().Guards) == 0 {
 		return nil, nil
 	}
 	return l.final(w)

@@ -280,7 +280,7 @@ func (l *GPULab) interpret(ctx context.Context, w *Work) (*Refusal, error) {
 // numerics tests every class, for candidates that would be kept. With guarded targets a held one may turn out to be kept.
 func (l *GPULab) numerics(ctx context.Context, w *Work) (*Refusal, error) {
 	v, _, err := w.Known.Rank(w.Record)
-	if err != nil || v != journal.Keep && len(w.Known.Header().Guards) == 0 {
+	if err != nil || v != journal.Improved && len(w.Known.Header().Guards) == 0 {
 		return nil, err
 	}
 	r, err := l.examineOn(ctx, w, fullExam, func(s gdn.Spec) ([]truth.Class, error) { return exam.Supported(s), nil })

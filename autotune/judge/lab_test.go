@@ -117,7 +117,7 @@ func TestOnCPU(t *testing.T) {
 	}
 	score := func(n int64) []journal.Cost { return []journal.Cost{{Target: "v6e", Score: n, Schedule: "s"}} }
 	add(journal.KindHeader, journal.Header{Format: journal.Format, Targets: []string{"v6e"}, Lookahead: 1})
-	add(journal.KindCandidate, journal.Candidate{ID: 1, Verdict: journal.Keep, Costs: score(100)})
+	add(journal.KindCandidate, journal.Candidate{ID: 1, Verdict: journal.Improved, Costs: score(100)})
 	for cost, examined := range map[int64][2]bool{90: {true, true}, 105: {true, false}, 300: {}} {
 		w := workOn(t, s, "default")
 		w.Known, w.Record.Costs = state.Now(), score(cost)

@@ -132,7 +132,7 @@ func TestDevice(t *testing.T) {
 					examined++
 				}
 			}
-			if plugin != "" && k.Verdict != journal.Slower {
+			if plugin != "" && k.Verdict != journal.Worse {
 				require.Equal(t, 3*judge.DeviceClasses, examined, "rms, max and bias of each class")
 			} else {
 				require.Zero(t, examined)
@@ -140,7 +140,7 @@ func TestDevice(t *testing.T) {
 			all[i] = append(all[i], fmt.Sprint(k.Variant, k.Verdict, k.Reason, k.Costs, k.IR))
 		}
 		for _, r := range sum.Rankings[0].Rows {
-			require.Equal(t, plugin != "" && r.Verdict != journal.Slower, r.Runs != nil)
+			require.Equal(t, plugin != "" && r.Verdict != journal.Worse, r.Runs != nil)
 			if r.Runs == nil {
 				continue
 			}

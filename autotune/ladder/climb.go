@@ -18,9 +18,9 @@ type Decision string
 
 // The decisions.
 const (
-	Keep   Decision = "keep"   // every rung gained, and no guard lost more than it may
-	Revert Decision = "revert" // a rung did not move, or a guard lost
-	Hold   Decision = "hold"   // what was measured does not tell: the interval covers what is asked
+	Keep         Decision = "keep"         // every rung gained, and no guard lost more than it may
+	Revert       Decision = "revert"       // a rung did not move, or a guard lost
+	Inconclusive Decision = "inconclusive" // the measured interval covers what is asked
 )
 
 // Outcome is what became of a rung.
@@ -38,6 +38,14 @@ const (
 
 // Ends says whether nothing above a rung is tried.
 func (o Outcome) Ends() bool { return o != Passed && o != Gained }
+
+// UnmarshalText reads a decision by its present name, or by the one that older journals have.
+func (d *Decision) UnmarshalText(text []byte) error {
+	if *d = Decision(text); *d == "hold" {
+		*d = Inconclusive
+	}
+	return nil
+}
 
 // Record is one line of the journal: the configuration first, then a line for each rung, then the decision.
 type Record struct {
@@ -187,9 +195,9 @@ func (c *Climb) decide() {
 	c.Missing = last.Missing
 	switch {
 	case !last.Outcome.Ends():
-		c.Decision, c.Reason = Keep, fmt.Sprintf("all %d rungs hold", len(c.Rungs))
+		c.Decision, c.Reason = Keep, fmt.Sprintf("all %d rungs pass", len(c.Rungs))
 	case last.Outcome == Undecided:
-		c.Decision, c.Reason = Hold, last.Rung+": "+last.Evidence
+		c.Decision, c.Reason = Inconclusive, last.Rung+": "+last.Evidence
 	default:
 		c.Decision, c.Reason = Revert, fmt.Sprintf("%s: %s", last.Rung, last.Evidence)
 	}

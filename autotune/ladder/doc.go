@@ -6,6 +6,6 @@
 //  1. A rung is climbed only where the rung below gained. The rung that did not move ends the climb, and names the missing piece, computed
 //     from what base and candidate cost there.
 //  2. Base and candidate are judged by the same instrument: static cost, or a device that runs them in turn. A measured gain needs the whole
-//     interval of the ratio; where the interval covers what is asked, the decision is hold.
+//     interval of the ratio; where the interval covers what is asked, the decision is inconclusive.
 //  3. Each rung is one record, written when it is known. The same command goes on after a kill, and asks nothing twice.
 package ladder

@@ -122,7 +122,7 @@ func TestMissing(t *testing.T) {
 		"too little":  {"model", Figures{Base: side(1000, "dots", 1000), Candidate: side(995, "dots", 995)}, Unmoved, Revert, journal.CauseBottleneck, "0.50 % less, and 1 % is asked"},
 		"a guard lost": {"guard bench,direction=train@v6e", Figures{Base: side(1000, "dots", 1000), Candidate: side(1020, "dots", 1020)}, Lost, Revert, journal.CauseBottleneck,
 			"dots takes 20 cycles more"},
-		"measured, undecided": {"layer", Figures{Base: side(1000), Candidate: side(970), Ratio: .97, Low: .95, High: 1.02, Pairs: 12}, Undecided, Hold, "", "more pairs may tell"},
+		"measured, undecided": {"layer", Figures{Base: side(1000), Candidate: side(970), Ratio: .97, Low: .95, High: 1.02, Pairs: 12}, Undecided, Inconclusive, "", "more pairs may tell"},
 		"measured, slower": {"layer", Figures{Base: side(1000, "dots", 1000), Candidate: side(1050, "dots", 1050), Ratio: 1.05, Low: 1.02, High: 1.06, Pairs: 12}, Lost, Revert,
 			journal.CauseBottleneck, "dots takes 50"},
 	} {
@@ -329,7 +329,7 @@ func TestChampions(t *testing.T) {
 	require.NoError(t, j.Append(journal.KindHeader, journal.Header{Format: journal.Format, Spec: "bench", Targets: []string{"v6e"}, Ruler: journal.Wall, Lookahead: 1, Gates: []string{"verdict"}}))
 	for i, variant := range []string{"naive", "merge", "merge-packed", "tpu-long"} {
 		score := int64(1000 - 100*i)
-		c := journal.Candidate{ID: i + 1, Variant: variant, Fitted: variant, Verdict: journal.Keep, Gate: "verdict",
+		c := journal.Candidate{ID: i + 1, Variant: variant, Fitted: variant, Verdict: journal.Improved, Gate: "verdict",
 			Costs: []journal.Cost{{Target: "v6e", Ruler: journal.Wall, Wall: score, Score: score, PerToken: journal.Figure(score), Schedule: variant}}}
 		require.NoError(t, j.Append(journal.KindCandidate, c))
 	}

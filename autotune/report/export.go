@@ -85,7 +85,7 @@ type t4Measurement struct {
 }
 
 // invalidity maps verdicts to T4's.
-var invalidity = map[journal.Verdict]string{journal.Keep: "correct", journal.Hold: "correct", journal.Slower: "correct", journal.Duplicate: "constraints",
+var invalidity = map[journal.Verdict]string{journal.Improved: "correct", journal.Close: "correct", journal.Worse: "correct", journal.Duplicate: "constraints",
 	journal.Pruned: "constraints", journal.Invalid: "constraints", journal.Numerics: "correctness", journal.EmitError: "compile", journal.CompileReject: "compile",
 	journal.VMEM: "compile", journal.CostUnknown: "compile", journal.Internal: "compile", journal.Timeout: "timeout", journal.Crash: "compile"}
 

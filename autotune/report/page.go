@@ -42,7 +42,7 @@ func note(h *journal.Header) string {
 // page is what the template shows.
 type page struct {
 	Sum           *Summary
-	Note, Hold    string
+	Note, Close   string
 	Shapes        []journal.Shape
 	Elapsed, Each string
 	Within        string
@@ -145,7 +145,7 @@ const pageRows = 40 // of a ranking
 func HTML(w io.Writer, dir string, s *journal.State, pictures map[string][]Picture) error {
 	sum := New(dir, s)
 	v := s.Now()
-	p := page{Sum: sum, Note: note(s.Header), Hold: journal.HoldText, Elapsed: sum.Elapsed().Round(time.Second).String(), Within: fmt.Sprintf("%.0f %%", 100*journal.PortfolioWithin), Pale: pale, Off: offFront, CutAt: cutAt}
+	p := page{Sum: sum, Note: note(s.Header), Close: journal.CloseText, Elapsed: sum.Elapsed().Round(time.Second).String(), Within: fmt.Sprintf("%.0f %%", 100*journal.PortfolioWithin), Pale: pale, Off: offFront, CutAt: cutAt}
 	if len(s.Header.Shapes) > 1 {
 		p.Shapes = s.Header.Shapes
 	}

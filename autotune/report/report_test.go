@@ -108,7 +108,7 @@ func TestSummary(t *testing.T) {
 	require.Empty(t, journal.Lint(s))
 	var b bytes.Buffer
 	require.NoError(t, sum.Text(&b, 2))
-	for _, want := range []string{"hold: within 10 % of it", "portfolio: the fewest candidates within 3 %", "dead axis: share was moved 2 times", "5.0 s of processor time each", "... 2 more"} {
+	for _, want := range []string{"close: within 10 % of it", "portfolio: the fewest candidates within 3 %", "dead axis: share was moved 2 times", "5.0 s of processor time each", "... 2 more"} {
 		require.Contains(t, b.String(), want)
 	}
 }
@@ -277,9 +277,9 @@ func TestFrontWithPeers(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, s.Add(journal.Record{Kind: journal.KindCandidate, Body: body}))
 	}
-	add(1, journal.Keep, 2.5, 1)
+	add(1, journal.Improved, 2.5, 1)
 	add(2, journal.Numerics, 2, 3) // missed the class, and is on the front of cost and error
-	add(3, journal.Slower, 3, 2)
+	add(3, journal.Worse, 3, 2)
 	p, off := frontPlot(s, s.Now(), "v6e")
 	require.Zero(t, off)
 	var classes []string

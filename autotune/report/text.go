@@ -44,7 +44,7 @@ func (s *Summary) Text(out io.Writer, top int) error {
 	}
 	p.standings(s.Standings)
 	p.portfolio(s.Portfolio, len(s.Targets))
-	p.printf("\nkeep: the best when it was judged; hold: %s of it. Error is the largest of its class of inputs, of limit its share of what is allowed.\n", journal.HoldText)
+	p.printf("\nimproved: the best when it was judged; close: %s of it. Error is the largest of its class of inputs, of limit its share of what is allowed.\n", journal.CloseText)
 	p.reasons("\nrejected", s.Rejected)
 	p.dead(s.Axes)
 	p.nodes(s.Nodes)

@@ -79,7 +79,7 @@ func simulated(t *testing.T, s Space, text string, candidates int, rule func(gdn
 		f := p.Variant.Fit(s.Spec)
 		cost := rule(f)
 		cost.Target, cost.Cycles = "v6e", cost.Score
-		c := journal.Candidate{ID: j.state.Len() + 1, Parent: p.Parent, Variant: p.Variant.String(), Fitted: f.String(), Cell: f.Cell(), Change: texts(p.Moves), Verdict: journal.Slower, Costs: []journal.Cost{cost}}
+		c := journal.Candidate{ID: j.state.Len() + 1, Parent: p.Parent, Variant: p.Variant.String(), Fitted: f.String(), Cell: f.Cell(), Change: texts(p.Moves), Verdict: journal.Worse, Costs: []journal.Cost{cost}}
 		j.add(journal.KindCandidate, c)
 		least = min(least, float64(cost.Score))
 		best, props = append(best, least), append(props, p)
@@ -156,7 +156,7 @@ func TestForecast(t *testing.T) {
 		f := v.Fit(s.Spec)
 		c := real(f)
 		c.Target, c.Cycles = "v6e", c.Score
-		k := journal.Candidate{ID: i + 1, Variant: v.String(), Fitted: f.String(), Cell: f.Cell(), Verdict: journal.Slower, Costs: []journal.Cost{c}}
+		k := journal.Candidate{ID: i + 1, Variant: v.String(), Fitted: f.String(), Cell: f.Cell(), Verdict: journal.Worse, Costs: []journal.Cost{c}}
 		if strings.Contains(text, "bhdt") {
 			k.Verdict, k.Costs = journal.Numerics, nil
 		}
@@ -237,7 +237,7 @@ func TestForecastFromNothing(t *testing.T) {
 		return &Estimate{Targets: []Guess{{Kernel: 1e6}}, Size: 1}
 	}
 	j := newJudged(t, s)
-	j.add(journal.KindCandidate, journal.Candidate{ID: 1, Variant: naive.String(), Fitted: naive.String(), Cell: naive.Cell(), Verdict: journal.Slower, Costs: []journal.Cost{{Target: "v6e", Score: 1e6, Cycles: 1e6}}})
+	j.add(journal.KindCandidate, journal.Candidate{ID: 1, Variant: naive.String(), Fitted: naive.String(), Cell: naive.Cell(), Verdict: journal.Worse, Costs: []journal.Cost{{Target: "v6e", Score: 1e6, Cycles: 1e6}}})
 	m := s.learn(j.state.Now(), []gdn.Variant{parsed(t, "default")})
 	f, ok := m.forecast(parsed(t, "split"))
 	require.True(t, ok)
@@ -254,7 +254,7 @@ func TestElites(t *testing.T) {
 	for i, text := range []string{"default", "default,kq=joined", "default,beta=right", "naive,form=uw", "split,beta=right"} {
 		v := parsed(t, text)
 		f := v.Fit(s.Spec)
-		j.add(journal.KindCandidate, journal.Candidate{ID: i + 1, Variant: v.String(), Fitted: f.String(), Cell: f.Cell(), Verdict: journal.Slower, Costs: []journal.Cost{{Target: "v6e", Score: int64(100 + i), Cycles: 100}}})
+		j.add(journal.KindCandidate, journal.Candidate{ID: i + 1, Variant: v.String(), Fitted: f.String(), Cell: f.Cell(), Verdict: journal.Worse, Costs: []journal.Cost{{Target: "v6e", Score: int64(100 + i), Cycles: 100}}})
 	}
 	var ids []int
 	for _, c := range elitesOf(j.state.Now(), 3) {
@@ -341,7 +341,7 @@ func TestModelMendsErrors(t *testing.T) {
 			f := p.Variant.Fit(s.Spec)
 			k := cost(f)
 			k.Target, k.Cycles = "v6e", k.Score
-			c := journal.Candidate{ID: j.state.Len() + 1, Parent: p.Parent, Variant: p.Variant.String(), Fitted: f.String(), Cell: f.Cell(), Change: texts(p.Moves), Verdict: journal.Slower, Costs: []journal.Cost{k}}
+			c := journal.Candidate{ID: j.state.Len() + 1, Parent: p.Parent, Variant: p.Variant.String(), Fitted: f.String(), Cell: f.Cell(), Change: texts(p.Moves), Verdict: journal.Worse, Costs: []journal.Cost{k}}
 			e := errors(f)
 			if told {
 				c.Errors = []journal.ClassError{{Class: "cos.9", Engine: journal.EngineAccuracy, Output: "o", Kind: "rms", Error: journal.Figure(e), Limit: 1}}

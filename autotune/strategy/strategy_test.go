@@ -47,7 +47,7 @@ func (j *judged) add(kind journal.Kind, body any) {
 func (j *judged) judge(p *Proposal, score int64) {
 	f := p.Variant.Fit(j.space.Spec)
 	c := journal.Candidate{ID: j.state.Len() + 1, Parent: p.Parent, Variant: p.Variant.String(), Fitted: f.String(), Cell: f.Cell(),
-		Change: texts(p.Moves), Verdict: journal.Slower, Costs: []journal.Cost{{Target: "v6e", Score: score, Cycles: score, Stages: []journal.Stage{{Name: j.hot, Cycles: score / 2}, {Name: "products", Cycles: score / 4}}}}}
+		Change: texts(p.Moves), Verdict: journal.Worse, Costs: []journal.Cost{{Target: "v6e", Score: score, Cycles: score, Stages: []journal.Stage{{Name: j.hot, Cycles: score / 2}, {Name: "products", Cycles: score / 4}}}}}
 	if parent := j.state.Now().Candidate(p.Parent); parent != nil {
 		c.Scalar = parent.Cell == c.Cell
 	}

@@ -341,7 +341,7 @@ func local(t *testing.T) []string {
 	require.Len(t, want, judged+1)
 	require.Empty(t, losses)
 	text := strings.Join(want, "\n")
-	for _, v := range []journal.Verdict{journal.Keep, journal.Slower, journal.Duplicate, journal.VMEM} {
+	for _, v := range []journal.Verdict{journal.Improved, journal.Worse, journal.Duplicate, journal.VMEM} {
 		require.Contains(t, text, fmt.Sprintf("%q", v))
 	}
 	return want

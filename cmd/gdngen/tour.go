@@ -35,7 +35,7 @@ var tourSteps = []tourStep{
 		"WALL is all that the schedule takes in order; PER TOKEN and value head it compares with any kernel. The rows of STAGE add up to the whole, and those of BOUND say how far one could go.",
 		true, "explain --spec SPEC --target TARGET"},
 	{"A small search: other variants, judged by the same gates, and ranked by cost.",
-		"A \"verdict\" of \"keep\" is better than all before it, \"hold\" and \"slower\" are not; a candidate that a gate refuses is listed below with the reason. The folder of the run is enough to go on, also after a kill.",
+		"A \"verdict\" of \"improved\" is better than all before it, \"close\" and \"worse\" are not; a candidate that a gate refuses is listed below with the reason. The folder of the run is enough to go on, also after a kill.",
 		true, "search run --spec SPEC --target TARGET --start auto --start merge-packed --max-candidates 4 --run DIR/run"},
 	{"The same search as a page.",
 		"Open it in a browser: the best so far, the stages of champion and first, and what was rejected.",

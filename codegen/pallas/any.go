@@ -18,7 +18,7 @@ func Fit(s gdn.Spec, v gdn.Variant) gdn.Variant {
 // fitted returns the variant fitted to every size, and its extent. Mapping.Chain is dropped: kernels that can take back-to-back rows do
 // so by themselves (plan.InLine).
 func fitted(s gdn.Spec, v gdn.Variant) (gdn.Variant, extent.Extent) {
-	v.Mapping.Chain = false
+	v.Mapping.PersistentRows = false
 	fit := v.Fit(s)
 	if decodes(s, v) {
 		return fit, extent.Extent{}

@@ -249,7 +249,7 @@ func TestDecode(t *testing.T) {
 	}
 	want := kernel(source(t, "b=8,t=1,hk=2,hv=4,k=16,v=16,init", "decode"))
 	for _, work := range []string{"b=1,t=1,hk=4,hv=4,k=128,v=128,init", "b=70,t=3,hk=2,hv=4,k=16,v=16"} {
-		for _, variant := range []string{"decode", "decode,heads=2,main=yes"} {
+		for _, variant := range []string{"decode", "decode,heads=2,hbm=yes"} {
 			text := source(t, work, variant)
 			require.Equal(t, want, kernel(text), "%s by %s", work, variant)
 			require.Contains(t, text, "def gated_delta_rule_pool(")
@@ -303,7 +303,7 @@ func TestKernelTakesConstant(t *testing.T) {
 // The bodies of packed sequences, of which there is one for each number of steps behind the last, share the functions of a phase: they
 // differ in a place, inside conditions too.
 func TestBodiesShareFunctions(t *testing.T) {
-	text := source(t, "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=3,init,packed", "tpu-packed,chunk=32,mergepairs=0,fetch=copies")
+	text := source(t, "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=3,init,packed", "tpu-packed,chunk=32,mergepairs=0,prefetch=dma")
 	require.Contains(t, text, "def _copy(")
 	require.NotContains(t, text, "def _copy_2(")
 	require.Regexp(t, `_advance\(\s*refs, [^)]*place=0`, text)

@@ -25,12 +25,12 @@ var (
 // their own time are scopes.
 func TestTrace(t *testing.T) {
 	for _, x := range []struct{ spec, variant, spans string }{
-		{"bench,t=1024,init", "tpu-long,fetch=copies,main=yes,tail_decay=v", `{"prepare": (0.00, 1.00), "advance": (0.06, 1.00)}`},
+		{"bench,t=1024,init", "tpu-long,prefetch=dma,hbm=yes,tail_decay=v", `{"prepare": (0.00, 1.00), "advance": (0.06, 1.00)}`},
 		{"bench,t=1024,init", "tpu", `{"prepare": (0.00, 1.00), "invert": (0.00, 1.00), "advance": (0.00, 1.00)}` + "\n" + `{"operands": (0.00, 1.00)}`},
 		{"bench,t=1024,init,direction=train", "tpu-train", ""},
 		{"bench,t=1024,hk=8,rule=kda,bound=-5,init", "tpu,transpose_k=value,span=32,out=separate,steps=1,head_group=4,interleave=no",
 			`{"prepare": (0.44, 0.80), "invert": (0.00, 1.00), "advance": (0.00, 1.00)}` + "\n" + `{"decay": (0.00, 0.28)}`},
-		{"bench,t=1024,seqs=3,init", "tpu-packed-128,chunks=4,fetch=copies,main=yes,state_delay=3,prologue_end=80", `{"prepare": (0.00, 1.00), "advance": (0.03, 1.00), "piece": (0.000, 0.005)}`},
+		{"bench,t=1024,seqs=3,init", "tpu-packed-128,chunks=4,prefetch=dma,hbm=yes,state_delay=3,prologue_end=80", `{"prepare": (0.00, 1.00), "advance": (0.03, 1.00), "piece": (0.000, 0.005)}`},
 	} {
 		v, err := gdn.ParseVariant(x.variant)
 		require.NoError(t, err)

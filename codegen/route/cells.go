@@ -13,7 +13,7 @@ import (
 // Cells makes forms. Variants that differ only in their schedules share the built and the tiled module; only the pipeline pass runs
 // again. Cells may be used concurrently, and keeps the last keptCells bases.
 //
-// Example: tpu and tpu,state_delay=3 share one base: 128 ms for the first form of bench, 36 ms for the second. tpu,fetch=copies has
+// Example: tpu and tpu,state_delay=3 share one base: 128 ms for the first form of bench, 36 ms for the second. tpu,prefetch=dma has
 // another base, since its grid is built for copies instead of windows. Tiling anew takes 90 ms, 0.9 % of a candidate's time; the
 // compiler takes most of it.
 type Cells struct {

@@ -19,7 +19,7 @@ func TestCells(t *testing.T) {
 	}{
 		{"t=256,hk=2,hv=4,k=32,v=32,dtype=bf16", "tpu,chunk=32,mergepairs=0", []string{"phases_before=2,state_delay=6", "head_group=1", "state_delay=3", "prologue_end=80", "phases_before=1,interleave=yes", "steps=2"},
 			[]string{"heads=2", "steps=4,chunks=4", "beta=left"}},
-		{"t=96,seqs=3,hk=2,hv=4,k=32,v=32,dtype=bf16,init,inplace", "tpu-packed,chunk=32", []string{"state_delay=3", "head_group=2"}, []string{"fetch=copies", "phases_before=0,steps=1,head_group=0"}},
+		{"t=96,seqs=3,hk=2,hv=4,k=32,v=32,dtype=bf16,init,inplace", "tpu-packed,chunk=32", []string{"state_delay=3", "head_group=2"}, []string{"prefetch=dma", "phases_before=0,steps=1,head_group=0"}},
 		{"t=256,hk=2,hv=4,k=32,v=32,dtype=bf16,direction=train", "tpu-train,chunk=32", []string{"bwd.head_group=1", "bwd.head_skew=2", "bwd.state_delay=3", "bwd.phases_after=0"}, []string{"save=none"}},
 	} {
 		s, v := spec(t, row.spec), variant(t, row.variant)

@@ -217,14 +217,14 @@ func TestContained(t *testing.T) {
 	}
 	add("t=200,seqs=3", "tpu-long,pack=masked,batch=4,phases_before=0", "cpu-packed")
 	add("t=150,seqs=4,init,gates=fused,l2norm", "tpu-packed,decay_bf16=rows,refine=yes")
-	add("t=150,seqs=4,init", "tpu-packed,fetch=copies,main=yes,state_whole=yes")
+	add("t=150,seqs=4,init", "tpu-packed,prefetch=dma,hbm=yes,state_whole=yes")
 	add("t=150,seqs=4,init", "tpu-packed,decay_bf16=rows,refine=yes")
 	add("t=90,seqs=4,init,l2norm", "cpu-packed,chunk=16,batch=2", "bf16,pack=masked")
-	add("t=150,seqs=4,init", "tpu-train,pack=segments,chunk=64", "tpu-x3,pack=segments,chunk=64", "tpu-train,pack=segments,fetch=copies,chunk=64,refine=yes", "tpu-train-long,pack=segments,fetch=copies,chunk=64,chunks=2")
+	add("t=150,seqs=4,init", "tpu-train,pack=segments,chunk=64", "tpu-x3,pack=segments,chunk=64", "tpu-train,pack=segments,prefetch=dma,chunk=64,refine=yes", "tpu-train-long,pack=segments,prefetch=dma,chunk=64,chunks=2")
 	add("t=150,seqs=4,init,direction=train", "tpu-train,pack=segments,chunk=64", "tpu-train-x3,pack=segments,chunk=64", "tpu-train-long,pack=segments,chunk=64")
 	add("t=150,seqs=4,init,gates=fused,l2norm,rule=kda,bound=-5", "tpu-train,pack=segments,chunk=64", "tpu-x3,pack=segments,chunk=64")
 	add("t=150,seqs=4,init,rule=gdn2,direction=train", "tpu-train,pack=segments,chunk=64")
-	add("t=150,seqs=4,init,rule=simple-gla", "tpu,pack=segments,chunk=64", "tpu-packed,pack=segments,fetch=copies,chunk=64")
+	add("t=150,seqs=4,init,rule=simple-gla", "tpu,pack=segments,chunk=64", "tpu-packed,pack=segments,prefetch=dma,chunk=64")
 	add("t=150,seqs=4,init,pool=7,rule=kda", "tpu,out=separate,transpose_k=value,pack=segments,chunk=64")
 	draw := rotate.Rand(32)
 	draw.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
@@ -233,9 +233,9 @@ func TestContained(t *testing.T) {
 	}
 	rows = append(rows, [2]string{small + "t=90,seqs=3,init", "tpu-long,pack=masked,batch=4,phases_before=0,chunk=64"},
 		// gates in bf16 that the kernel copies from the caller's arrays
-		[2]string{"hk=4,hv=8,k=32,v=32,dtype=bf16,t=256,seqs=4,init,inplace,gates=fused,gatedtype=bf16", "tpu-packed,fetch=copies,main=yes"},
+		[2]string{"hk=4,hv=8,k=32,v=32,dtype=bf16,t=256,seqs=4,init,inplace,gates=fused,gatedtype=bf16", "tpu-packed,prefetch=dma,hbm=yes"},
 		// programs of some of the heads
-		[2]string{"hk=4,hv=8,k=32,v=32,dtype=bf16,t=256,seqs=4,init,inplace,gates=fused,gatedtype=bf16", "tpu-packed,heads=4,fetch=copies,main=yes"})
+		[2]string{"hk=4,hv=8,k=32,v=32,dtype=bf16,t=256,seqs=4,init,inplace,gates=fused,gatedtype=bf16", "tpu-packed,heads=4,prefetch=dma,hbm=yes"})
 	for _, row := range rows {
 		t.Run(row[0]+" by "+row[1], func(t *testing.T) {
 			s, v := spec(t, row[0]), variant(t, row[1])
@@ -264,7 +264,7 @@ func TestPackedWidths(t *testing.T) {
 	require.NoError(t, err)
 	shapes := []string{"hk=2,hv=4,k=128,v=32", "hk=1,hv=2,k=128,v=64", "hk=2,hv=2,k=128,v=96", "hk=1,hv=2,k=128,v=100",
 		"hk=1,hv=2,k=128,v=256", "hk=3,hv=3,k=128,v=128", "hk=1,hv=5,k=64,v=64", "hk=1,hv=3,k=32,v=32", "hk=4,hv=8,k=64,v=64", "hk=8,hv=8,k=64,v=128"}
-	heads := map[string]string{"hk=4,hv=8,k=64,v=64": ",heads=4", "hk=8,hv=8,k=64,v=128": ",heads=4,fetch=copies"} // of a program
+	heads := map[string]string{"hk=4,hv=8,k=64,v=64": ",heads=4", "hk=8,hv=8,k=64,v=128": ",heads=4,prefetch=dma"} // of a program
 	draw := rotate.Rand(33)
 	draw.Shuffle(len(shapes), func(i, j int) { shapes[i], shapes[j] = shapes[j], shapes[i] })
 	for _, shape := range shapes[:4] {

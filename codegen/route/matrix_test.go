@@ -79,10 +79,10 @@ var matrix = []struct{ spec, variant string }{
 	{"b=1,t=70,hk=8,hv=32,k=128,v=128,dtype=f32", "algo=chunk,chunk=32,leaf=8,heads=16,layout=bthd,phases_before=1,steps=2"},
 	{"b=1,t=70,hk=3,hv=6,k=96,v=256,dtype=bf16,gates=fused,l2norm,seqs=3", "algo=chunk,chunk=16,leaf=8,heads=2,layout=bthd,fuse=kernel"},
 	{"b=1,t=300,hk=2,hv=4,k=64,v=96,dtype=bf16,init", "tpu,layout=bhdt"},
-	{"b=1,t=1030,hk=4,hv=8,k=64,v=64,dtype=bf16,init", "tpu-128,layout=bhdt,fetch=copies,tail_decay=v"}, // first and last blocks in parts, which heads part
+	{"b=1,t=1030,hk=4,hv=8,k=64,v=64,dtype=bf16,init", "tpu-128,layout=bhdt,prefetch=dma,tail_decay=v"}, // first and last blocks in parts, which heads part
 	{"b=2,t=40,hk=2,hv=4,k=64,v=32,dtype=f32,init", "algo=chunk,chunk=64,leaf=8,heads=2,batch=2,layout=bhdt,transpose_k=key,phases_before=1"},
 	{"b=2,t=500,hk=1,hv=2,k=32,v=48,dtype=bf16", "algo=chunk,chunk=64,leaf=8,batch=2,chunks=2,layout=bhdt"},
-	{"b=1,t=1100,hk=2,hv=4,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,l2norm,conv=4", "tpu-long,chunks=2,fetch=copies,main=yes,tail_decay=v"}, // rows pass from step to step
+	{"b=1,t=1100,hk=2,hv=4,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,l2norm,conv=4", "tpu-long,chunks=2,prefetch=dma,hbm=yes,tail_decay=v"}, // rows pass from step to step
 	{"b=2,t=300,hk=2,hv=4,k=128,v=256,dtype=bf16,gates=fused,l2norm,conv=3", "tpu,heads=2,fuse=kernel"},
 	{"b=3,t=70,hk=2,hv=6,k=128,v=128,dtype=f32,gates=fused,l2norm,conv=8", "algo=chunk,chunk=16,leaf=8,heads=2,chunks=2,fuse=kernel,phases_before=1"}, // programs share a key head
 	{"b=2,t=70,hk=2,hv=4,k=128,v=128,dtype=bf16,l2norm,conv=2,rule=kda", "algo=chunk,chunk=32,leaf=8,batch=2,layout=bt_hd,fuse=kernel,phases_before=1,steps=2"},

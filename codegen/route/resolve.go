@@ -120,7 +120,7 @@ func (f *Form) Why() string {
 		return f.Variant.Short() + ": " + f.Promoted
 	case f.From != nil:
 		why := strings.TrimPrefix(f.Variant.Short(), "default,") + ": " + f.From.Why // axes alone are changes of the default
-		if f.Variant.Mapping.Chain {
+		if f.Variant.Mapping.PersistentRows {
 			why += "; batch rows follow one another in one program, which fills and drains once"
 		}
 		return why

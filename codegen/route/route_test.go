@@ -117,7 +117,7 @@ func TestPieces(t *testing.T) {
 		s := spec(t, "t=1,hk=2,k=128,v=128,init,"+row.spec)
 		inputs, err := class.Generate(s, 1)
 		require.NoError(t, err)
-		m, err := build.Module(s, variant(t, "decode,main=yes"))
+		m, err := build.Module(s, variant(t, "decode,hbm=yes"))
 		require.NoError(t, err, s)
 		kernels, err := route.Kernels(m)
 		require.NoError(t, err, s)
@@ -226,7 +226,7 @@ func TestLateStates(t *testing.T) {
 	}{
 		{"t=300", "tpu-long", true},
 		{"b=2,t=32,inplace", "tpu-long", true}, // the second step is the last
-		{"t=200", "tpu-long,phases_before=2,chunks=2,fetch=windows", true},
+		{"t=200", "tpu-long,phases_before=2,chunks=2,prefetch=blocks", true},
 		{"t=200", "tpu-long,phases_before=0,chunks=1", false}, // each step meets states
 		{"t=200,direction=train", "tpu-train-long", true},
 	} {
@@ -259,7 +259,7 @@ func TestPackedKernels(t *testing.T) {
 	class, err := truth.LookupClass("reset.cos.9")
 	require.NoError(t, err)
 	var variants []gdn.Variant
-	for _, text := range []string{"tpu-packed,chunks=1,fetch=copies", "tpu-packed,chunks=2,fetch=windows", "tpu-packed,chunks=4,fetch=windows", "tpu-packed,chunks=4,fetch=copies", "tpu-packed,chunks=2,phases_before=2,fetch=copies", "tpu-packed,phases_before=0", "tpu-long,pack=masked,batch=4", "tpu-long,pack=masked,phases_before=0"} {
+	for _, text := range []string{"tpu-packed,chunks=1,prefetch=dma", "tpu-packed,chunks=2,prefetch=blocks", "tpu-packed,chunks=4,prefetch=blocks", "tpu-packed,chunks=4,prefetch=dma", "tpu-packed,chunks=2,phases_before=2,prefetch=dma", "tpu-packed,phases_before=0", "tpu-long,pack=masked,batch=4", "tpu-long,pack=masked,phases_before=0"} {
 		variants = append(variants, variant(t, text+",chunk=32,mergepairs=0"))
 	}
 	for _, row := range []struct {
@@ -326,8 +326,8 @@ func TestCopiedTokens(t *testing.T) {
 		require.NoError(t, err)
 		var results []map[string]*array.Array
 		var programs []string
-		for _, fetch := range []string{"windows", "copies"} {
-			text := row.variant + ",fetch=" + fetch
+		for _, prefetch := range []string{"blocks", "dma"} {
+			text := row.variant + ",prefetch=" + prefetch
 			if !strings.Contains(text, ",chunk=") {
 				text += ",chunk=32,mergepairs=0"
 			}
@@ -352,16 +352,16 @@ func TestChainedRows(t *testing.T) {
 	class, err := truth.LookupClass("random")
 	require.NoError(t, err)
 	for _, row := range []struct{ spec, variant string }{
-		{"b=3,t=200,init", "tpu-long,chunks=2,fetch=copies"},              // rows of four steps, the last of them padded
-		{"b=3,t=96,init", "tpu-long,chunks=1,fetch=copies"},               // of three: no power of two
-		{"b=5,t=60,init", "tpu-long,chunks=2,fetch=copies"},               // of one
-		{"b=2,t=64,init", "tpu-long,chunks=1,fetch=copies"},               // four steps in all: a body for each
-		{"b=6,t=90,init", "tpu-long,batch=2,chunks=1,fetch=copies"},       // rows 0 and 3, 1 and 4, 2 and 5
-		{"b=4,t=200", "tpu-long,batch=2,chunks=4,fetch=copies,main=yes"},  // states that begin as zeros
+		{"b=3,t=200,init", "tpu-long,chunks=2,prefetch=dma"},              // rows of four steps, the last of them padded
+		{"b=3,t=96,init", "tpu-long,chunks=1,prefetch=dma"},               // of three: no power of two
+		{"b=5,t=60,init", "tpu-long,chunks=2,prefetch=dma"},               // of one
+		{"b=2,t=64,init", "tpu-long,chunks=1,prefetch=dma"},               // four steps in all: a body for each
+		{"b=6,t=90,init", "tpu-long,batch=2,chunks=1,prefetch=dma"},       // rows 0 and 3, 1 and 4, 2 and 5
+		{"b=4,t=200", "tpu-long,batch=2,chunks=4,prefetch=dma,hbm=yes"},   // states that begin as zeros
 		{"b=3,t=200,init", "tpu,steps=2"},                                 // two chunks a step, one after another
 		{"b=3,t=200,init,gates=fused,l2norm,state=vk", "tpu-long"},        // blocks by windows
 		{"b=3,t=200,hk=2,hv=4,init", "tpu-long,heads=2,chunks=2"},         // two programs
-		{"b=3,t=200,init,direction=train", "tpu-train-long,fetch=copies"}, // the forward kernel, and what it keeps
+		{"b=3,t=200,init,direction=train", "tpu-train-long,prefetch=dma"}, // the forward kernel, and what it keeps
 		{"b=3,t=200,init,rule=kda", "tpu,batch=1"},
 	} {
 		text := "k=128,v=128,dtype=bf16," + row.spec
@@ -374,7 +374,7 @@ func TestChainedRows(t *testing.T) {
 		var results []map[string]*array.Array
 		var programs []string
 		for _, chain := range []string{"no", "yes"} {
-			m, err := build.Module(s, variant(t, row.variant+",chunk=32,mergepairs=0,row_chain="+chain))
+			m, err := build.Module(s, variant(t, row.variant+",chunk=32,mergepairs=0,persistent_rows="+chain))
 			require.NoError(t, err)
 			k, err := route.Kernels(m)
 			require.NoError(t, err, row)
@@ -406,13 +406,13 @@ func TestUnchainedRows(t *testing.T) {
 		{"b=2,t=200,every=64", "tpu-long,chunk=64"},
 	} {
 		s := spec(t, "hk=1,hv=2,k=128,v=128,dtype=bf16,"+row.spec)
-		require.False(t, variant(t, row.variant+",row_chain=yes").Fit(s).Mapping.Chain, row)
+		require.False(t, variant(t, row.variant+",persistent_rows=yes").Fit(s).Mapping.PersistentRows, row)
 	}
 }
 
 // What a forward kernel keeps for the backward one stays in windows where it copies its other blocks itself: the compiler may leave it in vector memory.
 func TestKeptInWindows(t *testing.T) {
-	m, err := build.Module(spec(t, "t=200,hk=1,hv=2,k=128,v=128,dtype=bf16,direction=train"), variant(t, "tpu-train-long,chunk=32,mergepairs=0,fetch=copies"))
+	m, err := build.Module(spec(t, "t=200,hk=1,hv=2,k=128,v=128,dtype=bf16,direction=train"), variant(t, "tpu-train-long,chunk=32,mergepairs=0,prefetch=dma"))
 	require.NoError(t, err)
 	k, err := route.Kernels(m)
 	require.NoError(t, err)

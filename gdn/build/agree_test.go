@@ -127,7 +127,7 @@ func drawnProgram(i int) (gdn.Spec, gdn.Variant, string) {
 			v.Decay = gdn.DecayBase2
 		}
 		v.Numerics.PrecState = v.Numerics.PrecIntra
-		v.Forward.Fetch = gdn.Fetch(r.IntN(2))
+		v.Forward.Prefetch = gdn.Prefetch(r.IntN(2))
 	} else if s.Seqs > 0 && i%4 == 1 { // what a stream of chunks needs
 		v.Mapping.Heads, v.Forward.PhasesBefore, v.Numerics.Split = 0, 0, gdn.SplitUse
 		v.Algo, v.Flow, v.Form, v.Layout, v.Out, v.TransposeK, v.Mapping.Pack = gdn.AlgoChunk, gdn.FlowFused, gdn.FormVPrime, gdn.LayoutBTHD, gdn.OutSeparate, gdn.TransposeValue, gdn.PackStream

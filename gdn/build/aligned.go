@@ -61,7 +61,7 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 	state := p.specStates()
 	dims := []ir.GridDim{{Name: "b", Size: 1}, {Name: "h", Size: s.HeadsK / p.kb}, {Name: "c", Size: plan.Steps(), Seq: true}}
 	// The table is the first argument. Its first entry is the number of live steps; the rest is ordered by columns and places (segments.Schedule.Entry).
-	grid := &ir.Grid{Name: "packed", Dims: dims, Tables: 1, Main: v.Forward.Main}
+	grid := &ir.Grid{Name: "packed", Dims: dims, Tables: 1, Main: v.Forward.HBM}
 	carrier := schedule.Carrier{Grid: grid.Name, Heads: v.Mapping.Heads * v.Mapping.Batch * v.Mapping.Chunks}
 	if p.ordered {
 		grid.Live = 1
@@ -189,12 +189,12 @@ func (p aligning) carry(block []int, axes []axis) (w ir.Window, shape []int) {
 // from there is a loop of loads and stores.
 func fetchesGates(p *plan) bool {
 	f, s := p.v.Forward, p.s
-	return p.aligned() && fetches(p) && f.Main && s.Gates == gdn.GatesFused && p.v.Fuse == gdn.PlaceKernel &&
+	return p.aligned() && fetches(p) && f.HBM && s.Gates == gdn.GatesFused && p.v.Fuse == gdn.PlaceKernel &&
 		s.GateDType == ir.BF16 && s.HeadsV == target.Sublanes && p.v.Mapping.Heads == s.HeadsV && p.c == target.Lanes && s.Tokens%p.c == 0
 }
 
 // fetches reports whether the kernel copies its blocks itself.
-func fetches(p *plan) bool { return p.ordered && p.v.Forward.Fetch == gdn.FetchCopies }
+func fetches(p *plan) bool { return p.ordered && p.v.Forward.Prefetch == gdn.PrefetchDMA }
 
 // windows returns the number of windows of an operand in a step: one per visit if a table places it; one for marks, which are stored by steps.
 func (p aligning) windows(o *operand) int {

@@ -146,7 +146,7 @@ func (p *plan) forward(in *operands, keep, output bool) (gridResult, kept) {
 // the forward kernel.
 func (p *plan) backward(keep kept) []*ir.Value {
 	down := *p
-	down.v.Mapping.Chunks, down.v.Mapping.Chain, down.v.Numerics.DecayBF16, down.down = 1, false, p.v.Training.DecayBF16, true
+	down.v.Mapping.Chunks, down.v.Mapping.PersistentRows, down.v.Numerics.DecayBF16, down.down = 1, false, p.v.Training.DecayBF16, true
 	in := down.xlaIn()
 	down.gradientsIn(in)
 	used := append([]*operand{in.q, in.k, in.do}, in.gates()...)

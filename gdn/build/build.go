@@ -326,7 +326,7 @@ func (p *plan) grid(name string, in *operands, used []*operand, state *operand, 
 		used = append(slices.Clone(used), in.single.marks)
 	}
 	x := &gridding{plan: p, in: in, used: used, state: state, once: state != nil && p.once()}
-	if state != nil && p.v.Mapping.Chain {
+	if state != nil && p.v.Mapping.PersistentRows {
 		x.state = x.chained(state)
 	}
 	x.begin(name)
@@ -375,7 +375,7 @@ func (x *gridding) begin(name string) {
 	if x.copying() { // groups of sequences run in sequence, so that copies of their states overlap
 		dims[0].Size, steps = 1, dims[0].Size
 	}
-	if v.Mapping.Chain {
+	if v.Mapping.PersistentRows {
 		dims[0].Size, steps = 1, steps*dims[0].Size
 	}
 	// A dimension of size one is included, so that windows need no special case.
@@ -386,7 +386,7 @@ func (x *gridding) begin(name string) {
 	}
 	x.at[axisChunk] = len(dims)
 	dims = append(dims, ir.GridDim{Name: "c", Size: steps, Seq: x.state != nil})
-	x.grid = &ir.Grid{Name: name, Dims: dims, Main: v.Forward.Main || x.pooled()}
+	x.grid = &ir.Grid{Name: name, Dims: dims, Main: v.Forward.HBM || x.pooled()}
 	if x.copying() {
 		x.grid.Copies = stepsAhead
 	}
@@ -416,7 +416,7 @@ func (x *gridding) window(o *operand) ir.Window {
 			i = x.looked(a, o.place, o.conditional)
 		case axisBatch, axisChunk:
 			switch {
-			case x.v.Mapping.Chain && a == axisBatch: // by the step within a row
+			case x.v.Mapping.PersistentRows && a == axisBatch: // by the step within a row
 				i = ir.IndexAxis(x.at[axisChunk]).Held(x.nc / x.v.Mapping.Chunks)
 			case !x.copying():
 				i = ir.IndexAxis(x.at[a])
@@ -446,7 +446,7 @@ func (x *gridding) window(o *operand) ir.Window {
 // an array [8, ...] is reshaped to [2, 4, ...] with blocks [2, 1, ...].
 func (x *gridding) spaced(o *operand) *operand {
 	n := x.v.Mapping.Batch
-	if x.v.Mapping.Chain {
+	if x.v.Mapping.PersistentRows {
 		return x.chained(o)
 	}
 	if !x.striding() || o.axes[0] != axisBatch || x.s.Batch == n {

@@ -91,7 +91,7 @@ func TestStatesAreTakenAsXLAHoldsThem(t *testing.T) {
 		{"b=3,t=1,hk=1,hv=2,k=96,v=192,init", 192}, // as much either way
 		{"b=3,t=1,hk=1,hv=2,k=128,v=128,init", 128},
 	} {
-		for _, variant := range []string{"decode", "decode-f32,main=yes", "cpu-decode"} {
+		for _, variant := range []string{"decode", "decode-f32,hbm=yes", "cpu-decode"} {
 			s, v := gdntest.MustParse(t, c.spec), gdntest.MustVariant(t, variant)
 			inputs := drawInputs(t, "random", s, 1)
 			m := build(t, s, v)

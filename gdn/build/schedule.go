@@ -44,7 +44,7 @@ func baseOf(s gdn.Spec, v gdn.Variant) Base {
 		b.reversed = s.Direction == gdn.Forward || schedule.Reversed(v)
 	}
 	for _, a := range gdn.Axes {
-		if a.Group.Schedules() && a.Name != "main" && a.Name != "fetch" {
+		if a.Group.Schedules() && a.Name != "hbm" && a.Name != "prefetch" {
 			_ = a.Set(&b.variant, a.Default) // a default is legal
 		}
 	}

@@ -176,10 +176,10 @@ func (p *plan) striding() bool { return p.pooled() && p.runs == nil }
 // overlap the work of others.
 //
 // Windows by table could do the same. But with a pool each sequence of a step is its own window, and states outside of the pool must not
-// be read or written. With main=yes a kernel in a pool's form does it for states in order too. A program has all heads then, so that steps follow one
+// be read or written. With hbm=yes a kernel in a pool's form does it for states in order too. A program has all heads then, so that steps follow one
 // another along one axis.
 func (p *plan) copying() bool {
-	return p.pooled() || p.once() && p.s.Init && p.v.Forward.Main && p.v.Mapping.Heads == p.s.HeadsV
+	return p.pooled() || p.once() && p.s.Init && p.v.Forward.HBM && p.v.Mapping.Heads == p.s.HeadsV
 }
 
 // stepsAhead is the number of steps by which states are prefetched: while one step computes, the states of the next two are loading, and those of the

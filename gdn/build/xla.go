@@ -280,7 +280,7 @@ func (p *plan) gate(x *ir.Value) *operand {
 		return whole(b.Transpose(x, 1, 2, 0))
 	}
 	groups, order := []int{s.Batch / v.Mapping.Batch, v.Mapping.Batch}, []int{0, 2, 5, 3, 1, 6, 4}
-	if v.Mapping.Chain { // interleaved rows are a stride apart (gridding.chained)
+	if v.Mapping.PersistentRows { // interleaved rows are a stride apart (gridding.chained)
 		groups[0], groups[1], order[0], order[4] = groups[1], groups[0], 1, 0
 	}
 	x = b.Reshape(x, join(groups, []int{p.blocks() / p.window(), p.window(), p.c, s.HeadsV / v.Mapping.Heads, v.Mapping.Heads})...)

@@ -74,8 +74,8 @@ type whole struct {
 // it, with no work to hide the copies.
 func (w *whole) build(v gdn.Variant, backward bool) (*ir.Module, error) {
 	if backward {
-		if main, err := v.With("main", "yes"); err == nil {
-			v = main
+		if hbm, err := v.With("hbm", "yes"); err == nil {
+			v = hbm
 		}
 		l, err := w.back(v)
 		if err != nil {

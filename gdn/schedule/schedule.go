@@ -82,7 +82,7 @@ func forward(v gdn.Variant, heads int) *ir.Sched {
 	if s == nil {
 		return nil
 	}
-	s.Late, s.Grain, s.Fetch = v.Forward.StateDelay, v.Forward.Grain, v.Forward.Fetch == gdn.FetchCopies
+	s.Late, s.Grain, s.Fetch = v.Forward.StateDelay, v.Forward.Grain, v.Forward.Prefetch == gdn.PrefetchDMA
 	// On v6e, PrologueEnd at .8 of the slot was 2 % faster than at .7, and half a percent faster than at .9.
 	if v.Forward.PrologueEnd != 100 {
 		s.Ends = slices.Repeat([]int{100}, len(s.Lags))

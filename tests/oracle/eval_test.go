@@ -92,7 +92,7 @@ func TestXLAOpsAgainstOracle(t *testing.T) {
 		{"packed", "t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,seqs=9,init,state=vk,empty=zero,inplace,packed", "tpu-packed"},
 		{"gathered", "t=70,hk=1,hv=2,k=64,v=128,gates=fused,seqs=4,init,state=vk,empty=keep,packed", "chunk=16,leaf=4,fuse=kernel,phases_before=1,steps=2"},
 		{"masked", "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=3,init,empty=zero,packed", "tpu-long,chunk=32,mergepairs=0,phases_before=0,pack=masked,batch=4"},
-		{"visits", "t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=5,init,state=vk,empty=zero,packed", "tpu-x3,chunk=64,pack=segments,fetch=copies"},
+		{"visits", "t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=5,init,state=vk,empty=zero,packed", "tpu-x3,chunk=64,pack=segments,prefetch=dma"},
 		{"pool", "b=5,t=1,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,init,state=vk,pool=7,inplace", "decode-f32"},
 	} {
 		for _, generation := range []string{"v5e", "v6e", "tpu7x"} {

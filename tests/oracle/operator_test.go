@@ -19,8 +19,8 @@ import (
 var operatorRows = []struct{ name, spec, variant string }{
 	{"narrow", "t=60,hk=1,hv=2,k=16,v=24,dtype=f32,gates=fused,l2norm,negeig,seqs=5,packed,init,pool=7,read,mixed=1,conv=4,convbias,convstate,inplace,rows=qkv", "chunk=16"},
 	{"kda", "t=60,hk=1,hv=1,k=128,v=128,dtype=f32,gates=fused,l2norm,seqs=5,packed,init,pool=7,read,mixed=1,conv=3,convstate,inplace,rows=qkv,rule=kda,bound=-5", "chunk=16,pack=visits,layout=bt_hd"},
-	{"tpu", "t=90,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,l2norm,seqs=6,packed,init,pool=9,read,mixed=1,conv=4,convstate,inplace,rows=qkv", "tpu-packed,layout=bt_hd,chunk=32,mergepairs=0,chunks=2,main=yes"},
-	{"windows", "t=80,hk=1,hv=2,k=128,v=128,dtype=bf16,statedtype=bf16,gates=fused,l2norm,seqs=5,packed,init,pool=24,read,mixed=3,conv=4,convrows=4,convbias,convstate,inplace,rows=qkv", "tpu-packed,layout=bt_hd,chunk=32,mergepairs=0,chunks=2,main=yes,fetch=copies"},
+	{"tpu", "t=90,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,l2norm,seqs=6,packed,init,pool=9,read,mixed=1,conv=4,convstate,inplace,rows=qkv", "tpu-packed,layout=bt_hd,chunk=32,mergepairs=0,chunks=2,hbm=yes"},
+	{"windows", "t=80,hk=1,hv=2,k=128,v=128,dtype=bf16,statedtype=bf16,gates=fused,l2norm,seqs=5,packed,init,pool=24,read,mixed=3,conv=4,convrows=4,convbias,convstate,inplace,rows=qkv", "tpu-packed,layout=bt_hd,chunk=32,mergepairs=0,chunks=2,hbm=yes,prefetch=dma"},
 }
 
 // A package of mixed batches is clean by ruff, and its own tests pass: by kernels, interpreted, and in plain JAX ten random batches by one program against

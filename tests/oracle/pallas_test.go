@@ -54,11 +54,11 @@ var pallasRows = []struct {
 	{name: "train", spec: "t=40,hk=1,hv=2,k=16,v=24,dtype=bf16,init,direction=train", variant: "chunk=16,layout=bthd,kq=joined,save=inverse", vmap: true},
 	{name: "train-packed", spec: "t=50,hk=1,hv=2,k=16,v=16,gates=fused,seqs=3,init,state=vk,l2norm,direction=train", variant: "split,chunk=16"},
 	{name: "tpu-train", spec: "t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,direction=train", variant: "tpu-train,chunk=64"},
-	{name: "train-grain", spec: "t=300,hk=1,hv=2,k=128,v=128,dtype=bf16,init,direction=train", variant: "tpu-train-128,chunk=64,chunks=2,fetch=copies,decay_bf16=rows,grain=60,bwd.grain=60,bwd.state_delay=10"},
+	{name: "train-grain", spec: "t=300,hk=1,hv=2,k=128,v=128,dtype=bf16,init,direction=train", variant: "tpu-train-128,chunk=64,chunks=2,prefetch=dma,decay_bf16=rows,grain=60,bwd.grain=60,bwd.state_delay=10"},
 	{name: "tpu", spec: "t=300,hk=1,hv=2,k=128,v=128,dtype=bf16,init", variant: "tpu"},
 	{name: "tpu-x3", spec: "t=130,hk=1,hv=2,k=128,v=128,dtype=f32,init", variant: "tpu-x3,chunk=64"},
 	{name: "tpu-packed", spec: "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=3,init,packed", variant: "tpu-packed,chunk=32,mergepairs=0"},
-	{name: "tpu-copies", spec: "t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,init", variant: "tpu-long,chunk=32,mergepairs=0,chunks=2,fetch=copies,main=yes"},
+	{name: "tpu-copies", spec: "t=150,hk=1,hv=2,k=128,v=128,dtype=bf16,init", variant: "tpu-long,chunk=32,mergepairs=0,chunks=2,prefetch=dma,hbm=yes"},
 	{name: "kda", spec: "b=2,t=40,hk=1,hv=2,k=16,v=24,dtype=f32,rule=kda", variant: "chunk=16", plain: true},
 	{name: "kda-train", spec: "t=40,hk=1,hv=2,k=16,v=16,dtype=bf16,gates=fused,gatedtype=bf16,l2norm,init,rule=kda,bound=-5,direction=train", variant: "chunk=16"},
 	{name: "kda-packed", spec: "t=50,hk=2,hv=2,k=16,v=24,dtype=f32,gates=fused,negeig,seqs=3,init,state=vk,empty=zero,packed,rule=kda", variant: "chunk=16", plain: true},
@@ -73,9 +73,9 @@ var pallasRows = []struct {
 	{name: "linear", spec: "t=50,hk=1,hv=2,k=16,v=16,dtype=bf16,seqs=3,rule=linear,init", variant: "chunk=16", plain: true},
 	{name: "deltanet", spec: "b=2,t=40,hk=1,hv=2,k=16,v=24,dtype=f32,gates=fused,rule=deltanet", variant: "chunk=16", plain: true},
 	{name: "visits", spec: "t=70,hk=1,hv=2,k=16,v=16,dtype=f32,seqs=4,init,empty=zero,packed,rule=kda", variant: "chunk=16,pack=segments"},
-	{name: "visits-train", spec: "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=3,init,direction=train", variant: "tpu-train,chunk=32,pack=segments,fetch=copies"},
-	{name: "visits-lockstep", spec: "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=3,init,direction=train", variant: "tpu-train-long,chunk=32,chunks=2,pack=segments,fetch=copies"},
-	{name: "tpu-packed-copies", spec: "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=3,init,packed", variant: "tpu-packed,chunk=32,mergepairs=0,fetch=copies"},
+	{name: "visits-train", spec: "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=3,init,direction=train", variant: "tpu-train,chunk=32,pack=segments,prefetch=dma"},
+	{name: "visits-lockstep", spec: "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=3,init,direction=train", variant: "tpu-train-long,chunk=32,chunks=2,pack=segments,prefetch=dma"},
+	{name: "tpu-packed-copies", spec: "t=70,hk=1,hv=2,k=128,v=128,dtype=bf16,seqs=3,init,packed", variant: "tpu-packed,chunk=32,mergepairs=0,prefetch=dma"},
 }
 
 // unknown is a spec of sizes that a file for s was not written for: one more batch row or sequence, tokens that fill no chunk, and three key

@@ -19,7 +19,7 @@ func TestPallasRaces(t *testing.T) {
 	require.NoError(t, err)
 	var parts []pallas.Part
 	for _, p := range pallas.Parts(s) {
-		text := map[string]string{"train": "tpu-train,chunk=64", "decode": "decode", "packed": "tpu-packed-128,chunks=4,fetch=copies,main=yes"}[p.Name]
+		text := map[string]string{"train": "tpu-train,chunk=64", "decode": "decode", "packed": "tpu-packed-128,chunks=4,prefetch=dma,hbm=yes"}[p.Name]
 		p.Variant, err = gdn.ParseVariant(cmp.Or(text, "tpu,batch=2"))
 		require.NoError(t, err)
 		parts = append(parts, p)

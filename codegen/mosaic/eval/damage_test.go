@@ -88,7 +88,7 @@ func TestDamage(t *testing.T) {
 			{"halves of words", `(tpu.pack_elementwise"\()(%\w+), (%\w+)`, "$1$3, $2", 1},
 		}},
 		{"copies", "tpu7x", "t=100,hk=1,hv=2,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,seqs=5,init,state=vk,empty=zero,inplace,packed",
-			"tpu-packed,chunk=32,mergepairs=0,fetch=copies", []string{"reset.cos.9"}, []fault{
+			"tpu-packed,chunk=32,mergepairs=0,prefetch=dma", []string{"reset.cos.9"}, []fault{
 				{"a dropped wait", `^.*wait_dma2.*$`, "", 2},
 				{"a dropped copy", `^.*enqueue_dma.*$`, "", 2},
 				{"source and target", `(enqueue_dma"\()(%\w+), (%\w+)`, "$1$3, $2", 2},

@@ -49,7 +49,7 @@ func (p *Page) ladder(dir string) error {
 	again := fmt.Sprintf("gdngen model ladder --spec '%s' --base '%s' --variant '%s' --target %s --run %s", c.Kernel, c.Base, c.Variant, c.Target, dir)
 	var next []string
 	switch climb.Decision {
-	case ladder.Hold:
+	case ladder.Inconclusive:
 		next = []string{"more pairs of runs, since the interval does not tell", fmt.Sprintf("`gdngen model ladder --spec '%s' --base '%s' --variant '%s' --target %s --plugin libtpu.so --repeat %d --run %s-more`", c.Kernel, c.Base, c.Variant, c.Target, pairsMore*c.Repeat, dir)}
 	case ladder.Revert:
 		next = []string{fmt.Sprintf("what is missing (%s), from `%s`", climb.Missing, plain(other)), fmt.Sprintf("`%s`", climb.Last().Command)}

@@ -41,7 +41,7 @@ Without a device all costs are static. With --plugin kernel, layer and model are
 a gain. Each rung is a record of ` + ladder.JournalName + ` in the folder; the same command goes on with what is missing. --comparison FILE has the comparison in JSON, by the names
 of the first record, in place of the flags.
 
-The decision is keep (status 0), revert (8; 3 for wrong numbers, 5 for a guard), or hold (8) where measured intervals do not tell.`,
+The decision is keep (status 0), revert (8; 3 for wrong numbers, 5 for a guard), or inconclusive (8) where measured intervals do not tell.`,
 		Example: `  gdngen model ladder --base merge-packed --variant tpu-long --target v6e,v5e --run runs/ladder
   gdngen model ladder --spec decode --base naive --variant auto --layer none --model none --guard-work bench@v6e=1% --run runs/decode
   gdngen model ladder --base merge-packed --variant tpu-long --plugin /path/to/libtpu.so --repeat 20 --run runs/measured`,

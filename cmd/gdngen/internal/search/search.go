@@ -336,7 +336,7 @@ func (a CLI) search(s *searchFlags, resume bool) error {
 	c.Warn, c.Told, c.Begun = w.warn, w.told, w.begun
 	improved := false
 	c.Progress = func(p autotune.Progress) {
-		improved = improved || p.Candidate.Verdict == journal.Keep
+		improved = improved || p.Candidate.Verdict == journal.Improved
 		w.progress(p)
 	}
 	drive := autotune.Search

@@ -78,8 +78,8 @@ func runData(dir string) (*data, error) {
 	sum := report.New(dir, s)
 	d := &data{Kind: "search", Dir: dir, Title: sum.Spec, State: cmp.Or(sum.Stopped, "not begun"), Live: sum.Driven, Gates: []gate{}, Workers: []worker{}, Targets: []target{},
 		Note: "Cycles per token and value head, by " + journal.RulerTexts[sum.Ruler] + "."}
-	keeps := sum.Verdicts[journal.Keep]
-	d.Tiles = []tile{{fmt.Sprint(sum.Candidates), "candidates"}, {fmt.Sprint(keeps), "keeps"}, {fmt.Sprint(sum.Cells), "structures with a cost"}, {rounded(sum.Seconds), "of drivers at work"},
+	improved := sum.Verdicts[journal.Improved]
+	d.Tiles = []tile{{fmt.Sprint(sum.Candidates), "candidates"}, {fmt.Sprint(improved), "improved"}, {fmt.Sprint(sum.Cells), "structures with a cost"}, {rounded(sum.Seconds), "of drivers at work"},
 		{fmt.Sprintf("%.1f", sum.PerMinute), "candidates a minute"}, {rounded(sum.CPU), "of processor time"}, {fmt.Sprint(sum.Infra), "failures of machinery"}, {sum.Strategy, "strategy"}}
 	for _, r := range sum.Rankings {
 		t := target{Name: r.Target, Heads: []head{{"rank", true}, {"cycles", true}, {"id", true}, {"verdict", false}, {"error", true}, {"of limit %", true}, {"spills", true}, {"change or variant", false}, {"full variant", false}}, Rows: [][]any{}}
@@ -144,9 +144,9 @@ func loopData(dir string) (*data, error) {
 		row := []any{r.Iteration, r.Verdict, nil, nil, nil, r.Seconds, r.Commit[:min(10, len(r.Commit))], cmp.Or(loop.Words(r), r.Reason)}
 		if f := r.Figures; f != nil {
 			row[2], row[3], row[4] = number(journal.Figure(f.Before)), number(journal.Figure(f.After)), number(journal.Figure(100*f.Gain()))
-			verdict := journal.Slower
+			verdict := journal.Worse
 			if loop.Moves(r.Verdict) {
-				verdict, best = journal.Keep, f.After
+				verdict, best = journal.Improved, f.After
 			}
 			if f.After > 0 {
 				points = append(points, report.Point{ID: r.Iteration, Iteration: r.Iteration, Seconds: seconds, Score: f.After, Best: best, Verdict: verdict})

@@ -31,7 +31,7 @@ func begin(t *testing.T) writing {
 	w := writing{j, t, dir}
 	require.NoError(t, j.Append(journal.KindHeader, journal.Header{Format: journal.Format, Rules: journal.Rules, Spec: "b=1,t=32,hk=1,hv=2,k=16,v=16,dtype=f32", Targets: []string{"v6e"}, Ruler: journal.Wall,
 		Strategy: "model:4", Lookahead: 1, Precision: "bf16x1", Gates: []string{"build", "verdict"}}))
-	require.NoError(t, j.Append(journal.KindBaseline, journal.Candidate{Variant: "algo=token", Gate: "verdict", Verdict: journal.Keep, Costs: cost(400)}))
+	require.NoError(t, j.Append(journal.KindBaseline, journal.Candidate{Variant: "algo=token", Gate: "verdict", Verdict: journal.Improved, Costs: cost(400)}))
 	return w
 }
 
@@ -84,7 +84,7 @@ func TestFollows(t *testing.T) {
 	r := get(t, s, "GET", "/data.json", nil)
 	require.NoError(t, json.Unmarshal([]byte(text(t, r)), &d))
 	require.Len(t, d.Targets[0].Rows, 2)
-	require.Equal(t, []any{1., 300. / 64, 2., "keep"}, d.Targets[0].Rows[0][:4])
+	require.Equal(t, []any{1., 300. / 64, 2., "improved"}, d.Targets[0].Rows[0][:4])
 	require.Contains(t, d.Targets[0].Baseline, "candidate 2 takes 25.00 % less: use it")
 	require.Contains(t, d.Targets[0].Curve, `class="level"`)
 	require.Equal(t, []worker{{"far", 2, 0, 4}}, d.Workers)

@@ -1,20 +1,21 @@
-// Package channel computes per-channel decays in a chunk: the products K K^T and Q K^T of pairs of tokens
+// Package channel computes what a decay a channel of the key does to the tokens of a chunk: the products K K^T and Q K^T of pairs of tokens
 // with the decay between them, and their gradients.
 //
 // With L the sums of the log decay along a chunk,
 //
 //	A_ij = beta_i sum_c k_ic k_jc e^(L_ic - L_jc)   P_ij = scale sum_c q_ic k_jc e^(L_ic - L_jc)
 //
-// Unlike a per-head decay, this one lies between the two factors of each term, so it cannot be a weight of a product. It is split at a boundary between
-// j and i: the decay before it multiplies K at j, the decay after it K and Q at i. Both factors are at most 1, for any decay, and
-// tokens after i do not enter them. Pairs that share a boundary are a level: tokens of the second half of a block with tokens of
-// the first half, for blocks of 2, 4, 8 tokens and so on. No token is in both halves, so rows and columns of a level share one array of factors.
+// has no decay of a pair beside a product, as a decay a head has: it is between the two factors of each term. So it is cut at a
+// boundary between j and i: what decays before it goes to K at j, what decays after it to K and Q at i. Both factors are at most 1, for any
+// decay, and nothing after i has a part in them. Pairs of one boundary are a level: tokens of the second half of a block, with those of
+// the first, for blocks of 2, 4, 8 tokens and so on. No token is in both halves, so rows and columns of a level share one array of factors.
 //
-// Blocks of a span use one product for all of their pairs. With L_0 the sum before the block, the factors are e^(L_i - L_0 - m) and e^(L_0 - L_j + m),
-// where m is half of the lowest log decay of a block. Both are finite for any token of the block, so the decay must be bounded. The bound is the
-// spec's; or -40, below which float32 keeps nothing, if one bf16 pass hides the errors of such sums.
+// Blocks of a span have one product for all of their pairs. Their boundary is a number, m, half of the lowest log decay that a block can
+// have: the factors e^(L_i - L_0 - m) and e^(L_0 - L_j + m), L_0 being that before the block, are both numbers for any token of it. So the
+// decay must have a bound. It is that of the spec; or -40, since no float32 shows what is left below, where one bf16 pass hides what sums
+// of such decays lose.
 //
-// Example: in a chunk of 64 with span=16 the pair (40, 20) is in the level of 64, split at 32; (40, 35) is in the span that starts at 32.
+// Example: in a chunk of 64 with span=16 the pair (40, 20) is of the level of 64, cut at 32; (40, 35) is of the span from 32 on.
 package channel
 
 import (
@@ -26,41 +27,41 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// Tools are the helpers for the body of a grid. Values have N interleaved entries: [N, rows, lanes].
+// Tools are what the body of a grid is written with. Values have N entries interleaved: [N, rows, lanes].
 type Tools struct {
 	*ir.Builder
 	Variant gdn.Variant
-	Bound   float64 // of the log decay; 0: none
+	Bound   float64 // of the log decay; 0 for none
 	Chunk   int
 
 	Dot   func(x, y *ir.Value, tx, ty bool, p ir.Precision) *ir.Value // products at a precision; tx and ty as in ir.MatMul
-	Store func(x *ir.Value) *ir.Value                                 // converts a value to its stored form between stages
+	Store func(x *ir.Value) *ir.Value                                 // what is kept between stages
 	Split func(x *ir.Value, n int) []*ir.Value                        // x as n bf16 parts
 	Iota  func(rows, lanes, axis int) *ir.Value
-	// Concat joins values along an axis, with their stored parts; Moved applies f, which moves elements, to a value and to its parts.
+	// Concat joins values along an axis, and what is kept with them; Moved is what f makes of a value by taking elements of it, and of its parts.
 	Concat func(axis int, xs ...*ir.Value) *ir.Value
 	Moved  func(x *ir.Value, f func(*ir.Value) *ir.Value) *ir.Value
-	// Masked zeroes x [N, rows, lanes] where keep, of the i32 indices of rows and lanes, does not hold, and stores it.
+	// Masked clears x [N, rows, lanes] where keep, of the i32 indices of a tile's rows and lanes, does not hold, and stores it.
 	Masked func(x *ir.Value, keep func(row, lane *ir.Value) *ir.Value) *ir.Value
 }
 
-// Decay holds the decays of the chunks in flight.
+// Decay is that of the chunks in flight.
 type Decay struct {
 	Tools
-	Log         *ir.Value // [N, C, K] log decay, in the base of the sums
-	Risen, Rest *ir.Value // [N, C, K]: decay from the state before the chunk to each token, and from each token to the chunk's end
-	Total       *ir.Value // [N, 1, K]: decay of the state over the whole chunk
+	Log         *ir.Value // [N, C, K] log decay, in the base of sums
+	Risen, Rest *ir.Value // [N, C, K]: what is left of the state before the chunk at each token, and of each token after the chunk
+	Total       *ir.Value // [N, 1, K]: what is left of the state before the chunk after it
 	levels      []level
 }
 
-// level is the pairs of a boundary: all pairs of each block, or pairs between its two halves (wide).
+// level is the pairs of a boundary: of each block all, or those of its two halves (wide).
 type level struct {
-	rows, columns *ir.Value // [N, C, K] factors of K and Q at i, and of K at j; nil for ones
+	rows, columns *ir.Value // [N, C, K] the factors of K and Q at i, and of K at j; nil for ones
 	block         int
 	wide          bool
 }
 
-// Nat returns the logarithm of e in the base of a variant's sums: 1, or log2(e).
+// Nat is the logarithm of e in the base of a variant's sums.
 func Nat(v gdn.Variant) float64 {
 	if v.Algo == gdn.AlgoChunk && v.Decay == gdn.DecayBase2 {
 		return math.Log2E
@@ -68,16 +69,16 @@ func Nat(v gdn.Variant) float64 {
 	return 1
 }
 
-// Cut computes the factors from the log decays. Sums stay inside blocks of up to sumBlock tokens, or of a span, so that no difference of sums loses small
-// decays next to strong ones. Factors of wider blocks are products of the factors of their halves.
+// Cut makes the factors from the log decays. Sums are taken inside blocks of up to sumBlock tokens, or of a span, each by itself, so that no
+// difference of sums loses what a strong decay leaves; factors of wider blocks are products of those of their halves.
 //
 //	C = 64, span = 16     pairs i, j                              factors at i, and at j
-//	span                  both in 0-15, 16-31, 32-47 or 48-63     from ofSpan
+//	span                  both in 0-15, 16-31, 32-47 or 48-63     those of ofSpan
 //	level of 32           16-31 with 0-15, 48-63 with 32-47       upto, and after, of blocks of 16
 //	level of 64           32-63 with 0-31                         upto, and after, of blocks of 32: products of those of 16
 func (d *Decay) Cut() {
 	g, c := d.Log, d.Chunk
-	// At least the floor, so that a span has a lowest decay and thus a boundary.
+	// No lower than the floor, so that there is a lowest decay of a span, and a number for its boundary.
 	if d.Bound == 0 {
 		g = d.Max(g, d.Like(g, tile.ResetFloor*Nat(d.Variant)))
 	}
@@ -93,7 +94,7 @@ func (d *Decay) Cut() {
 			}
 		} else {
 			wide.rows, wide.columns = upto, after
-			if 2*block == c { // a separate row: the transposed part is not the whole
+			if 2*block == c { // a row of its own: what is turned is not the whole
 				d.Total = d.Mul(d.rowOf(upto, block-1), d.rowOf(upto, c-1))
 			}
 			upto, after = d.doubled(upto, after, block)
@@ -106,11 +107,11 @@ func (d *Decay) Cut() {
 	}
 }
 
-// ofSpan makes the level of the narrowest blocks, and their decays from the block's start up to and including each token, and after it to the block's end.
-// The boundary is half of the lowest decay of a block, so that both factors have the same range.
+// ofSpan makes the level of the narrowest blocks, and the decays from their start up to each token, with its own, and after it up to their end.
+// The boundary is half of the lowest decay that a block can have below its start, so that both factors are as far from 1 at most.
 //
-// With a bound of -5 and a span of 32 sums of log2 go from 0 to -231, and middle is 115. Factors are from 2^-116 to 2^115; float32
-// and bf16 range from 2^-126 to 2^128. A boundary at an end would need 2^231.
+// With a bound of -5 and a span of 32 sums of log2 go from 0 to -231, and middle is 115. Factors are from 2^-116 to 2^115, where float32
+// and bf16 end at 2^-126 and 2^128. A boundary at an end would ask for 2^231.
 func (d *Decay) ofSpan(g *ir.Value, block int) (upto, after *ir.Value) {
 	own := level{block: block}
 	if block == 1 { // pairs of a token with itself
@@ -121,24 +122,24 @@ func (d *Decay) ofSpan(g *ir.Value, block int) (upto, after *ir.Value) {
 	if d.Bound != 0 {
 		lowest = -d.Bound
 	}
-	// Keys without decay (g = 0) are multiplied by 2^115, which is exact. With 115.4 they would be rounded again: inputs of
-	// class identical then exceed their limit of bias, 2.2e-3 against 1.3e-3.
+	// Keys that do not decay (g = 0) are multiplied by 2^115, and keep their digits. With 115.4 they would be rounded once more: inputs of
+	// class identical then miss their limit of bias, 2.2e-3 of 1.3e-3.
 	middle := math.Round(lowest * Nat(d.Variant) * float64(block) / 2) // a power of two in base 2, which rounds no key
 	sum := d.blockSums(g, block, upTo)
 	own.rows, own.columns = d.exp(d.Add(sum, d.Like(sum, middle))), d.exp(d.Sub(d.Like(sum, -middle), sum))
 	d.levels = append(d.levels, own)
-	// The decays of states multiply over chunks, so the boundary must not round them. The decay after a token is used once.
+	// Chunks multiply what they leave of a state, so that is not rounded by the boundary. What is left of a token is taken once.
 	if d.onePass() {
-		// e^(-m - L_j) e^(L_end + m) = e^(L_end - L_j) saves an exponential.
+		// e^(-m - L_j) e^(L_end + m) = e^(L_end - L_j), an exponential less.
 		return d.exp(sum), d.Mul(own.columns, d.fromBlock(own.rows, block, block-1))
 	}
 	return d.exp(sum), d.exp(d.Sub(d.fromBlock(sum, block, block-1), sum))
 }
 
-// onePass reports whether products round their operands to bf16.
+// onePass says whether products are of operands rounded to bf16.
 func (d *Decay) onePass() bool { return d.Variant.Precision() == ir.PrecBF16x1 }
 
-// across returns the decays between each token and the middle of its block, for rows in second halves and columns in first ones.
+// across are the decays between each token and the middle of its block: of rows in second halves, and of columns in first ones.
 //
 //	a block of 4, middle between 1 and 2, exponents:   token 0: g1   1: 0   2: g2   3: g2+g3
 //	pair (3, 0):   (g2+g3) + g1 = L_3 - L_0
@@ -148,10 +149,10 @@ func (d *Decay) across(g *ir.Value, block int) *ir.Value {
 
 func (d *Decay) rowOf(x *ir.Value, i int) *ir.Value { return d.SliceAxis(x, 1, i, i+1) }
 
-// sumBlock is the widest block with decays from sums of logarithms: 16 rows, so that the halves of wider blocks are whole bf16 registers.
+// sumBlock is the widest block whose decays are sums of logarithms: rows of words of bf16, so that the halves of wider ones are registers.
 const sumBlock = 2 * target.Sublanes
 
-// exp returns the exponential in the base of the sums.
+// exp is the exponential in the base of the sums.
 func (d *Decay) exp(x *ir.Value) *ir.Value {
 	if d.Variant.Decay == gdn.DecayBase2 {
 		return d.Unary(ir.OpExp2, x)
@@ -159,8 +160,8 @@ func (d *Decay) exp(x *ir.Value) *ir.Value {
 	return d.Exp(x)
 }
 
-// sumParts returns the number of bf16 parts in sums.
-// Three parts of 8 bits have all 24 bits of a float32. Two have 16, enough if factors are rounded to 8.
+// sumParts is the number of bf16 parts that sums take.
+// Three parts of 8 bits have all 24 of a float32. Two have 16, enough where factors are rounded to 8.
 func (d *Decay) sumParts() int {
 	if d.onePass() {
 		return 2
@@ -168,13 +169,13 @@ func (d *Decay) sumParts() int {
 	return 3
 }
 
-// A pairing reports whether the sum at token i includes token l of its block.
+// A pairing says whether a sum at token i takes token l of its block.
 type pairing func(b *ir.Builder, i, l *ir.Value) *ir.Value
 
 func upTo(b *ir.Builder, i, l *ir.Value) *ir.Value   { return b.Compare(ir.GE, i, l) }
 func beyond(b *ir.Builder, i, l *ir.Value) *ir.Value { return b.Compare(ir.LT, i, l) }
 
-// halfwise includes only tokens in the same half as i: by second in second halves of blocks, by first in first halves.
+// halfwise takes tokens of the half of i alone, as second says in second halves of blocks and first in first ones.
 //
 //	halfwise(4, upTo, beyond)   l = 0 1 2 3
 //	                    i = 0       . 1 . .
@@ -192,21 +193,21 @@ func halfwise(block int, second, first pairing) pairing {
 	}
 }
 
-// summed is a value [N, C, K] to sum inside blocks over a pairing, in bf16 if it may be rounded.
+// summed is what is summed inside blocks over pairings: [N, C, K], in bf16 where it may be rounded.
 type summed struct {
 	x      *ir.Value
 	block  int
 	wanted pairing
 }
 
-// blockSums sums g, for each token i, over the tokens l of its block for which wanted holds.
+// blockSums sums g over the tokens l of the block of each token i that are wanted for it.
 func (d *Decay) blockSums(g *ir.Value, block int, wanted pairing) *ir.Value {
 	return d.sums(summed{g, block, wanted})
 }
 
-// sums adds several block sums.
+// sums adds up sums inside blocks.
 //
-// All terms and their parts are one product with a long contracted dimension, so the MXU adds them in
+// All terms and their parts are one product, whose contracted dimension is as long as all of them: the matrix unit adds them up in
 // float32. With M and N the matrices of ones of two pairings and x = x1 + x2,
 //
 //	M x + N y = [M M N] [x1; x2; y]     [C, 3C] [3C, K]
@@ -227,7 +228,7 @@ func (d *Decay) sums(terms ...summed) *ir.Value {
 	return d.MatMul(d.over(right[0].Type.Shape[0], d.Concat(1, left...)), d.Concat(1, right...), false, false, prec)
 }
 
-// taken returns the [C, C] matrix of which tokens l each token i includes.
+// taken says which tokens l each token i takes [C, C].
 func (d *Decay) taken(term summed) *ir.Value {
 	of := term.wanted(d.Builder, d.Iota(d.Chunk, d.Chunk, 0), d.Iota(d.Chunk, d.Chunk, 1))
 	if term.block < d.Chunk {
@@ -236,7 +237,7 @@ func (d *Decay) taken(term summed) *ir.Value {
 	return of
 }
 
-// inBlock returns which pairs of tokens [C, C] are in one block.
+// inBlock says which pairs of tokens [C, C] are of one block.
 func (d *Decay) inBlock(block int) *ir.Value {
 	c := d.Chunk
 	ri, ci := d.Iota(c, c, 0), d.Iota(c, c, 1)
@@ -250,14 +251,14 @@ func (d *Decay) over(n int, x *ir.Value) *ir.Value {
 	return d.Broadcast(x, []int{n, s[0], s[1]}, 1, 2)
 }
 
-// row broadcasts [N, K] over rows.
+// row spreads [N, K] over rows.
 func (d *Decay) row(x *ir.Value, rows int) *ir.Value {
 	s := x.Type.Shape
 	return d.Broadcast(x, []int{s[0], rows, s[1]}, 0, 2)
 }
 
-// fromBlock broadcasts one row of each block of x [N, C, K] over the block.
-// Example: block 4, row 3: 3 3 3 3 7 7 7 7.
+// fromBlock spreads a row of each block of x [N, C, K] over the block.
+// Rows of block 4, row 3: 3 3 3 3 7 7 7 7.
 func (d *Decay) fromBlock(x *ir.Value, block, row int) *ir.Value {
 	s := x.Type.Shape
 	var parts []*ir.Value
@@ -268,8 +269,8 @@ func (d *Decay) fromBlock(x *ir.Value, block, row int) *ir.Value {
 	return d.Concat(1, parts...)
 }
 
-// doubled returns the decays for blocks of twice the size: in second halves upto times the whole decay of the first half,
-// in first halves after times the whole decay of the second.
+// doubled are the decays for blocks of two: those of the second half times what is left after the first, and those of
+// the first times what is left after the second.
 //
 //	           first half                   second half
 //	upto       upto_i                       upto_i  upto_end of the first
@@ -281,8 +282,8 @@ func (d *Decay) doubled(upto, after *ir.Value, block int) (*ir.Value, *ir.Value)
 	return h.join(b, first, b.Mul(second, total(first))), h.join(b, b.Mul(h.first(b, after), total(second)), h.second(b, after))
 }
 
-// Products returns R K^T and Q K^T [N, C, C] with the decay of each pair, for rows R, q and k [N, C, K]; elements above the diagonal are undefined.
-// R is K, or the key that reads the state. Either of q and rows may be nil.
+// Products are R K^T and Q K^T [N, C, C] with the decay of each pair, of rows R, q and k [N, C, K]; what is above the diagonal has no meaning.
+// R is K, or what reads the state in its place. Either of q and rows may be missing.
 func (d *Decay) Products(q, k, rows *ir.Value) (kk, qk *ir.Value) {
 	b := d.Builder
 	var wanted []*ir.Value
@@ -305,7 +306,7 @@ func (d *Decay) Products(q, k, rows *ir.Value) (kk, qk *ir.Value) {
 		}
 		columns := d.columns(l, k, left[0])
 		n := left[0].Type.Shape[1]
-		// Both use the same columns, which are loaded into the MXU once.
+		// Both meet the same columns, which are pushed into the matrix unit once for the two.
 		if d.Variant.KQ == gdn.JointJoined && len(left) == 2 {
 			both := d.Dot(b.Concat(1, left...), columns, false, true, d.Variant.Numerics.PrecIntra)
 			left = []*ir.Value{b.SliceAxis(both, 1, 0, n), b.SliceAxis(both, 1, n, 2*n)}
@@ -327,16 +328,16 @@ func (d *Decay) Products(q, k, rows *ir.Value) (kk, qk *ir.Value) {
 	return kk, qk
 }
 
-// columns returns K of all tokens times the level's factors at j. Second halves are not part of the level and get rest.
-// Any finite numbers would do there, since ofLevel ignores them and gradients multiply them by zeros. rest exists already, while zeros
-// would need work.
+// columns are K of all tokens as the pairs of a level take it at j. Second halves have no part in the level: rest is there.
+// Any finite numbers would do there, since ofLevel leaves them out and gradients meet them with zeros: rest is made already, and zeros
+// would have to be.
 func (d *Decay) columns(l level, k, rest *ir.Value) *ir.Value {
 	h := l.halves()
 	return h.join(d.Builder, d.OfKeys(h.first(d.Builder, k), h.first(d.Builder, l.columns)), rest)
 }
 
-// Times returns x times a factor, nil for ones, as an operand of products. OfKeys is Times for keys that are multiplied with keys and queries. Their rounding
-// enters the inverse and through it all later tokens: with decay_bf16=rows their factors and products are not rounded.
+// Times is x times a factor, nil for ones, as products take it; OfKeys is that of keys that meet keys and queries. What is rounded there goes into
+// the inverse, and by way of it to all tokens after: with decay_bf16=rows their factors and products are not.
 func (d *Decay) Times(x, factor *ir.Value) *ir.Value { return d.times(x, factor, gdn.DecayBF16Rows) }
 
 func (d *Decay) OfKeys(k, factor *ir.Value) *ir.Value {
@@ -350,7 +351,7 @@ func (d *Decay) times(x, factor *ir.Value, from gdn.DecayBF16) *ir.Value {
 	return d.Store(x)
 }
 
-// element converts an operand of a product with decay to the product's type: bf16 from a level of decay_bf16 on.
+// element is an operand of a product with decay in the type in which those are formed: bf16 from a level on.
 func (d *Decay) element(x *ir.Value, from gdn.DecayBF16) *ir.Value {
 	if d.Variant.Numerics.DecayBF16 >= from {
 		return d.Convert(x, ir.BF16)
@@ -358,7 +359,7 @@ func (d *Decay) element(x *ir.Value, from gdn.DecayBF16) *ir.Value {
 	return d.Convert(x, ir.F32)
 }
 
-// ofLevel writes the pairs of a level over the narrower levels; x has the rows of second halves, or all rows.
+// ofLevel puts the pairs of a level over those of the narrower ones: x has the rows of its second halves, or all of them.
 //
 //	C = 64, level of 64:   narrower   a .     x, of rows 32-63   x ?     result   a .
 //	                                  . d                                         x d
@@ -376,14 +377,14 @@ func (d *Decay) ofLevel(l level, x, narrower *ir.Value) *ir.Value {
 	return h.join(b, h.first(b, narrower), x)
 }
 
-// pairs returns which pairs of rows i (of second halves, or all) and lanes j belong to a wide level.
+// pairs says which pairs of rows i, those of second halves or all, and lanes j are of a wide level.
 //
-// Of halves 0 1 2 3 these are rows of 1 with lanes of 0, and rows of 3 with lanes of 2. Rows of 2 with lanes of 1 are neighbours too, but in two blocks.
-// So with all rows, the half of the lanes must be even. With second halves only, halves 1 and 3 are row blocks 0 and 1, so row block r pairs with
+// Of halves 0 1 2 3 these are rows of 1 with lanes of 0, and of 3 with 2. Rows of 2 with lanes of 1 are neighbours too, but of two blocks:
+// where all rows are there, the half of the lanes must be even. Where second halves stand alone, 1 and 3 are rows 0 and 1, so r meets
 // lanes of 2r.
 func (l level) pairs(b *ir.Builder, ri, ci *ir.Value) *ir.Value {
 	half := b.Like(ri, float64(l.block/2))
-	ri, ci = b.Div(ri, half), b.Div(ci, half) // indices of halves of blocks
+	ri, ci = b.Div(ri, half), b.Div(ci, half) // halves of blocks
 	one := b.Like(ri, 1)
 	of := b.Compare(ir.EQ, b.Add(ci, one), ri)
 	if l.halves() > 0 {

@@ -10,40 +10,40 @@ import (
 //
 //	dQ += R . (X (F . K))    dK += R . (Y (F . K)) + F . (X^T (R . Q) + Y^T (R . K))
 //
-// If the rows of A are not K, the first term of dK is their gradient, and they replace K next to R.
+// Where the rows of A are not those of K, the first term of dK is their gradient, and they are in place of K beside R.
 //
-// The log decay of token t applies to pairs j < t <= i. For t in the second half of a block these are all pairs of the level with i >= t, and
-// for t in the first half the pairs with j < t. So its gradient sums, along the tokens of a half,
+// The log decay of token t decays the pairs j < t <= i. For t in the second half of a block these are all pairs of the level with i >= t, and
+// for t in the first half those with j < t. So its gradient sums, along the tokens of a half,
 //
 //	rows = (R . Q) . (X (F . K)) + (R . K) . (Y (F . K))    columns = (F . K) . (X^T (R . Q) + Y^T (R . K))
 //
-// from t on, or up to t. Nothing cancels in these sums, for any decay. Within the narrowest blocks it sums rows minus columns from t on.
-// There pairs on one side of t cancel exactly, except for the order of float32 sums, since both use operands rounded once.
+// from t on, or up to t: sums in which nothing cancels, whatever the decay. Within the narrowest blocks it sums rows less columns from t on.
+// There pairs on one side of t cancel, to the last bit but for the order of float32 sums, since both are made of operands rounded once.
 
-// Pairs are gradients of P and A without their decay, [N, i, j] and transposed [N, j, i]; elements outside of pairs are undefined. Y and TurnedY are nil if
-// the rule has no A.
+// Pairs are gradients of P and A without their decay, [N, i, j] and turned [N, j, i]; what is no pair has no meaning. Those of A are nil where a
+// rule has none.
 type Pairs struct{ X, Y, TurnedX, TurnedY *ir.Value }
 
-// Gradients are, through the pairs of a chunk, the gradients [N, C, K] of Q, K and the rows of A if they are not K; and the gradient of the log decays
-// through all uses.
+// Gradients are those of Q, of K and, where they are not K, of the rows of A by way of the pairs of a chunk [N, C, K], and of the log decays by
+// way of all.
 type Gradients struct{ Q, K, Rows, Log *ir.Value }
 
-// Ends are the terms of the log decay's gradient outside of pairs: products of elements with gradients, [N, C, K], for tokens that read
-// the state before the chunk (Risen) and tokens kept in the state after it (Rest); and for the state itself, [N, 1, K].
+// Ends is what is outside of pairs of the log decay's gradient: products of elements with gradients, [N, C, K], of tokens that meet
+// the state before the chunk (Risen) and that the state after it keeps (Rest); and that of the state itself, [N, 1, K].
 type Ends struct{ Risen, Rest, Whole *ir.Value }
 
-// made are the gradients through a level: of Q and K at i, of K at j, and the summands of the decay. Where nothing cancels, a token has one
-// summand: rows in second halves and columns in first ones.
+// made are the gradients by way of a level: those of Q and K at i, of K at j, and the summands of the decay. Where nothing cancels, summands
+// are those of a token: rows in second halves and columns in first ones.
 //
 //	block of 4, dg of:   t = 0: none   1: columns_0   2: rows_2 + rows_3   3: rows_3
-//	pair (3, 0) decays by g1, g2 and g3, and counts for all three
+//	pair (3, 0) decays by g1, g2 and g3, and is in all three
 type made struct {
 	level
 	q, k, column *ir.Value
 	summands     *ir.Value
 }
 
-// Gradients converts gradients of pairs to gradients of Q, K, the rows of A and the log decays. q, k and rows (may be k) are [N, C, K] of value heads.
+// Gradients takes those of pairs to Q, K, the rows of A and the log decays. q, k and rows, which may be k, are [N, C, K] of value heads.
 func (d *Decay) Gradients(q, k, rows *ir.Value, p Pairs, ends Ends) Gradients {
 	var levels []made
 	for _, l := range d.levels {
@@ -72,7 +72,7 @@ func (d *Decay) Gradients(q, k, rows *ir.Value, p Pairs, ends Ends) Gradients {
 	return g
 }
 
-// ofPairs returns the gradients through a level.
+// ofPairs are the gradients by way of a level.
 func (d *Decay) ofPairs(l level, q, k, reads *ir.Value, p Pairs) made {
 	b, h := d.Builder, l.halves()
 	b.Stage("dq")
@@ -80,13 +80,13 @@ func (d *Decay) ofPairs(l level, q, k, reads *ir.Value, p Pairs) made {
 	columns := d.columns(l, k, rowsK)
 	second := func(x *ir.Value) *ir.Value { return h.second(b, x) }
 	first := func(x *ir.Value) *ir.Value { return h.first(b, x) }
-	if l.wide && d.Variant.Inverse.Refine { // rows minus columns of a span cancel, so both use all parts of X; columns of wide levels do not
+	if l.wide && d.Variant.Inverse.Refine { // rows less columns of a span cancel, so that both are of X in all its parts; columns of wide levels do not
 		first = func(x *ir.Value) *ir.Value { return h.first(b, d.Convert(x, ir.BF16)) }
 	}
-	// P includes pairs of a token with itself (0), A does not (1).
+	// P has pairs of a token with itself (0), A has none (1).
 	x, turned := d.Masked(d.Moved(p.X, second), l.lower(b, 0)), d.Masked(d.Moved(p.TurnedX, first), l.upper(b, 0))
 	m := made{level: l}
-	all := func(own *ir.Value) *ir.Value { // rows of all tokens; first halves are not part of the level
+	all := func(own *ir.Value) *ir.Value { // rows of all tokens; first halves have no part in the level
 		if h == 0 {
 			return own
 		}
@@ -107,7 +107,7 @@ func (d *Decay) ofPairs(l level, q, k, reads *ir.Value, p Pairs) made {
 			m.column = b.Add(d.Dot(turned, all(rowsQ), false, false, prec), d.Dot(turnedY, all(rowsK), false, false, prec))
 		}
 	}
-	if !l.wide { // rows minus columns: both from operands rounded once
+	if !l.wide { // rows less columns: both of operands rounded once
 		m.summands = d.along(rowsQ, m.q)
 		if m.k != nil {
 			m.summands = b.Add(m.summands, d.along(rowsK, m.k))
@@ -136,7 +136,7 @@ func (d *Decay) ofPairs(l level, q, k, reads *ir.Value, p Pairs) made {
 	return m
 }
 
-// along multiplies elements of an operand of a product by its gradient; Along does so in the operands' type.
+// along multiplies elements of an operand of a product with elements of its gradient; Along does it in the type of operands.
 func (d *Decay) along(x, dx *ir.Value) *ir.Value {
 	return d.Mul(d.Convert(x, ir.F32), d.Convert(dx, ir.F32))
 }
@@ -145,7 +145,7 @@ func (d *Decay) Along(x, dx *ir.Value) *ir.Value {
 	return d.Mul(d.element(x, gdn.DecayBF16Rows), d.element(dx, gdn.DecayBF16Rows))
 }
 
-// lower returns which pairs of rows i (of second halves, or all) and lanes j belong to a level; for a span, pairs with i >= j + by.
+// lower says which pairs of rows i, those of second halves or all, and lanes j are of a level; of a span those with i at least by after j.
 func (l level) lower(b *ir.Builder, by int) func(row, lane *ir.Value) *ir.Value {
 	return func(row, lane *ir.Value) *ir.Value {
 		if l.wide {
@@ -155,8 +155,8 @@ func (l level) lower(b *ir.Builder, by int) func(row, lane *ir.Value) *ir.Value 
 	}
 }
 
-// upper is lower transposed: rows j (of first halves, or all) and lanes i.
-// With first halves only, row block r is half 2r, which pairs with lanes of half 2r + 1.
+// upper is lower turned: rows j, those of first halves or all, and lanes i.
+// Where first halves stand alone, r is half 2r, whose pairs are lanes of 2r + 1.
 func (l level) upper(b *ir.Builder, by int) func(row, lane *ir.Value) *ir.Value {
 	return func(row, lane *ir.Value) *ir.Value {
 		switch {
@@ -171,23 +171,23 @@ func (l level) upper(b *ir.Builder, by int) func(row, lane *ir.Value) *ir.Value 
 	}
 }
 
-// within returns whether j and i are in one block, with i >= j + by.
+// within says whether j and i are in one block, i at least by after j.
 func (l level) within(b *ir.Builder, j, i *ir.Value, by int) *ir.Value {
 	size := b.Like(j, float64(l.block))
 	return b.And(b.Compare(ir.EQ, b.Div(j, size), b.Div(i, size)), b.Compare(ir.GE, i, b.Add(j, b.Like(j, float64(by)))))
 }
 
-// alongDecay sums the gradient of each log decay: for each level over its halves, and over the narrowest blocks, from each token on or up to it.
+// alongDecay sums what each log decay decays: of each level over its halves, and over the narrowest blocks, from each token on or up to it.
 //
-//	dg_t = sum_(l >= t) Risen_l + sum_(l < t) Rest_l + Whole + the levels' terms
+//	dg_t = sum_(l >= t) Risen_l + sum_(l < t) Rest_l + Whole + those of the levels
 //
-// since e^(L_l), the decay of the state that token l reads, includes g_t for l >= t, e^(L_C - L_l) includes it for l < t, and e^(L_C) always. All
-// terms are one product (sums).
+// since e^(L_l), by which token l meets the state before, has g_t for l >= t, e^(L_C - L_l) has it for l < t, and e^(L_C) always. All of
+// them are terms of one product (sums).
 func (d *Decay) alongDecay(levels []made, ends Ends) *ir.Value {
 	b, c := d.Builder.Stage("dg"), d.Chunk
 	from := func(b *ir.Builder, i, l *ir.Value) *ir.Value { return b.Compare(ir.LE, i, l) }
 	until := func(b *ir.Builder, i, l *ir.Value) *ir.Value { return b.Compare(ir.GT, i, l) }
-	once := func(x *ir.Value) *ir.Value { // nothing cancels, so one rounding is as accurate as the products
+	once := func(x *ir.Value) *ir.Value { // nothing cancels, so one rounding is as good as those of the products
 		if d.onePass() {
 			return d.Convert(x, ir.BF16)
 		}
@@ -205,7 +205,7 @@ func (d *Decay) alongDecay(levels []made, ends Ends) *ir.Value {
 	if d.Bound != 0 {
 		return dg
 	}
-	// At the floor and below, the decay does not depend on the log decay: no gradient.
+	// At the floor and below, the decay is the floor whatever the log decay is: no gradient.
 	floor := float64(tile.ResetFloor) * Nat(d.Variant)
 	return b.Select(b.Compare(ir.GT, d.Log, b.Like(d.Log, floor*(1-1e-6))), dg, b.Like(dg, 0))
 }

@@ -2,15 +2,15 @@ package channel
 
 import "github.com/gdngen/gdngen/ir"
 
-// halves is the number of rows of a half block of a level if halves are whole registers; 0 otherwise: all rows stay together.
+// halves are the rows of each half of the blocks of a level, where they are whole registers; 0 elsewhere: all rows stay together.
 //
-// A level pairs tokens of second halves with tokens of first halves. So in its products rows of first halves, and columns of second
-// ones, would be masked away. If halves are registers they are omitted before the product, which halves the rows:
+// Pairs of a level are tokens of second halves with tokens of first ones, so of its products rows of first halves, and columns of second
+// ones, would be masked away. Where halves are registers they are left out before, which is half of the rows:
 //
 //	C = 128, a level of blocks of 64:   first [64]  = rows 0-31 and 64-95      columns, times their factors
 //	                                    second [64] = rows 32-63 and 96-127    rows, times theirs
 //
-// Narrower halves are parts of registers, and separating them would cost more moves than it saves in products.
+// Narrower halves are parts of registers, and to take them apart would cost more moves than the products they save.
 type halves int
 
 func (l level) halves() halves {
@@ -20,7 +20,7 @@ func (l level) halves() halves {
 	return 0
 }
 
-// first and second return the first and the second halves of the blocks of x [N, C, D], concatenated; nil for nil.
+// first and second are the rows of the first halves of x [N, C, D], one below the other, and those of the second; nil of nil.
 func (h halves) first(b *ir.Builder, x *ir.Value) *ir.Value  { return h.rows(b, x, 0) }
 func (h halves) second(b *ir.Builder, x *ir.Value) *ir.Value { return h.rows(b, x, 1) }
 
@@ -35,7 +35,7 @@ func (h halves) rows(b *ir.Builder, x *ir.Value, half int) *ir.Value {
 	return b.Concat(1, parts...)
 }
 
-// join interleaves first and second halves again; if rows stay together, first has all of them.
+// join is x whose halves are first and second; where rows stay together, first has them all.
 func (h halves) join(b *ir.Builder, first, second *ir.Value) *ir.Value {
 	if h == 0 {
 		return first
@@ -47,7 +47,7 @@ func (h halves) join(b *ir.Builder, first, second *ir.Value) *ir.Value {
 	return b.Concat(1, parts...)
 }
 
-// each adds add to the second or first halves of x, and leaves the others.
+// each puts add to the halves of x that are named, second or first, and leaves the others.
 func (h halves) each(b *ir.Builder, x, add *ir.Value, second bool) *ir.Value {
 	switch {
 	case h == 0:

@@ -10,50 +10,50 @@ import (
 
 // Chunks takes the chunks in flight through the states of a step.
 //
-// Chunks in flight (chunks=n of a variant) are n successive chunks of one grid step. Work without the state is done for all of them interleaved, as N
+// Chunks in flight (chunks=n of a variant) are n successive chunks of one grid step. What needs no state is done for all of them in lockstep, as N
 // entries; then they pass through the state one after another:
 //
 //	chunks=2, 2 value heads   entries 0 1 2 3 = (chunk 0, head 0) (chunk 0, head 1) (chunk 1, head 0) (chunk 1, head 1)
 //	step                      State -> chunk 0, entries 0 1 -> After[0] -> chunk 1, entries 2 3 -> After[1]
 //
-// In a stream of packed sequences chunks in flight may belong to different sequences. Then Enter returns the state of a chunk's own sequence, and Exit
-// receives the state after it.
+// In a stream of packed sequences chunks in flight may be of different sequences. Then a chunk does not go on from the one before it: Enter gives it
+// the state of its own sequence, and Leave puts back what it makes of that.
 type Chunks struct {
 	Rule
-	State *ir.Value   // [batch x heads, K, V] f32, or [batch x heads, V, K]: the state before the next chunk; nil if the step has none
+	State *ir.Value   // [batch x heads, K, V] f32, or [batch x heads, V, K]: that of the next chunk; nil where the step has none
 	After []*ir.Value // the states after each chunk in flight
 
 	ValueFirst bool                             // states are [V, K]
-	Enter      func(chunk int) *ir.Value        // if not nil, returns the state before a chunk in flight
-	Exit       func(chunk int, state *ir.Value) // receives the state after it
+	Enter      func(chunk int) *ir.Value        // where not nil, the state before a chunk in flight
+	Exit       func(chunk int, state *ir.Value) // and what takes the state after it
 
-	// For a training step: the state before each chunk in flight, and U, filled by Through; and T of all.
+	// Of the chunks in flight, as they are taken through the state, for what a training step keeps: the state before each, and U; and T of all.
 	Before, Values []*ir.Value
 	Inverted       *ir.Value
 }
 
-// Work has the inputs of the state step, each of N entries. The caller sets Q, K, V and the gates, and of T, P, U and W the results of
-// another grid; Pairs and Operands compute the rest.
+// Work is what the state step of the chunks in flight needs, each of N entries. A caller fills in Q, K, V and the gates, and of T, P, U and W what
+// another grid made; Pairs and Operands make the rest.
 type Work struct {
-	Q, K *ir.Value // [N of key heads, C, K]; Q is nil if no output is needed
+	Q, K *ir.Value // [N of key heads, C, K]; Q is nil where no output is wanted
 	V    *ir.Value // [N, C, V] f32
 	T, P *ir.Value // [N, C, C]
 	U, W *ir.Value // form uw: [N, C, V] and [N, C, K]
-	// With split gates: b K of value heads, which reads the state; else nil.
+	// Of a rule that erases and writes apart: b K of value heads, by which the state is read; else nil.
 	reads *ir.Value
 	*meeting
-	maps, adds *ir.Value // form map: maps of the state to output and next state, [N, C + K, K], and their offsets, [N, C + K, V]
-	// If the kernel normalizes keys: 1/|k|, |k|, and 1/|q| with a scale applied to the output, [N of key heads, C].
+	maps, adds *ir.Value // form map: what takes the state to output and state, [N, C + K, K], and what they add to it, [N, C + K, V]
+	// Where the kernel normalizes keys: 1/|k|, |k|, and 1/|q| with a scale that the output takes, [N of key heads, C].
 	inverse, length, query *ir.Value
 	Gates
 }
 
-// Operands computes the operands of products with the state, if the step has one; and U and W in form uw, unless an earlier grid made them. A grid
-// that makes T and P for another one has no state.
+// Operands makes what meets the state, if the step has one, and U and W in form uw unless an earlier grid made them. A grid that makes T and P for
+// another one has no state.
 //
-// These operands are in stage operands, among the work without the state, so that a schedule can interleave them with it. With auto on v6e bench
-// takes 60179 in-order cycles, and 65156 with the operands in stage state. Variant tpu, whose steps overlap in more phases, takes 35767 at 2048 tokens in
-// stage state, and 37020 in stage operands.
+// What meets the state is made in stage operands, among the work that needs no state, so that a schedule can lay it beside that. By auto on v6e bench
+// takes 60179 cycles by wall, and 65156 where it is made in stage state; variant tpu, whose steps overlap in more phases, takes 35767 at 2048 tokens,
+// and 37020 in stage operands.
 func (e *Chunks) Operands(w *Work) {
 	if e.State != nil {
 		e.B.Stage("operands")
@@ -67,7 +67,7 @@ func (e *Chunks) Operands(w *Work) {
 	}
 }
 
-// meeting computes the operands of products with the state, for all chunks in flight, in the current stage.
+// meeting makes what meets the state, of all chunks in flight, in the stage at hand.
 func (e *Chunks) meeting(w *Work) *meeting {
 	m := &meeting{expG: e.Exp(w.Sum).Called("growth"), k: w.K, q: w.Q, shared: e.SharesState()}
 	if !m.shared {
@@ -88,11 +88,11 @@ func (e *Chunks) meeting(w *Work) *meeting {
 	return m
 }
 
-// folded returns K of value heads times the decay of the state up to each token (grown, for per-head decays), as it multiplies the
-// state; foldedQuery returns Q likewise, with the scale.
+// folded is K of value heads with what is left at each token of the state before the chunk, grown where a head has one decay, as it meets that
+// state; foldedQuery is Q, with the scale.
 //
-// e^G (K S) = (e^G K) S: the weight can multiply the rows of K before the state is known (fold=yes), or the rows of K S after it. Both have equal size
-// for K = V, but the latter is on the critical path of the next chunk. A per-channel decay can only multiply K.
+// e^G (K S) = (e^G K) S: the weight may stand in the rows of K before the state is there (fold=yes), or in those of K S after it, as many numbers
+// where K = V, but on the way that the next chunk waits for. A decay a channel is not the same for all of a row, so it can stand in K alone.
 func (e *Chunks) folded(w *Work, x, grown *ir.Value) *ir.Value {
 	if w.Channels != nil {
 		return w.Channels.Times(x, w.Channels.Risen)
@@ -107,7 +107,7 @@ func (e *Chunks) foldedQuery(w *Work, x, grown *ir.Value) *ir.Value {
 	return e.byExpSums(w, x, grown, e.scaled, "q_grown")
 }
 
-// byExpSums multiplies the rows of x by exp(G) and a scale. If weights come from transposes, exp(G) exists as a tile already, from Between.
+// byExpSums weighs the rows of x by exp(G), times a scale. Where weights come from transposes, that of G is there already: Between has it.
 func (e *Chunks) byExpSums(w *Work, x, grown *ir.Value, scaled func(*ir.Value) *ir.Value, name string) *ir.Value {
 	switch {
 	case grown == nil:
@@ -119,11 +119,11 @@ func (e *Chunks) byExpSums(w *Work, x, grown *ir.Value, scaled func(*ir.Value) *
 	return e.Store(e.B.Mul(e.Element(x, gdn.DecayBF16Rows), e.Element(column, gdn.DecayBF16Rows)).Called(name))
 }
 
-// explicit computes U = T beta V and W = T beta exp(G) K without the state, so that V' = U - W S needs one product after the state instead of two, K S and
-// T R. It takes two products with T, of V and of K; form vprime takes one. With beta=right, beta is in A's columns: then T multiplies V and
-// exp(G) K directly.
+// explicit makes U = T beta V and W = T beta exp(G) K without the state, so that V' = U - W S is one product behind it in place of two, K S and T R.
+// It takes two products with T, of V and of K, where form vprime takes one. Beta is in A's columns where it is on the right: then T takes V and
+// exp(G) K as they are.
 //
-// If keys are normalized here, W includes their lengths: T belongs to keys of length 1, which also read the state.
+// With keys that are normalized here, W has their lengths too: T is that of keys of length 1, and reads the state by such.
 func (e *Chunks) explicit(w *Work) {
 	b := e.B.Stage("uw")
 	ku, kw := w.V, b.Convert(e.PerValue(w.K), ir.F32)
@@ -135,7 +135,7 @@ func (e *Chunks) explicit(w *Work) {
 	w.W = e.Store(e.Dot(w.T, e.Store(kw), false, false, e.V.ApplyPrecision()).Called("w")) // T beta e^G K
 }
 
-// behindT scales V and K of value heads for the product with T, in float32: by beta if it is on the left, and K by 1/|k| if keys are normalized here.
+// behindT weighs V and K of value heads as T takes them, in float32: by beta if it is on the left, and K by 1/|k| where keys are normalized here.
 func (e *Chunks) behindT(w *Work, v, k *ir.Value) (*ir.Value, *ir.Value) {
 	b := e.B
 	if e.V.Beta == gdn.BetaLeft {
@@ -148,14 +148,14 @@ func (e *Chunks) behindT(w *Work, v, k *ir.Value) (*ir.Value, *ir.Value) {
 	return v, k
 }
 
-// affine turns output and next state into affine maps of the state, so that only one product lies between two states; form uw has
-// two, vprime three. With F = e^G K (times beta in its rows if it is on the left) and E = e^(G_C - G) K, everything but S is computed before S:
+// affine makes the output and the next state affine maps of the state, so that one product stands between a state and the next one, where form uw has
+// two and vprime three. With F = e^G K as it meets the state, beta in its rows if it is on the left, and E = e^(G_C - G) K, all but S ahead of S:
 //
 //	[P; E^T] T [F V] = [A Z]     O  = (e^G Q - A) S + Z
 //	                   [B N]     S' = e^(G_C) S - B S + N
 //
-// If keys are normalized here, T has 1/|k| in its rows, for P and E, and F has it itself. That is one rounding per token, whose bias accuracy tests
-// detect; in P and E, similar keys would no longer cancel in E^T T. So auto uses this form for keys without normalization only.
+// Of keys that are normalized here T has 1/|k| in its rows, for P and E, and F in its own. That is one rounding for all of a token, whose bias the exam
+// sees; in P and E keys alike would no longer cancel in E^T T. So auto takes it for keys as they are given.
 func (e *Chunks) affine(w *Work) {
 	b, m := e.B.Stage("uw"), w.meeting
 	v, f := e.behindT(w, w.V, m.k)
@@ -182,7 +182,7 @@ func (e *Chunks) affine(w *Work) {
 	w.maps = e.Store(w.maps)
 }
 
-// mapped returns the output of a chunk, and the term added to the decayed state, by its affine map (affine).
+// mapped gives the output of a chunk, and what it adds to the decayed state, by its affine map (affine).
 func (e *Chunks) mapped(f *flight, at func(*ir.Value) *ir.Value) (o, added *ir.Value) {
 	b, adds := e.B, at(f.adds)
 	met := e.Dot(at(f.maps), e.State, false, false, e.V.Numerics.PrecState).Called("map_state")
@@ -193,11 +193,11 @@ func (e *Chunks) mapped(f *flight, at func(*ir.Value) *ir.Value) (o, added *ir.V
 	return o, b.Sub(b.SliceAxis(adds, 1, rows-e.Spec.K, rows), b.SliceAxis(met, 1, rows-e.Spec.K, rows)).Called("added")
 }
 
-// Through takes the chunks in flight through the state, in order, and returns the output [batch x heads, C, V] of each; nil without queries.
-// writes loads the split gates of V', after the other operands; nil for other rules.
+// Through takes the chunks in flight through the state, in order, and gives the output [batch x heads, C, V] of each; none without queries.
+// The gates of a rule that erases and writes apart are loaded by writes, behind what else meets the state; nil of other rules.
 //
-// Instructions have their chunk in the task, so that a schedule can distinguish the chunks of a step. Outputs are scaled after all chunks, since no
-// later chunk depends on them.
+// Instructions of a chunk have it in their task, so that a schedule can tell the chunks of a step apart. Outputs are scaled behind all of them: no
+// later chunk waits for that.
 func (e *Chunks) Through(w *Work, writes func() *ir.Value) []*ir.Value {
 	b := e.B.Stage("state")
 	f := e.flight(w)
@@ -216,36 +216,36 @@ func (e *Chunks) Through(w *Work, writes func() *ir.Value) []*ir.Value {
 	return outs
 }
 
-// meeting holds the operands of the state's products, computed before the state is known.
+// meeting holds the operands of the state's products, made before the state is there.
 type meeting struct {
-	expG   *ir.Value // [N, C], the decay from the state to each token; nil without decay or with per-channel decays
-	k, q   *ir.Value // operands of products with the state; of key heads if value heads share them
-	restK  *ir.Value // K times the decay after each token, for the update K^T V'
-	shared bool      // the value heads of a key head use one product with their states
+	expG   *ir.Value // [N, C], the decay from the state to each token; nil where there is none, or each channel has one
+	k, q   *ir.Value // as they meet the state; of key heads where those share it
+	restK  *ir.Value // K with the decay that is left, of the update K^T V'
+	shared bool      // value heads of a key head meet the states in one product
 }
 
-// flight has the inputs of the chunks in flight for the state step, all chunks together; step selects its chunk with at.
+// flight is what the chunks in flight take to the state, each of all of them; step takes its chunk's part by at.
 type flight struct {
 	*Work
 	*meeting
-	turnedK, tail *ir.Value // if K is unscaled in the update: K^T, and the decay that multiplies V' instead
-	unit, length  *ir.Value // norms; nil if there are none
+	turnedK, tail *ir.Value // for an update in which K is as it is: K^T, and what V' takes of the decay in its place
+	unit, length  *ir.Value // norms, nil of none
 	share         *ir.Value
-	writes        *ir.Value // the write gate of a split-gate rule
+	writes        *ir.Value // the write gate, of a rule that has one
 }
 
-// flight computes it. In the update the decay after each token multiplies K or V':
+// flight makes it. K of the update takes the decay that is left, or V' does:
 //
-//	tail_decay=k      (e^(G_C - G) K)^T V'      K is scaled before the state, and rounded again
-//	tail_decay=v      K^T (e^(G_C - G) V')      K is unchanged; V' is scaled and stored a second time, after T R
-//	own precupdate    K^T (e^(G_C - G) V')      in three passes unchanged bf16 K is one part, scaled K would be two
-//	shared            ((e^(G_C - G) V')^T K)    one K for all value heads of a key head, so it cannot include a value head's decay
+//	tail_decay=k      (e^(G_C - G) K)^T V'      K is weighed ahead of the state, and rounded again
+//	tail_decay=v      K^T (e^(G_C - G) V')      K is as it was given; V' is weighed and stored a second time, behind T R
+//	precupdate apart  K^T (e^(G_C - G) V')      in three passes K in bf16 is one part, so they are two, and weighed it would be two parts
+//	shared            ((e^(G_C - G) V')^T K)    one K for all value heads of a key head, so nothing of a value head may be in it
 func (e *Chunks) flight(w *Work) *flight {
 	f := &flight{Work: w, meeting: w.meeting}
 	if f.meeting == nil { // the state comes with the chunk
 		f.meeting = e.meeting(w)
 	}
-	if !e.V.Fold && e.V.Out == gdn.OutJoined && f.q != nil { // a rule without decay: nothing to fold, but in [Q, P] [S; V'] Q includes the scale
+	if !e.V.Fold && e.V.Out == gdn.OutJoined && f.q != nil { // a rule without decay: nothing to fold, but [Q, P] [S; V'] has the scale in Q
 		f.q = e.Store(e.scaled(e.B.Convert(f.q, ir.F32)))
 	}
 	switch {
@@ -258,7 +258,7 @@ func (e *Chunks) flight(w *Work) *flight {
 	return f
 }
 
-// step takes a chunk in flight, whose values at selects, through the state. It returns the output [batch x heads, C, V], nil if none is needed.
+// step takes a chunk in flight, of which at gives values, through the state: the output [batch x heads, C, V], nil where none is wanted.
 func (e *Chunks) step(f *flight, at func(*ir.Value) *ir.Value, c int) *ir.Value {
 	if e.Enter != nil {
 		e.State = e.Enter(c)
@@ -282,41 +282,41 @@ func (e *Chunks) step(f *flight, at func(*ir.Value) *ir.Value, c int) *ir.Value 
 	return o
 }
 
-// solved returns the output of a chunk, and the term added to the decayed state, by V'.
+// solved gives the output of a chunk, and what it adds to the decayed state, by V'.
 //
-//	kS, qS = K S, Q S                       the first products that depend on the state
-//	exact  = T beta (V - e^G kS)            V', or U (without beta) if beta is in the columns, in float32
-//	u      = exact in its stored form       read by P and the update
+//	kS, qS = K S, Q S                       the first products that wait for the state
+//	exact  = T beta (V - e^G kS)            V', or without beta U where that is in the columns, in float32
+//	u      = exact as it is stored          what P and the update read
 //	o      = scale e^G qS + P u
 //	added  = restK^T u                      to e^(G_C) State
 //
-// Three products lie between two states: K S, T R and the update; form uw has two. No schedule shortens this path.
+// Between a state and the next one stand three products, K S, T R and the update, where form uw has two: no schedule makes that way shorter.
 //
-// If keys are similar, rounding of u shows in outputs and state, since the errors of all tokens add up along one direction of the state. StoreValues passes
-// rounding errors of earlier rows on to later ones. V of an additive rule in bf16 is exact and has no rounding error.
+// Where keys are alike, rounding of u shows in outputs and state, since errors of all tokens add up in one direction of the state. StoreValues hands
+// on to later rows what rounding left of earlier ones. V of an additive rule in bf16 is exact as it comes, and has nothing to hand on.
 func (e *Chunks) solved(f *flight, at func(*ir.Value) *ir.Value) (o, added *ir.Value) {
 	state := e.State
 	up := at(f.expG)
-	kS, qS := e.stateProducts(at(f.k), at(f.q), state) // the first work that depends on the previous chunk
-	exact := e.written(f, at, kS, up)                  // V', or U if beta is in the columns
+	kS, qS := e.stateProducts(at(f.k), at(f.q), state) // all that waits for the chunk before, with what follows
+	exact := e.written(f, at, kS, up)                  // V', or U where beta is in the columns
 	u := exact
 	if !e.Spec.Rule.Writes() && f.unit == nil && e.Spec.DType == ir.BF16 {
 		u = e.Store(u) // V is exact
 	} else {
 		u = e.StoreValues(u, at(f.unit), at(f.length), at(f.writes))
 	}
-	kept := u // U for the backward pass
+	kept := u // U as the backward pass takes it
 	switch {
-	case e.V.Inverse.Refine && f.Channels != nil: // W for the backward pass
+	case e.V.Inverse.Refine && f.Channels != nil: // W, as the backward pass takes it
 		kept = tile.Held(e.Body, tile.OnRows(e.Body, e.By(exact, at(f.unit)), at(f.Beta)), e.V.GradPrecision())
-	case f.unit != nil: // u includes 1/|k|, for products with unscaled keys
+	case f.unit != nil: // u has 1/|k| beside it, for products with keys as they are
 		kept = e.Store(exact)
 	}
 	e.Before, e.Inverted, e.Values = append(e.Before, state), f.T, append(e.Values, kept)
-	weighed := u // V' as it multiplies restK
+	weighed := u // V' as it meets restK
 	switch {
-	case f.tail == nil: // K takes the remaining decay, or there is none
-	case e.V.TailDecay == gdn.TailDecayV && e.V.Numerics.ErrorFeedback > 1: // all are scaled to the end of the chunk, so passing on rounding errors needs no decay
+	case f.tail == nil: // K takes the rest, or there is none
+	case e.V.TailDecay == gdn.TailDecayV && e.V.Numerics.ErrorFeedback > 1: // all are weighed to the end of the chunk: what rounding leaves needs no decay
 		weighed = e.StoreValues(e.B.Mul(exact, e.weight(at(f.tail))).Called("u_left"), at(f.unit), at(f.length), at(f.writes))
 	case e.V.TailDecay == gdn.TailDecayV:
 		weighed = e.Store(e.B.Mul(e.By(exact, at(f.unit)), e.weight(at(f.tail))).Called("u_left"))
@@ -325,7 +325,7 @@ func (e *Chunks) solved(f *flight, at func(*ir.Value) *ir.Value) (o, added *ir.V
 	return o, e.update(f, at, u, weighed, added)
 }
 
-// weight broadcasts weights of the rows of V', [N, C], over their lanes. beta without decay is broadcast by lane moves: with transposes, bench of
+// weight spreads what weighs the rows of V', [N, C], over their lanes. Beta alone, of a rule without decay, is moved along them: by transposes bench of
 // deltanet on v5e went from 78661 to 78993 cycles.
 func (e *Chunks) weight(x *ir.Value) *ir.Value {
 	if !e.Spec.Rule.Decays() {
@@ -334,7 +334,7 @@ func (e *Chunks) weight(x *ir.Value) *ir.Value {
 	return tile.Weight(e.Body, x, e.Spec.V)
 }
 
-// grow returns x [N, C, V] times the decay from the state, by [N, C], unless K and Q include it.
+// grow is x [N, C, V] times the decay from the state, by [N, C], unless K and Q have it.
 func (e *Chunks) grow(x, by *ir.Value) *ir.Value {
 	if e.V.Fold || by == nil {
 		return x
@@ -342,8 +342,8 @@ func (e *Chunks) grow(x, by *ir.Value) *ir.Value {
 	return e.B.Mul(e.weight(by), x).Called(ir.NameOf(x))
 }
 
-// written returns V' of a chunk, [batch x heads, C, V] f32, the values that the rule writes; or U if beta is in the columns of A. An additive rule
-// writes V. kS is K S; up is the decay from the state [N, C] unless K includes it.
+// written is V' of a chunk, [batch x heads, C, V] f32: what the rule writes for each token, or U where beta is in the columns of A. An additive rule
+// writes V. kS is K S, up the decay from the state [N, C] unless K has it.
 func (e *Chunks) written(f *flight, at func(*ir.Value) *ir.Value, kS, up *ir.Value) *ir.Value {
 	b := e.B
 	switch {
@@ -359,13 +359,13 @@ func (e *Chunks) written(f *flight, at func(*ir.Value) *ir.Value, kS, up *ir.Val
 	return e.Solver().Applied(at(f.T), e.Store(r), false).Called("u") // T r
 }
 
-// outputOf returns the output of a chunk, scaled and decayed Q S plus P V', and K^T V' if the same product makes it.
+// outputOf is the output of a chunk, Q S decayed and scaled with P V'; and K^T V' where that is of the same product.
 //
-// The three forms differ in the weights of the MXU, and in the unit that adds:
+// The three forms differ in what a matrix unit has as weights, and who adds:
 //
 //	out=separate   Q S + P V'             two products, added in float32 by the vector unit
-//	out=joined     [e^G Q, P] [S; V']     one product of K + C terms: the MXU adds; needs the decay in Q, and S in stored form
-//	out=shared     [P; restK] V'          one product of C + K rows, restK transposed [K, C]: P V' on top, the update below
+//	out=joined     [e^G Q, P] [S; V']     one product of K + C terms: the unit adds; needs the decay in Q, and S as products take it
+//	out=shared     [P; restK] V'          one product of C + K rows, restK turned [K, C]: the output's P V', and below it the update
 func (e *Chunks) outputOf(f *flight, at func(*ir.Value) *ir.Value, u, qS, up *ir.Value) (o, added *ir.Value) {
 	b := e.B
 	read := func() *ir.Value {
@@ -378,7 +378,7 @@ func (e *Chunks) outputOf(f *flight, at func(*ir.Value) *ir.Value, u, qS, up *ir
 		return e.grow(qS, e.scaled(up))
 	}
 	switch {
-	case f.q == nil: // only states are needed
+	case f.q == nil: // states alone are wanted
 		return nil, nil
 	case e.V.Out == gdn.OutShared && e.V.UpdatePrecision() == e.V.Numerics.PrecState:
 		both := e.Dot(e.Concat(1, at(f.P), at(f.restK)).Called("pk"), u, false, false, e.V.Numerics.PrecState).Called("pk_u") // [P; (e^(GC-G) K)^T] V': one pass of V' through the unit as weights
@@ -393,25 +393,25 @@ func (e *Chunks) outputOf(f *flight, at func(*ir.Value) *ir.Value, u, qS, up *ir
 	return b.Add(read(), own).Called("o"), nil
 }
 
-// update returns K^T V' of a chunk with the decay after each token; or added if it exists already. It is [N, K, V] like the state; V'^T K, [N, V, K], if
-// states have the value first; or [N of key heads, heads V, K] if the states of a key head are joined. u is V' in
-// stored form, weighed is V' as it multiplies restK.
+// update is K^T V' of a chunk, with the decay that is left after each token: added where that was made before. It is [N, K, V] as the state is, or
+// [N, V, K] where states have the value first, V'^T K, or [N of key heads, heads V, K] where those of a key head are joined. u is V' as it is
+// stored, weighed that as it meets restK.
 func (e *Chunks) update(f *flight, at func(*ir.Value) *ir.Value, u, weighed, added *ir.Value) *ir.Value {
 	switch {
-	case f.shared: // the remaining decay multiplies V'
+	case f.shared: // the rest of the decay goes to V'
 		rest := e.B.Transpose(e.Store(e.ByRows(u, at(e.remains(f.Work)))), 0, 2, 1)
 		return e.Dot(e.sideBySide(rest), at(f.k), false, false, e.V.Numerics.PrecState).Called("k_u")
 	case e.ValueFirst:
 		return e.Dot(weighed, at(f.restK), true, false, e.V.Numerics.PrecState).Called("k_u")
 	case added != nil:
 		return added
-	case e.V.UpdatePrecision() != e.V.Numerics.PrecState: // K is exact, V' has parts: the remaining decay multiplies V'
+	case e.V.UpdatePrecision() != e.V.Numerics.PrecState: // K is exact, V' is in parts: the rest of the decay goes to V'
 		return e.Dot(at(f.turnedK), e.Store(e.ByRows(u, at(f.tail))), false, false, e.V.UpdatePrecision()).Called("k_u")
 	}
 	return e.Dot(at(f.restK), weighed, e.V.TransposeK == gdn.TransposeValue, false, e.V.Numerics.PrecState).Called("k_u")
 }
 
-// ofChunk returns the part of x for a chunk in flight; nil for nil.
+// ofChunk is what of x belongs to a chunk in flight; nil of nil.
 func (e *Chunks) ofChunk(x *ir.Value, chunk int) *ir.Value {
 	if x == nil || e.V.Mapping.Chunks == 1 {
 		return x
@@ -420,8 +420,8 @@ func (e *Chunks) ofChunk(x *ir.Value, chunk int) *ir.Value {
 	return e.Sliced(x, chunk*n, (chunk+1)*n)
 }
 
-// normColumns returns the norms that norms left out of the products, in all lanes [N, C, V]; nil if the kernel does not normalize keys. They are broadcast
-// once for all chunks in flight, before the state.
+// normColumns are what norms has taken, in all lanes [N, C, V]; nil where the kernel does not normalize keys. They are spread here once for all
+// chunks in flight, ahead of the state.
 func (e *Chunks) normColumns(w *Work) (unit, length, query *ir.Value) {
 	if w.inverse == nil {
 		return nil, nil, nil
@@ -433,7 +433,7 @@ func (e *Chunks) normColumns(w *Work) (unit, length, query *ir.Value) {
 	return over(w.inverse), over(w.length), query
 }
 
-// leaving applies the factor that an output's products left out: share from normColumns, or the scale.
+// leaving is an output with what its products left out: the share of normColumns, or the scale.
 func (e *Chunks) leaving(x, share *ir.Value) *ir.Value {
 	switch {
 	case share != nil:
@@ -444,11 +444,11 @@ func (e *Chunks) leaving(x, share *ir.Value) *ir.Value {
 	return x
 }
 
-// rest returns K for the state's update: rows times the decay after each token, and times beta if V' does not include it,
-// unless V' takes both. It is [N, C, K], or transposed [N, K, C].
+// rest is what K turns into for the state's update: its rows by the decay that is left after each token, and by beta where
+// that is not in V' yet, unless V' takes both. It is [N, C, K], or [N, K, C] where it is turned before.
 //
-// transpose_k=key transposes K once per key head and scales its lanes (tokens) for each value head. Otherwise the product transposes the scaled rows of
-// each value head. A per-channel decay scales elements, [N, C, K], before that; beta scales rows after it.
+// transpose_k=key turns K once per key head and weighs its lanes, tokens then, for each value head. Otherwise the product turns the weighed rows of
+// each value head. A decay a channel weighs elements, [N, C, K], before that; beta, of rows, comes after it.
 func (e *Chunks) rest(w *Work) *ir.Value {
 	b := e.B
 	if e.V.TailDecay == gdn.TailDecayV {
@@ -472,7 +472,7 @@ func (e *Chunks) rest(w *Work) *ir.Value {
 	return e.Store(e.ByRows(e.PerValue(w.K), left))
 }
 
-// remains returns the decay after each token [N, C], times beta if V' does not include it; nil for ones.
+// remains [N, C] is the decay that is left after each token, times beta where that is not in V' yet; nil for ones.
 func (e *Chunks) remains(w *Work) *ir.Value {
 	left := e.Exp(w.Tail).Called("left") // e^(GC-G)
 	if e.V.Beta != gdn.BetaLeft {
@@ -481,7 +481,7 @@ func (e *Chunks) remains(w *Work) *ir.Value {
 	return left
 }
 
-// stateDecay broadcasts the decay of the state over the chunk, the last lane of grown [N, C], over the state. If value heads of a key head are
+// stateDecay spreads what is left of the state before a chunk, the last lane of grown [N, C], over its elements. Where value heads of a key head are
 // joined, each has its own V rows of a state [heads V, K].
 func (e *Chunks) stateDecay(grown, state *ir.Value) *ir.Value {
 	s := state.Type.Shape
@@ -489,7 +489,7 @@ func (e *Chunks) stateDecay(grown, state *ir.Value) *ir.Value {
 	return e.B.Reshape(e.Scalar(grown, e.C-1, rows, s[2]), s...)
 }
 
-// stateChannels broadcasts the chunk's decay of each channel [N, 1, K] over the state.
+// stateChannels spreads what is left of each channel [N, 1, K] over the state.
 func (e *Chunks) stateChannels(total, state *ir.Value) *ir.Value {
 	if e.ValueFirst {
 		return e.B.Broadcast(total, state.Type.Shape, 0, 1, 2)
@@ -497,20 +497,20 @@ func (e *Chunks) stateChannels(total, state *ir.Value) *ir.Value {
 	return e.B.Broadcast(e.B.Transpose(total, 0, 2, 1), state.Type.Shape, 0, 1, 2)
 }
 
-// SharesState reports whether the value heads of a key head multiply K and Q in one product: their states [V, K] are stacked,
+// SharesState says whether the value heads of a key head meet K and Q in one product: their states [V, K] lie one below the other,
 // [N of key heads, heads V, K].
 func (e *Chunks) SharesState() bool { return e.ValueFirst && e.V.Share && !e.V.Fold && e.Group > 1 }
 
-// sideBySide stacks the value heads of a key head: [N of value heads, R, L] becomes [N of key heads, heads R, L].
+// sideBySide joins what belongs to the value heads of a key head: [N of value heads, R, L] to [N of key heads, heads R, L].
 func (e *Chunks) sideBySide(x *ir.Value) *ir.Value {
 	s := x.Type.Shape
 	return e.B.Reshape(x, s[0]/e.Group, e.Group*s[1], s[2])
 }
 
-// meet returns the product of rows [N, C, K] with the state; apart converts the result, or some of its rows, to [N of value heads, C, V].
+// meet is rows [N, C, K] by the state, and apart brings that, or some rows of it, to [N of value heads, C, V].
 //
-// With the states of 2 value heads joined, [2 V, K], one product K S^T is [C, 2 V]: the lanes of value head 0, then of value head 1. So one product
-// of twice the width replaces two.
+// With the states of 2 value heads joined, [2 V, K], one product K S^T is [C, 2 V]: the lanes of value head 0, then those of value head 1. One product
+// of twice the width stands for two.
 func (e *Chunks) meet(rows, state *ir.Value) *ir.Value {
 	return e.Dot(rows, state, false, e.ValueFirst, e.V.Numerics.PrecState)
 }
@@ -524,8 +524,8 @@ func (e *Chunks) byValueHead(x *ir.Value) *ir.Value {
 	return b.Reshape(x, s[0]*e.Group, s[1], e.Spec.V)
 }
 
-// stateProducts returns K S and Q S if the form needs them. Form uw uses W S instead of K S (written), and out=joined computes Q S in the output's
-// product. An additive rule does not read the state to write.
+// stateProducts are K S and Q S, where the form needs them: W S of form uw takes the place of K S (written), and out=joined has Q S in the product
+// of the output. An additive rule does not read the state for what it writes.
 func (e *Chunks) stateProducts(k, q, state *ir.Value) (kS, qS *ir.Value) {
 	b := e.B
 	needK, needQ := e.V.Form != gdn.FormUW && e.Spec.Rule.Writes(), e.V.Out != gdn.OutJoined && q != nil

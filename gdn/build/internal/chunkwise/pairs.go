@@ -9,8 +9,8 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Pairs computes T, P (if there are queries) and the norms of keys and queries, except results of an earlier grid: flow=split has T and P from another
-// grid, flow=solve T. An additive rule has no T.
+// Pairs makes T, and P where there are queries, as far as they are wanted, and the norms of keys and queries. What an earlier grid made is not
+// wanted: flow=split has T and P from a grid of its own, flow=solve T alone. An additive rule has no T.
 func (e *Chunks) Pairs(w *Work, wantT, wantP bool) {
 	w.reads = e.Reading(w.Gates, w.K)
 	if wantT || wantP {
@@ -41,12 +41,12 @@ func (e *Chunks) Pairs(w *Work, wantT, wantP bool) {
 	}
 }
 
-// channelPairs returns -A and P for per-channel decays, for each value head, like Weights: from K K^T (or b K in place of its rows) and scale Q K^T, with
-// the decay of each pair. Without q there is no P; A is computed if wanted.
+// channelPairs are -A and P of a decay a channel: K K^T, or that of what reads in place of its rows, and scale Q K^T with the decay of each pair, for
+// each value head, as Weights makes them. Without a q there is no P, and no A unless it is wanted.
 //
-// The sum over channels of k_ic k_jc e^(L_ic - L_jc) is not a product of K times a weight of the pair. So the decay is inside the products
-// (internal/channel), and Weights gets no D. Weights is called twice, since A and P may get beta of the column in different ways: if keys are
-// normalized here, A has it in the lengths of its columns (norms).
+// The sum over channels of k_ic k_jc e^(L_ic - L_jc) does not come apart into a product of K and a weight of the pair, so the decay is in the products
+// (internal/channel), and Weights is given no D. It is asked twice, since the rows of A and P may have beta of their column by different means: with
+// keys normalized here, A has it in the lengths of its columns (norms), and P as ever.
 func (e *Rule) channelPairs(w *Work, q *ir.Value, wanted bool) (negA, p *ir.Value) {
 	b := e.B.Stage("products")
 	k := b.Keep(e.PerValue(w.K)) // levels take halves of its rows
@@ -63,7 +63,7 @@ func (e *Rule) channelPairs(w *Work, q *ir.Value, wanted bool) (negA, p *ir.Valu
 		if !e.Normalizes() {
 			kk = b.Neg(kk)
 		} else if kk = e.norms(w, kk); e.V.Beta == gdn.BetaRight {
-			own.Beta = nil // beta is in the lengths of columns
+			own.Beta = nil // the lengths of columns have it
 		}
 		negA, _ = e.Weights(kk, nil, nil, own)
 	}
@@ -73,7 +73,7 @@ func (e *Rule) channelPairs(w *Work, q *ir.Value, wanted bool) (negA, p *ir.Valu
 	return negA, p
 }
 
-// squares returns the sums of squares of each row, computed if the loader did not.
+// squares sums the squares of each row, if whoever loaded the rows has not.
 func (e *Rule) squares(x *ir.Value) *ir.Value {
 	if s := e.Squared[x]; s != nil {
 		return s
@@ -81,17 +81,17 @@ func (e *Rule) squares(x *ir.Value) *ir.Value {
 	return gate.Squares(e.B, x)
 }
 
-// norms accounts for the lengths of unscaled queries and keys outside of the products, so that keys are not rounded again. With n = 1/|k| and
+// norms takes the lengths of queries and keys that products take as they are, so that no key is rounded anew. With n = 1/|k| and
 // D the decay,
 //
 //	A_ij = D_ij n_i (K K^T)_ij n_j   V' = T(V - n e^G K S)   X = n V'
 //	O = (e^G Q S + (D . Q K^T) X) / |q|   S <- e^G S + (K e^(G_C - G))^T X
 //
-// From K K^T [N, C, C], for key heads or for value heads, it returns the product of normalized keys; nil for nil. With
-// per-channel decays the result is negated, and with beta=right it includes beta of the column.
+// From K K^T [N, C, C], for key heads or for value heads, it makes that of keys of length 1, nil where there is none; where there is a
+// decay a channel it is negated, and with beta=right times beta of the column.
 //
-// X = n V' is stored, since it multiplies unscaled K in the output and the update; |k| undoes n where V' itself is needed (length).
-// An output is multiplied by 1/|q| last, and by the scale if outputs take it. The state belongs to keys of length 1 and does not change.
+// X = n V' is what is stored, since it meets K as it is, in the output and in the update: |k| undoes n where V' itself is wanted (length).
+// An output has 1/|q| last, with the scale if the output takes that. The state is that of keys of length 1: it has no part in this.
 func (e *Rule) norms(w *Work, kk *ir.Value) *ir.Value {
 	b := e.B
 	squared := e.squares(w.K)
@@ -114,8 +114,8 @@ func (e *Rule) norms(w *Work, kk *ir.Value) *ir.Value {
 		}
 		across = b.Neg(across)
 	} else {
-		// The squares of the columns are on the diagonal of K K^T, and a sum over rows gives them as a row. A sum over the lanes of K would be a
-		// column and need a transpose.
+		// The squares of the columns are on the diagonal of K K^T, and a sum over rows gives them as a row. What was summed over the lanes of K is a
+		// column, which would have to be turned.
 		across = e.Diagonal(kk)
 		across = b.Unary(ir.OpRsqrt, b.Add(across, b.Like(across, gdn.L2Eps)))
 	}
@@ -126,10 +126,10 @@ func (e *Rule) norms(w *Work, kk *ir.Value) *ir.Value {
 	return b.Mul(b.Mul(kk, e.Row(across, e.C)).Called("kk"), along).Called("kk")
 }
 
-// products returns K K^T and, with q, scale Q K^T [N, C, C]; the latter for each value head, the former per key head with share=yes.
+// products are K K^T and, where there is a q, scale Q K^T [N, C, C], the latter for each value head, the former of key heads with share=yes.
 //
-// With share=no both are computed for every value head, though equal within a key head. Joined they are one product with the rows of K as
-// weights, [K; Q] K^T [2C, C]: the MXU loads K once.
+// With share=no they are made for every value head, though those of a key head have the same. Joined they are one product with the rows of K as
+// weights, [K; Q] K^T [2C, C]: a matrix unit loads K once.
 func (e *Rule) products(q, k *ir.Value) (kk, qk *ir.Value) {
 	b := e.B.Stage("products")
 	if !e.V.Share {
@@ -165,7 +165,7 @@ func (e *Rule) products(q, k *ir.Value) (kk, qk *ir.Value) {
 	return kk, qk
 }
 
-// negated returns -K K^T of normalized keys for each value head. The sign is applied per key head, which is less work; solvers take -A.
+// negated is -K K^T for each value head, of keys at their length. The sign goes to what is of key heads, where there are fewer of it: solvers take -A.
 func (e *Rule) negated(w *Work, kk *ir.Value) *ir.Value {
 	if e.Normalizes() {
 		kk = e.norms(w, kk)
@@ -177,25 +177,25 @@ func (e *Rule) negated(w *Work, kk *ir.Value) *ir.Value {
 	return kk
 }
 
-// Weights returns -A, strictly lower triangular, and P, from the products and the decay. With beta=right both include beta of
+// Weights are -A, strictly lower triangular, and P, from the products and the decay. With beta=right both carry beta of
 // their column.
 //
-//	inner_ij = D_ij, D_ij beta_i or D_ij beta_j      weight of A: beta=left puts it in the rows of A only, not of P
+//	inner_ij = D_ij, D_ij beta_i or D_ij beta_j      what A takes: beta=left has it in the rows of A alone, not in P
 //	-A = strict(inner . -K K^T)    P = tril(d . scale Q K^T)
 //
-// Either of negKK and qk may be nil. A nil d is 1 for all pairs: rules without decay, or products that include it. Then P must be
-// masked above the diagonal here; with d it is zero there already (Between). A is always masked, since its diagonal |k_i|^2 must
-// be zero too.
+// Either of negKK and qk may be nil, and so may d: that is 1 for all pairs, of a rule without decay, or where products have theirs. Then nothing is
+// zero above the diagonal, so P is masked here; with a d, whose later tokens are 0 already (Between), it need not be. A is masked in any case: its
+// diagonal, |k_i|^2, must go too.
 //
-// With masks on words, D is not masked (Between), and weights in the upper half are arbitrary, even infinite. The solver accepts such -A
-// (SolveWords). P, which products read directly, is cleared.
+// With masks on words D is not masked (Between), so in the upper half of what it weighs anything may stand, infinities too. The solver takes -A so
+// (SolveWords). P, which products read as it is, is cleared.
 func (e *Rule) Weights(negKK, qk, d *ir.Value, w Gates) (negA, p *ir.Value) {
 	b, c := e.B.Stage("decay"), e.C
 	n := e.entries()
 	if d != nil {
 		n = d.Type.Shape[0]
 	}
-	inner, masks := d, d != nil // zero for later tokens, so products with it are zero too
+	inner, masks := d, d != nil // the decay of later tokens is 0, so products with it are
 	if e.V.Beta == gdn.BetaRight && w.Beta != nil {
 		d = e.Weighed(d, e.Row(w.Beta, c))
 		inner = d
@@ -227,11 +227,11 @@ func (e *Rule) Weights(negKK, qk, d *ir.Value, w Gates) (negA, p *ir.Value) {
 	return negA, p
 }
 
-// queryProducts returns scale Q K^T for each value head without K K^T, for additive rules, and if an earlier grid made T.
+// queryProducts is scale Q K^T for each value head, without K K^T: of an additive rule, and where an earlier grid made T.
 func (e *Rule) queryProducts(q, k *ir.Value) *ir.Value {
 	e.B.Stage("products")
 	return e.PerValue(e.scaled(e.Dot(q, k, false, true, e.V.Numerics.PrecIntra).Called("qk")))
 }
 
-// entries returns N, the interleaved entries of a step: chunks in flight x batch rows x value heads, in this order.
+// entries is N, what a step has interleaved: chunks in flight x batch rows x value heads, in this order.
 func (e *Rule) entries() int { return e.V.Mapping.Chunks * e.V.Mapping.Batch * e.V.Mapping.Heads }

@@ -7,44 +7,43 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// A visit is a block of tokens with two sequences: A, which is open when the visit begins, and B, the next one (internal/segments has an
-// example). Both use their own state in the same products. Tokens are along the lanes in all of them:
+// A visit is a block of tokens in which two sequences meet: A, which is open when the visit begins, and B, the next one (internal/visits, which has an
+// example). Both meet their own state in the same products. The tokens lie along the lanes of all of them:
 //
 //	R = V - [S_A S_B] [K_A K_B]^T D   U = R T^T   O = [S_A S_B] [Q_A Q_B]^T D + U P^T
 //	[S_A S_B] <- [e^A S_A  e^B S_B] + U E [K_A K_B]
 //
-// where V, R, U and O are [V, C], states [V, K]; K_A is K in the rows of A and zero elsewhere; D is the decay from the state to each token and E the decay
-// after it, times beta if it is in the columns, each one row [C] for a whole tile; e^A is the decay of S_A over its tokens.
-// In a block with rows 0 1 of A and 2 3 of B:
+// where V, R, U and O are [V, C], states [V, K]; K_A is K in the rows of A and zero elsewhere; D the decay from its state to each token and E what is
+// left after it, times beta where that is in the columns, a row [C] each that serves a whole tile; e^A what is left of S_A after its tokens. In a block of four, rows 0 1 of A and 2 3 of B:
 //
 //	[K_A K_B] = [k0  . ]     T and P: [x . . .]     D = [e^a  e^(a+b)  e^c  e^(c+d)] of log decays a b c d
 //	            [k1  . ]              [x x . .]     E = [e^b  1        e^d  1      ]
 //	            [.   k2]              [. . x .]
 //	            [.   k3]              [. . x x]
 //
-// So one product of [heads V, 2 K] by [2 K, 2 C], keys next to queries, has both states for all value heads of a key head. A token reads the state
-// of its own sequence, since its row is zero in the half of the other. Pairs between sequences are cleared, and the inverse of a block-diagonal matrix
-// consists of the blocks' inverses.
+// So one product of [heads V, 2 K] by [2 K, 2 C], keys beside queries, has both states for all value heads of a key head, and a token finds the state
+// of its own sequence, since its row is zero in the half of the other. Pairs of two sequences are cleared, and the inverse of two blocks on a diagonal
+// is that of each.
 //
-// Zero times infinity is NaN, so infinite numbers of one sequence would spoil the other. Shared operands are therefore made finite first
-// (tile.Body.Finite, Vanishing), so that only outputs and state of the affected sequence show the fault.
+// A zero times infinity is NaN: one sequence whose numbers are infinite would poison the other. What both meet is made finite before
+// (tile.Body.Finite, Vanishing), so that the poison stays in the outputs and the state that it belongs to.
 
-// Meeting has the inputs of the visits of a step for products with the states, with tokens along the lanes.
+// Meeting is what the visits of a step take to the states: rows of tokens along the lanes.
 type Meeting struct {
 	Next func(visit int) *ir.Value // loads the state [heads, V, K] of the next sequence; nil for zeros
 
 	*Work
 	sides       []*side
-	expG, rest  *ir.Value // [N, C], the decay from the state to each token, and after it, times beta
-	fades       bool      // rest is at most 1, so that finite numbers times rest stay finite
+	expG, rest  *ir.Value // [N, C], the decay from the state to each token, and what is left after it, times beta
+	fades       bool      // rest is at most 1, so that what is left of finite numbers is finite
 	values      *ir.Value // V^T
-	unit, share *ir.Value // norms; nil if there are none
+	unit, share *ir.Value // norms, nil of none
 }
 
-// Meet does the visits' work without the state, on Q, K, V and the gates. falls means that neither a token's decay nor beta exceeds 1.
+// Meet does what the visits of a step need no state for, of Q, K, V and the gates; falls says that neither the decay of a token nor beta is above 1.
 //
-// Then E, the decay after a token, is at most 1 except for rounding, and finite numbers times E stay finite: U is scaled in the form cleaned for its
-// product with P (fades). Given gates may have log decays above 0 and any E, so there U E itself is cleaned.
+// What is left of a token, E, is then at most 1 but for rounding, and what is finite stays finite beside it: U is weighed as it was cleaned for its
+// product with P (fades). Of gates that are given a log decay may be above 0 and E as large as it likes, so there U E is cleaned itself.
 func (e *Chunks) Meet(w *Work, falls bool) *Meeting {
 	var sides []*side
 	for _, x := range e.Segments.Sides() {
@@ -70,12 +69,12 @@ func (e *Chunks) Meet(w *Work, falls bool) *Meeting {
 	return m
 }
 
-// Segment takes a visit through the states of the open sequence and the next one. It returns the output [heads, C, V] and the state that is
-// closed; e.State becomes the state that stays open.
+// Segment takes a visit through the states of the sequence that is open and of the next one: the output [heads, C, V] and the state that is
+// closed. The state that stays open is e.State then.
 //
-// Every visit does the work of two sequences, whatever the tables say. If no sequence starts, B has no rows, and the result of its half is
-// dropped (entered). If the open one has no rows left, K_A is zero, and S_A is unchanged since e^A is 1. A final state of zeros, for a
-// sequence without tokens (Keep), uses a decay of zero.
+// Every visit does the work of two sequences, whatever the tables say of it. Where no sequence starts, B has no rows, and what its half gives is
+// dropped (entered). Where the open one has no rows left, K_A is zero, and S_A passes as it is, e^A being 1. A state that is to end as zeros, of a
+// sequence without tokens (Keep), takes a decay of zero.
 func (e *Chunks) Segment(m *Meeting, j int) (o, closed *ir.Value) {
 	b, s, c, n := e.B, e.Spec, e.C, e.V.Mapping.Heads
 	at := func(x *ir.Value) *ir.Value { return e.ofChunk(x, j) }
@@ -92,8 +91,8 @@ func (e *Chunks) Segment(m *Meeting, j int) (o, closed *ir.Value) {
 	var keys, queries, states []*ir.Value
 	for i, x := range cur {
 		if x.state != nil {
-			// Infinities in a state must show in outputs of its sequence. For a carried state, earlier outputs showed them, so
-			// they may vanish here; the state of a new sequence was not used yet, so they become huge numbers.
+			// What is infinite in a state must show in outputs of its sequence. Of one that is carried earlier outputs have shown it, so
+			// here it may vanish; one that enters has been seen by nobody yet, and becomes huge.
 			keys, queries, states = append(keys, x.k), append(queries, x.q), append(states, e.Cleaned(x.state, []tile.Cleaning{e.Vanishing, e.Finite}[i]))
 		}
 	}
@@ -124,21 +123,21 @@ func (e *Chunks) Segment(m *Meeting, j int) (o, closed *ir.Value) {
 			x.after = b.Add(b.Mul(x.state, e.Scalar(grown, c-1, s.V, s.K)).Called(sideNames[i]+"_decayed"), x.after).Called(sideNames[i] + "_after")
 		}
 	}
-	// From is beyond the block if no sequence starts in this visit.
+	// From lies beyond the block where no sequence starts in this visit.
 	from := e.Segments.At(j, segments.From, s.V, s.K)
 	entered := e.Over(n, b.Compare(ir.LE, from, b.Like(from, float64(c))))
 	e.State = b.Select(entered, cur[1].after, cur[0].after).Called("state")
 	return b.Transpose(e.leaving(o, at(m.share)), 0, 2, 1), cur[0].after
 }
 
-// tailRows returns the tokens' update of the states in visit j, U E, from U in float32 (exact) and in stored form (u). In one bf16 pass it has two
-// parts, with keys stacked twice: [U0 U1] [K; K], a product of 2 C terms, which an MXU of 256 rows computes in the time of C. bf16 keys
-// are exact.
+// tailRows is what the tokens of visit j write to the states, U E, of U in float32 (exact) and as it is stored (u). In one bf16 pass it is in two
+// parts, with keys twice below each other: [U0 U1] [K; K], a product of 2 C terms, which a matrix unit of 256 rows takes in the time of C. Keys in
+// bf16 are exact.
 //
-// If keys are similar, the rounding of U adds up over a chunk's tokens along one direction of the state: on one key with beta 1, final states
-// are off by 3.0e-2 with one part and by 1.9e-3 with two. Chunks of one sequence instead pass rounding errors on to later rows
-// (tile.Body.StoreValues). Here tokens are lanes, and transposing them costs more than the second part. If E fades it is rounded to bf16, and so are
-// products with it: on random keys the error is then 2.5e-3, with float32 2.6e-4.
+// Where keys are alike the rounding of U adds up over the tokens of a chunk, all in one direction of the state: on one key, beta 1, final states
+// are off by 3.0e-2 in one part and by 1.9e-3 in two. Chunks of one sequence hand on what rounding leaves to the next rows
+// (tile.Body.StoreValues). Here tokens are lanes, and to turn them costs more than the second part. Where E fades it is rounded to bf16, and the
+// products with it are: on random keys that leaves 2.5e-3, where float32 leaves 2.6e-4.
 func (e *Chunks) tailRows(m *Meeting, exact, u *ir.Value, j int) []*ir.Value {
 	rest := e.ofChunk(m.rest, j)
 	parts := e.V.Numerics.PrecState == ir.PrecBF16x1
@@ -154,22 +153,22 @@ func (e *Chunks) tailRows(m *Meeting, exact, u *ir.Value, j int) []*ir.Value {
 	return []*ir.Value{e.Cleaned(e.ByLanes(exact, rest), e.Finite)}
 }
 
-// sideNames are the names of a visit's sequences.
+// sideNames are what sequences of a visit are called.
 var sideNames = [...]string{"open", "next"}
 
-// side is one of the two sequences of a visit, with the values of its rows only. Of the gates it has the log decay, zero in other rows, and its sums.
+// side is one of the two sequences of a visit: what is of its rows alone. Of the gates it has the log decay, zero in other rows, and its sums.
 type side struct {
-	first, behind int // marks of its first row and of its end
+	first, behind int // the marks of its first row and of the first behind it
 	Gates
 	q, k         *ir.Value // of key heads, zero in other rows
 	state, after *ir.Value // nil: zeros
 }
 
-// sumSides fills the sums of w, with the sums of each token's own sequence, which no other sequence's gates enter.
+// sumSides fills the sums of w, which for each token are those of its own sequence: no other's gates are part of them.
 //
 //	rows of A 0 1, of B 2 3, g = [a b c d]:   Sum = [a a+b c c+d]   Left = [b 0 d 0]
 //
-// One sum over the block minus its value at B's start would be equal in exact arithmetic. But a NaN of A would reach all of B, and strong
+// One sum over the block, less what it is where B begins, would be the same in exact arithmetic. But a NaN of A would be in all of B, and strong
 // decays of A would leave B few digits.
 func (e *Chunks) sumSides(w *Work, sides []*side) {
 	b, n := e.B, e.V.Mapping.Heads
@@ -194,8 +193,8 @@ func (e *Chunks) sumSides(w *Work, sides []*side) {
 	w.Parts = []*ir.Value{w.Sum}
 }
 
-// ofSomebody returns x [N, C], a norm of key heads or beta, with zero at tokens without a sequence if sequences may be skipped. Outputs are multiplied by x,
-// and must be zero there even if the token has NaN.
+// ofSomebody is x [N, C], a norm of key heads or beta, which multiplies outputs, or zero where a sequence may be skipped and the token is of none: NaN of
+// such a token would be NaN in outputs of zero.
 func (e *Chunks) ofSomebody(x *ir.Value) *ir.Value {
 	if x == nil || !e.Segments.Pool {
 		return x
@@ -211,7 +210,7 @@ func (e *Chunks) ofSomebody(x *ir.Value) *ir.Value {
 	return b.Select(b.Concat(0, lanes...), x, b.Like(x, 0))
 }
 
-// normRow returns a norm [N of key heads, C] for each value head, in all rows [N, V, C]; nil for nil.
+// normRow is a norm [N of key heads, C] for each value head, in all rows [N, V, C]; nil of nil.
 func (e *Chunks) normRow(x *ir.Value) *ir.Value {
 	if x == nil {
 		return nil

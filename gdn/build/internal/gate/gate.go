@@ -1,4 +1,4 @@
-// Package gate transforms raw inputs of the rule: raw gates, and queries and keys to length 1; with the gradients.
+// Package gate has what raw inputs become before the rule: gates, and queries and keys of length 1; and the gradients.
 //
 // A projection gives a, b, q and k; the layer has A_log and dt_bias. With x = a + dt_bias and r = exp(A_log),
 //
@@ -6,14 +6,14 @@
 //	beta = top sigmoid(b)           top is 2 with negative eigenvalues, else 1
 //	k    = k / sqrt(k.k + eps)      and q likewise, times the scale of q
 //
-// Each gradient converts a gradient by the left side to gradients by the raw inputs:
+// Each gradient takes what the rule says of the left side to the names on the right:
 //
 //	da    = -dg r sigmoid(x)        or  dg bound p (1 - p) r, with p = sigmoid(r x)
-//	dlogA = dg g                    or  da x, since A_log enters through r x: like x, with the factor x instead of r
+//	dlogA = dg g                    or  da x, since r x depends on A_log as on x, by x in place of r
 //	db    = dbeta beta (1 - beta / top)
-//	dk    = (dy - y (y.dy)) / sqrt(k.k + eps)      for y, the normalized row: the part along y would only change its length
+//	dk    = (dy - y (y.dy)) / sqrt(k.k + eps)      for y, the row of length 1: what is along y would change its length alone
 //
-// All is float32 for any type of inputs: g is summed over a chunk, and bf16 errors would add up.
+// All is in float32, whatever the inputs: g is summed over a chunk, and errors of a bf16 would be summed with it.
 package gate
 
 import (
@@ -21,9 +21,9 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Decay returns -exp(A_log) softplus(a + dt_bias) in float32, or bound sigmoid(exp(A_log) (a + dt_bias)) with a bound below 0. Beyond SoftplusLimit
-// log(1 + e^x) is x in float32. The operand of exp is clamped to the limit too, since a select computes both sides, and
-// exp would overflow.
+// Decay is -exp(A_log) softplus(a + dt_bias) in float32, or bound sigmoid(exp(A_log) (a + dt_bias)) with a bound below 0. Beyond SoftplusLimit
+// log(1 + e^x) is x in float32. The operand of exp is held to the limit too: what select does not take is computed all the same, and
+// would overflow.
 func Decay(b *ir.Builder, a, aLog, dt *ir.Value, bound float64) *ir.Value {
 	x := b.Add(a, dt)
 	if bound != 0 {
@@ -34,11 +34,11 @@ func Decay(b *ir.Builder, a, aLog, dt *ir.Value, bound float64) *ir.Value {
 	return b.Neg(b.Mul(b.Exp(aLog), b.Select(b.Compare(ir.GT, x, limit), x, soft)))
 }
 
-// mostLog clamps A_log: exp(A_log) times 0 must be 0, not NaN, and sums over a chunk must be finite.
+// mostLog is the most an A_log counts for: times 0 its exponential must be 0, not NaN, and what a chunk sums of it must be finite.
 const mostLog = 64
 
-// Held clamps A_log to mostLog, and adds the excess to dt_bias, so that decay and gradients stay right: far below 0, exp(A) softplus(x) is
-// exp(A + x), and elsewhere the decay is 0 for both. With a bound the sigmoid is saturated, and dt_bias stays.
+// Held holds A_log to mostLog, and gives dt_bias what is beyond, so that decay and gradients are those of A_log: far below 0, exp(A) softplus(x) is
+// exp(A + x), and elsewhere the decay is 0 for either. With a bound the sigmoid is at its limits, and dt_bias stays.
 func Held(b *ir.Builder, aLog, dt *ir.Value, bound float64) (log, bias *ir.Value) {
 	log = b.Min(aLog, b.Like(aLog, mostLog))
 	if bound != 0 {
@@ -47,7 +47,7 @@ func Held(b *ir.Builder, aLog, dt *ir.Value, bound float64) (log, bias *ir.Value
 	return log, b.Add(dt, b.Sub(aLog, log))
 }
 
-// Beta returns sigmoid(x) in float32, doubled for negative eigenvalues.
+// Beta is the sigmoid, doubled where negative eigenvalues are allowed.
 func Beta(b *ir.Builder, x *ir.Value, double bool) *ir.Value {
 	beta := b.Unary(ir.OpLogistic, x)
 	if double {
@@ -73,7 +73,7 @@ func factor(b *ir.Builder, r *ir.Value, length float64) *ir.Value {
 	return b.Scale(r, length)
 }
 
-// overLanes broadcasts one number per row of x over its lanes.
+// overLanes spreads a number of each row of x over its lanes.
 func overLanes(b *ir.Builder, r, x *ir.Value) *ir.Value {
 	dims := make([]int, x.Type.Rank()-1)
 	for i := range dims {
@@ -82,14 +82,14 @@ func overLanes(b *ir.Builder, r, x *ir.Value) *ir.Value {
 	return b.Broadcast(r, x.Type.Shape, dims...)
 }
 
-// Squares returns the sum of squares of each row of lanes in float32, plus L2Eps, which keeps rows of zeros from length 0.
+// Squares sums the squares of each row of lanes, in float32, and what keeps rows of zeros from length 0.
 func Squares(b *ir.Builder, x *ir.Value) *ir.Value {
 	x = b.Convert(x, ir.F32)
 	sum := b.Sum(b.Mul(x, x), x.Type.Rank()-1)
 	return b.Add(sum, b.Like(sum, gdn.L2Eps))
 }
 
-// DecayGradient converts the gradient of a log decay to the gradient of a, and to the terms that sum to the gradient of A_log.
+// DecayGradient takes the gradient of a log decay to a, and to what A_log sums of it.
 func DecayGradient(b *ir.Builder, dg, a, aLog, dt *ir.Value, bound float64) (da, dLog *ir.Value) {
 	x, rate := b.Add(a, dt), b.Exp(aLog)
 	if bound == 0 {
@@ -97,14 +97,14 @@ func DecayGradient(b *ir.Builder, dg, a, aLog, dt *ir.Value, bound float64) (da,
 		return b.Neg(b.Mul(b.Mul(dg, rate), slope)), b.Mul(dg, Decay(b, a, aLog, dt, 0))
 	}
 	p := b.Unary(ir.OpLogistic, b.Mul(rate, x))
-	slope := b.Mul(b.Scale(p, bound), b.Sub(b.Like(p, 1), p)) // 0 for a saturated gate, for any rate
+	slope := b.Mul(b.Scale(p, bound), b.Sub(b.Like(p, 1), p)) // 0 of a gate that is saturated, whatever its rate
 	da = b.Mul(dg, b.Mul(rate, slope))
 	return da, b.Mul(da, x)
 }
 
-// ChannelGradient is DecayGradient for a known log decay g, in units of base. A bounded g is bound p, with slope bound p (1 - p), so no
-// sigmoid is recomputed: per-channel decays are K times as many as per-head ones, and load the exponential unit already.
-// With g' = base bound p the slope is g' (base bound - g') r / (bound base^2): the difference is exactly 0 where p is 1.
+// ChannelGradient is DecayGradient with the log decay g, times base, at hand: a bounded one is bound p, whose slope is that times 1 - p. So no
+// sigmoid is made anew: decays of channels are K times as many as those of heads, and the unit that makes exponentials has many to make
+// already. With g' = base bound p the slope is g' (base bound - g') r / (bound base^2): the difference is exactly 0 where p is 1.
 func ChannelGradient(b *ir.Builder, dg, g, a, aLog, dt *ir.Value, bound, base float64) (da, dLog *ir.Value) {
 	if bound == 0 {
 		return DecayGradient(b, dg, a, aLog, dt, 0)
@@ -115,7 +115,7 @@ func ChannelGradient(b *ir.Builder, dg, g, a, aLog, dt *ir.Value, bound, base fl
 	return da, b.Mul(da, b.Add(a, dt))
 }
 
-// NormRowsGradient converts the gradient dy of NormRows(x) to the gradient of x.
+// NormRowsGradient takes the gradient of rows that NormRows made of x to that of x.
 func NormRowsGradient(b *ir.Builder, x, dy *ir.Value) *ir.Value {
 	x, dy = b.Convert(x, ir.F32), b.Convert(dy, ir.F32)
 	r := b.Unary(ir.OpRsqrt, Squares(b, x))
@@ -123,27 +123,27 @@ func NormRowsGradient(b *ir.Builder, x, dy *ir.Value) *ir.Value {
 	return b.Sub(b.Mul(dy, overLanes(b, r, x)), b.Mul(x, overLanes(b, along, x)))
 }
 
-// ScaleRowsGradient converts the gradient dy of y = ScaleRows(x) to the gradient of x. Unlike NormRowsGradient it reuses y, and reads x
-// for its length only: y (y.dy) / length^2 is x (x.dy) / (x.x + eps).
+// ScaleRowsGradient takes the gradient dy of the rows y that ScaleRows made of x to that of x. Unlike NormRowsGradient it has y at hand, and reads x
+// for its length alone: y (y.dy) / length^2 is x (x.dy) / (x.x + eps).
 func ScaleRowsGradient(b *ir.Builder, x, y, dy *ir.Value, length float64) *ir.Value {
 	r := factor(b, b.Unary(ir.OpRsqrt, Squares(b, x)), length)
 	along := factor(b, b.Sum(b.Mul(y, dy), y.Type.Rank()-1), 1/(length*length))
 	return b.Mul(b.Sub(dy, b.Mul(y, overLanes(b, along, y))), overLanes(b, r, y))
 }
 
-// LengthGradient converts dx, the gradient of rows x with fixed lengths, to the gradient if rows are multiplied by 1/|x|: it removes the part along x.
+// LengthGradient takes the gradient dx of rows x whose lengths are held to what it is where those are 1/|x| times x: it has no part along x.
 func LengthGradient(b *ir.Builder, x, dx *ir.Value) *ir.Value {
 	x, dx = b.Convert(x, ir.F32), b.Convert(dx, ir.F32)
 	along := b.Div(b.Sum(b.Mul(x, dx), x.Type.Rank()-1), Squares(b, x))
 	return b.Sub(dx, b.Mul(x, overLanes(b, along, x)))
 }
 
-// BetaGradient converts the gradient d of beta, a sigmoid times top, to the gradient of the raw gate.
+// BetaGradient takes the gradient of what Beta made, at most top, to its raw form.
 func BetaGradient(b *ir.Builder, beta, d *ir.Value, top float64) *ir.Value {
 	return b.Mul(b.Mul(d, beta), b.Sub(b.Like(beta, 1), b.Scale(beta, 1/top)))
 }
 
-// RawBetaGradient is BetaGradient from the raw gate instead of beta.
+// RawBetaGradient takes the gradient of beta to its raw form, which is given in place of beta.
 func RawBetaGradient(b *ir.Builder, raw, dbeta *ir.Value, double bool) *ir.Value {
 	beta := b.Unary(ir.OpLogistic, raw)
 	db := b.Mul(b.Mul(dbeta, beta), b.Sub(b.Like(beta, 1), beta))
@@ -153,8 +153,8 @@ func RawBetaGradient(b *ir.Builder, raw, dbeta *ir.Value, double bool) *ir.Value
 	return db
 }
 
-// RawGradients returns the gradients of A_log, a, dt_bias and b, which are in args, from the gradients of the log decay g = -exp(A_log) softplus(a +
-// dt_bias) of heads [..., H] and of beta, a sigmoid or twice a sigmoid.
+// RawGradients are the gradients of A_log, a, dt_bias and b, which args has, from those of the log decay g = -exp(A_log) softplus(a + dt_bias) of heads
+// [..., H] and of beta, a sigmoid or twice that.
 func RawGradients(b *ir.Builder, args map[string]*ir.Value, dg, dbeta *ir.Value, double bool, dtype ir.DType) []*ir.Value {
 	last := dg.Type.Rank() - 1
 	lead := make([]int, last)

@@ -2,17 +2,17 @@ package gate
 
 import "github.com/gdngen/gdngen/ir"
 
-// Per-head gates may stay in a TPU's own layout, [C, H, B] with batch rows along the lanes. They are small, so a kernel
-// reads all of them, and no copy is needed before it.
+// Gates of heads may stay as a TPU has them in memory: [C, H, B], whose batch rows lie along the lanes. They are small, so that a kernel
+// has all of them at hand; then nothing moves them before it.
 
-// Rows are the batch rows of a step: Count rows from First on, with stride Apart.
+// Rows are the batch rows of a step: Count of them, Apart from one another, from First on.
 type Rows struct {
 	First         *ir.Value
 	Count, Stride int
 }
 
-// OfRows selects the gates of a step's batch rows as [C, rows x H, lanes], each broadcast over all lanes. Other rows do not affect the result,
-// even if they are NaN.
+// OfRows takes the gates of a step's batch rows to [C, rows x H, lanes], each spread over all lanes. Those of other rows pass into none,
+// whatever they are.
 func OfRows(b *ir.Builder, x *ir.Value, r Rows, lanes int) *ir.Value {
 	c, h, all, rows := x.Type.Shape[0], x.Type.Shape[1], x.Type.Shape[2], r.Count
 	shape := []int{rows, h, all}
@@ -30,7 +30,7 @@ func OfRows(b *ir.Builder, x *ir.Value, r Rows, lanes int) *ir.Value {
 	return b.Concat(0, tokens...)
 }
 
-// Upright transposes one number per head, [1, H] along the lanes, to [H, lanes].
+// Upright turns a number for each of H heads, [1, H] along the lanes, to [H, lanes].
 func Upright(b *ir.Builder, x *ir.Value, lanes int) *ir.Value {
 	h := x.Type.Shape[1]
 	t := ir.T(ir.I32, h, h)
@@ -38,7 +38,7 @@ func Upright(b *ir.Builder, x *ir.Value, lanes int) *ir.Value {
 	return b.Broadcast(b.Sum(b.Select(b.Compare(ir.EQ, b.Iota(t, 0), b.Iota(t, 1)), y, b.Like(y, 0)), 1), []int{h, lanes}, 0)
 }
 
-// OfFew is OfRows for [B, H], the layout of gates of few batch rows of one token.
+// OfFew is OfRows of [B, H], as gates of few batch rows lie, each of one token.
 func OfFew(b *ir.Builder, x *ir.Value, r Rows, lanes int) *ir.Value {
 	all, h := x.Type.Shape[0], x.Type.Shape[1]
 	var out []*ir.Value

@@ -10,8 +10,8 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Channels takes a chunk backwards with per-channel decays. With e^G the decay from the state to each token, Kd = K times beta and the decay
-// after the token, and K~ = e^G . K, Q~ = scale e^G . Q, the forward pass of a chunk is
+// Channels takes a chunk backwards where each channel has a decay. With e^G what is left of the state before the chunk at each token, Kd what
+// is left of K after it, times beta, and K~ = e^G . K, Q~ = scale e^G . Q, the forward pass of a chunk is
 //
 //	U = T (V - K~ S)    W = beta U    O = Q~ S + P U    S <- Diag(e^GC) S + Kd^T U
 //
@@ -21,21 +21,21 @@ import (
 //	X = dO W^T    Y = -dR W^T    dbeta = rows(U . dR) / beta
 //	dQ = scale (e^G . (dO S^T) + pairs)    dK = -e^G . (dR S^T) + e^(GC-G) . (W dS^T) + pairs
 //
-// where Q includes the scale, and pairs and the gradient of the decay come from channel.Decay. In an additive rule U is V, dR is dU, and there is no Y.
-// With split gates V is w V, and K~ and the rows of A use b K, which has its own gradient.
+// where Q has the scale, and pairs and the gradient of the decay are those of channel.Decay. In an additive rule U is V, dR is dU, and there is no Y.
+// In a rule with separate erase and write gates V is w V; K~ and the rows of A are of b K, and have a gradient of their own.
 //
-// This is the algebra of per-head decays (see gradient.go) with two differences. The decay is between the factors of K K^T and Q K^T,
-// so X and Y, the gradients of pairs, are without it, and channel.Decay converts them to Q, K and the log decays. And the state's operands are scaled by
-// elements, so all ends of the decay are [N, C, K] instead of [N, C]:
+// It is the algebra of one decay a head (see the head of this package) with two differences. The decay is between the factors of K K^T and Q K^T,
+// so the gradients X and Y of pairs are without it, and channel.Decay takes them to Q, K and the log decays through the factors that it cut the decay
+// into. And what met the state was weighed by elements, so all ends of the decay are [N, C, K] in place of [N, C]:
 //
 //	one decay a head                          a decay a channel
 //	r = rows(dO' S^T . Q + n S^T . K)         Ends.Risen = Q~ . (dO S^T) - K~ . (dR S^T)
 //	y = rows(Ud dS^T . K)                     Ends.Rest  = K . e^(GC-G) . (W dS^T)
 //	e^GC <S, dS>                              Ends.Whole = e^GC . <S, dS> of each channel, a sum over V alone
 //
-// W here is beta U, the written values; the W of gradient.go, for pairs of tokens, has no name here.
+// W of this file is beta U, what is written; W of the head of the package, of pairs of tokens, has no name here.
 //
-// The gradients of Q (with the scale) and of K are per value head, and exclude the part of b K.
+// The gradients of Q, with the scale, and of K are of value heads, and without what b K has.
 func (e *Step) Channels(c *ChannelChunk) Gradients {
 	e.prepare(c)
 	state := e.Loads.State()
@@ -84,40 +84,40 @@ func (e *Step) Channels(c *ChannelChunk) Gradients {
 	return all
 }
 
-// ChannelState takes dS over a chunk without other gradients: see HeadState.
+// ChannelState takes dS over a chunk, and makes no other gradient: see HeadState.
 func (e *Step) ChannelState(c *ChannelChunk) {
 	e.prepare(c)
 	e.channelState(c)
 }
 
-// ChannelChunk is a chunk of a rule with per-channel decays: its loaded values, and intermediate values of the gradients.
+// ChannelChunk is a chunk of a rule with a decay a channel: what is loaded of it, and what the gradients make of that.
 type ChannelChunk struct {
 	Q, K, Do *ir.Value // scale Q and K [N, C, K] of value heads, and dO [N, C, V]
-	Given    *ir.Value // unscaled K, if the kernel normalizes it, the rule writes and Exact is false; else nil
+	Given    *ir.Value // K as it lies, where the kernel normalizes it, the rule writes and not all is Exact; else nil
 	chunkwise.Gates
 
-	reads                 *ir.Value // key that reads the state: k, or b k
+	reads                 *ir.Value // by which the state is read: k, or b k
 	stateQ, stateK, restK *ir.Value // Q~, K~ and Kd
 	p                     *ir.Value // P
-	scale                 *ir.Value // with Given: 1/|k| [N, C], the unit of P and Kd
-	t, tt                 *ir.Value // T, if it is recomputed, and T^T; nil in an additive rule
-	dr, low               *ir.Value // dR, and -dR in stored form
-	unit, weight          *ir.Value // exact: 1/|k| [N, C], and this times beta, which K does not include; nil for ones
+	scale                 *ir.Value // with Given: 1/|k| [N, C], in whose units P and Kd are
+	t, tt                 *ir.Value // T, where it is made again, and T^T; nil in an additive rule
+	dr, low               *ir.Value // dR, and -dR as products take it
+	unit, weight          *ir.Value // exact: 1/|k| [N, C], and that times beta, which K has not; nil for ones
 }
 
-// Exact reports whether values whose rounding errors add up over similar keys stay exact (refine=yes). Keys stay unscaled, without length and beta: with
-// n = 1/|k|, n beta scales rows of dU and W, and n rows of dR and R. Then P, dU, U, W and X are in two bf16 parts.
+// Exact says whether nothing is rounded that keys alike would sum (refine=yes). Keys stay as they are given, without length and beta: with n = 1/|k|
+// those are weights of rows, n beta of dU and W, and n of dR and R. Then P, dU, U, W and X are in two bf16 parts.
 //
 //	P with n K in its columns, times beta U   = P (n beta U)            W is n beta U here
 //	V - (n K~) S                              = V - n (K~ S)
 //	dU = (P with n K)^T dO + (n Kd) dS        = n (P^T dO + Kd dS)      and beta beside n
 //	(n K~)^T dR                               = K~^T (n dR)             low is -n dR
 //
-// Similar keys make similar errors: a key that is rounded again is off by the same amount at every token, and the sum over a chunk by all of that.
+// Keys alike make errors alike: a key that is rounded once more is off by the same for every token, and the sum over a chunk by all of that.
 func (e *Step) Exact() bool { return e.V.Inverse.Refine }
 
-// prepare computes everything that needs neither values nor a state: Q~, K~ and Kd, P, and T^T, which is loaded if it was saved. As in the forward
-// pass P and A come from the levels of channel.Decay; A is only computed if T is.
+// prepare makes what needs neither the values of a chunk nor a state: Q~, K~ and Kd, P, and T^T, which is loaded where it was kept. As in the forward
+// pass P and A come from the levels of channel.Decay; A is made where T is to be, and not otherwise.
 func (e *Step) prepare(c *ChannelChunk) {
 	b := e.B
 	own := c.Gates
@@ -167,8 +167,8 @@ func (e *Step) prepare(c *ChannelChunk) {
 	}
 }
 
-// channelState takes dS (e.State) over a chunk, and returns it in stored form. dU is one product, [P^T, Kd] [dO; dS], and so is the update of
-// dS, [Q~; K~]^T [dO; -dR], of 2C tokens. Without an inverse dR is dU, and K~ did not read the state.
+// channelState takes dS, which is e.State, over a chunk, and gives it as products take it. dU is one product, [P^T, Kd] [dO; dS], and so is what the state
+// gains, [Q~; K~]^T [dO; -dR], of 2C tokens. Without an inverse dR is dU, and no K~ has read the state.
 func (e *Step) channelState(c *ChannelChunk) *ir.Value {
 	b := e.B.Stage("dr")
 	ds := e.Store(e.State)
@@ -193,8 +193,8 @@ func (e *Step) channelState(c *ChannelChunk) *ir.Value {
 	return ds
 }
 
-// channelValues returns U, or W if exact, saved or recomputed from the state before the chunk; in an additive rule U is V, which is only
-// loaded.
+// channelValues is U, or W where nothing is rounded, kept or made again from the state before the chunk; in an additive rule U is V, which is loaded
+// and no more.
 func (e *Step) channelValues(c *ChannelChunk, state *ir.Value) *ir.Value {
 	if e.Loads.Written != nil {
 		return e.Loads.Written()
@@ -215,15 +215,15 @@ func (e *Step) channelValues(c *ChannelChunk, state *ir.Value) *ir.Value {
 	return tile.Held(e.Body, u, e.V.GradPrecision())
 }
 
-// channelBeta returns dbeta [N, C]: rows(U . dR) / beta, or if exact rows(W . dR) / (n beta) / beta.
+// channelBeta is dbeta, [N, C]: rows(U . dR) / beta, or where nothing is rounded of W, rows(W . dR) / (n beta) / beta.
 func (e *Step) channelBeta(c *ChannelChunk, u *ir.Value) *ir.Value {
 	b := e.B
 	along := func(u, dr *ir.Value) *ir.Value { return b.Sum(b.Mul(b.Convert(u, ir.F32), dr), 2) }
 	if !e.Exact() {
 		return b.Div(along(u, c.dr), c.Beta)
 	}
-	// W and dR both include beta, which may be as low as its floor: float32 cannot hold their product, 1e-40. Times 1e20,
-	// dR has ordinary size for the lowest beta, and does not overflow for beta 1.
+	// W and dR both have a beta that may be as low as its floor: float32 does not hold their product, 1e-40. Times 1e20
+	// dR is of ordinary size where beta is lowest, and far from the end of float32 where it is 1.
 	u, dr, beta := e.Operand(u, ir.PrecBF16x1), b.Scale(c.dr, 1/BetaFloor), b.Scale(c.Beta, 1/BetaFloor)
 	return b.Div(b.Div(along(u, dr), c.weight), beta)
 }

@@ -1,17 +1,17 @@
-// Package gradient takes chunks of tokens backwards, tiles in and tiles out: from dO, the gradients of a chunk's outputs, and dS, the gradient of the state
-// after it, it computes the gradients of q, k, v and the gates, and dS of the state before it.
+// Package gradient takes chunks of tokens backwards, tiles in and tiles out: from dO, the gradients of a chunk's outputs, and dS, that of the state
+// after it, it makes those of q, k, v and the gates, and dS of the state before it.
 //
 // # From the last chunk to the first
 //
-// The state passes from chunk to chunk, so its gradient passes back. A reverse grid takes the chunks from last to first and carries dS like
+// The state passes from chunk to chunk, so its gradient passes back. A reverse grid takes the chunks from the last to the first and carries dS as
 // the forward grid carries S:
 //
 //	forward     S0 -> chunk 0 -> S1 -> chunk 1 -> S2 -> chunk 2 -> final state
 //	backward    dS0 <- chunk 0 <- dS1 <- chunk 1 <- dS2 <- chunk 2 <- dS3, the gradient of the final state, or zeros
 //
-// Chunk 1 needs S1 and dS2. S1 cannot be computed from S2, whose decay may have erased it. So the
-// forward pass saves the state before each chunk, or with save=none a forward grid recomputes all of them, without outputs. T and U of a chunk
-// follow from its inputs and S; save=inverse and save=all also save these, which saves work in the backward pass (Loads).
+// Chunk 1 needs S1 and dS2. S1 has been and gone when its turn comes, and can not be had from S2, whose decay may have left nothing of it. So the
+// forward pass keeps the state before each chunk, or with save=none a forward grid makes all of them once more, without outputs. T and U of a chunk
+// follow from its inputs and S. What of them is kept as well (save=inverse, save=all) is work that the backward pass need not do; Loads has it.
 //
 // # The algebra of a chunk
 //
@@ -29,28 +29,28 @@
 //	dg_t = sum over i >= t of (rows_i W - columns_i W + r_i) + sum over j < t of y_j + e^GC <S, dS>,
 //	W = dP . P + dN . N     r = rows(dO' S^T . Q + n S^T . K)     y = rows(Ud dS^T . K)
 //
-// The inverse needs no gradient of its own: R = (I + N) U gives dN = -dR U^T, one product. dO and dR are [N, C, V], dS [N, K, V], X, Y and W
-// [N, C, C], dQ and dK [N, C, K]; K K^T of N is symmetric, so its gradient Y goes to K from both sides, Y + Y^T.
+// The inverse has no gradient of its own: of R = (I + N) U follows dN = -dR U^T, one product. dO and dR are [N, C, V], dS [N, K, V], X, Y and W
+// [N, C, C], dQ and dK [N, C, K]; K K^T of N is symmetric, so a gradient Y of it goes to K from both sides, Y + Y^T.
 //
-// W_ij is the derivative of the loss by G_i - G_j through the pair i, j: it counts for the log decays of the tokens after j up to i. So dg sums, for all
-// i from t on, the terms with +G_i minus the terms with -G_i; y_j has the weight e^(GC - G_j), which includes g_t for all t after j.
+// W_ij is what the loss gains by G_i - G_j by way of the pair i, j: it counts for the log decays of the tokens after j up to i. The terms of dg are so
+// what G_i is in, less what it is in with a minus, for all i from t on; y_j is weighed by e^(GC - G_j), which has g_t of all t after j.
 //
 // # Example
 //
-// The example of package chunkwise, two tokens of one channel: k = q = 1, v = 1 and 2, decay 1/2, beta 1, scale 1, S = 8, U = [-3 3/2]. Let the loss be the
-// second output, dO = [0 1] and dS = 0. That output is always v_2, since beta = 1 replaces the state's whole value for k.
+// That of package chunkwise, two tokens of one channel: k = q = 1, v = 1 and 2, decay 1/2, beta 1, scale 1, S = 8, U = [-3 3/2]. Let the loss be the
+// output of the second token, dO = [0 1] and dS = 0. That output is v_2 whatever else happens, since beta = 1 replaces all that the state says of k.
 //
 //	dU = P^T dO = [1/2 1]     dR = T^T dU = [1/2-1/2 1] = [0 1] = dV     dO' = [0 1/4]   n = [0 -1/4]   dS <- 1/4 - 1/4 = 0
 //	X = [   .    . ]    Y = [  .  . ]    dQ = [0  8/4 - 3/2 + 3/2] = [0 2]: the state that q_2 reads is 2
 //	    [-3/2  3/2 ]        [3/2  . ]    dK = [-3/2 + 3/2  -2 + 3/2 + 3/2] = [0 1]
 //	W = [0 0; 0 3/2], r = y = 0: dg = 0          dbeta = [0 3/2]: by beta_2 the error of 3/2 would be written less or more
 //
-// # Precision
+// # What is held in which precision
 //
-// dS is float32 between chunks, like S. Most products take one bf16 pass and stay within common limits. Four kinds do not for similar keys, and
-// have their own precisions: the inverse (precinv), U and dR (precapply), the update and the terms of dU (precupdate), and dO U^T, dR
-// U^T and X K (precgrad). docs/training.md has the error of each in one pass. Sums for dg use one W, rounded once: rows and columns mostly
-// cancel, and the remainder must not be rounding.
+// dS is float32 between chunks, as S is. Most products take one bf16 pass and stay within the limits of the field; four kinds do not where keys are
+// alike, and have precisions of their own: the inverse (precinv), U and dR (precapply), the update and what adds up to dU (precupdate), and dO U^T, dR
+// U^T and X K (precgrad). docs/training.md has what each costs in one pass. Sums for dg are of one W, once rounded: rows and columns cancel for the most
+// part, and what remains must be no rounding.
 package gradient
 
 import (
@@ -58,33 +58,33 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// BetaFloor keeps log(beta) and divisions by beta finite. Values multiplied by beta stay in their own columns.
+// BetaFloor keeps the logarithm of beta and the division by it finite; everything that beta multiplies stays in its column.
 //
-// dbeta is rows(U . dR) / beta, and dR has the factor beta: for a token that writes nothing, dividing by the floor gives a number, while 0 / 0
-// would not. The log of the floor is an ordinary exponent.
+// dbeta is rows(U . dR) / beta, and dR has the factor beta: for a token that writes nothing the quotient by the floor is a number, where 0 / 0
+// is none. The log of the floor is an ordinary exponent.
 const BetaFloor = 1e-20
 
 // Step takes chunks backwards in the body of a grid step.
 type Step struct {
 	chunkwise.Rule
-	State *ir.Value // [batch x heads, K, V] f32: dS, the gradient of the state after a chunk, later of the state before it
+	State *ir.Value // [batch x heads, K, V] f32: dS, the gradient of the state after a chunk, and once that is taken of the state before it
 	Loads Loads
 }
 
-// Loads are functions that load a chunk's saved values where they are first needed, since the order of instructions is the kernel's order.
-// A nil function means that the value is recomputed: T from K K^T, which the gradients need anyway;
-// U from T, Values and State.
+// Loads bring what the forward pass had of a chunk, each where it is first needed: instructions are in the order in which they are made, and that
+// order is the kernel's. What the forward pass did not keep is nil, and made again: of Inverse that is T, from K K^T, which the gradients take anyhow;
+// of Written it is U, from T, Values and State.
 type Loads struct {
 	State   func() *ir.Value                 // S before the chunk
 	Inverse func() *ir.Value                 // T^T
-	Written func() *ir.Value                 // U, or W if exact (Step.Exact)
-	Values  func() *ir.Value                 // V in the tensor's form
-	Weighed func(values *ir.Value) *ir.Value // V in float32, times the write gate if the rule has one
+	Written func() *ir.Value                 // U, or W where nothing is rounded (Step.Exact)
+	Values  func() *ir.Value                 // V as it lies
+	Weighed func(values *ir.Value) *ir.Value // V in float32, times the write gate of a rule that has one
 }
 
-// Gradients are the gradients of a chunk, [N, C, .] or [N, C], in float32, except Q and K with tokens in lanes, which have the tensors' type.
+// Gradients are those of a chunk, [N, C, .] or [N, C], in float32 but for Q and K of tokens in lanes, which have the type of the tensors.
 type Gradients struct {
 	Q, K, V     *ir.Value
-	Decay, Beta *ir.Value // of the log decay, and of beta; nil if the rule has none
-	Reads       *ir.Value // with split gates: of b K
+	Decay, Beta *ir.Value // of the log decay, and of beta; nil where the rule has none
+	Reads       *ir.Value // of a rule with separate erase and write gates: that of b K
 }

@@ -8,48 +8,48 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Per-head decays. The axis decaygrad has two forms of dg. One sums over rows and columns of W, as in gradient.go. The columns
-// have another form: dR = T^T dU gives (I + N)^T dR = dU, whose product with U, summed over a row, is
+// One decay a head. Two forms of dg stand to choice (decaygrad). With sums over rows and columns of W it is as at the head of this package. The columns
+// can be had otherwise: dR = T^T dU is (I + N)^T dR = dU, whose product with U, summed over a row, is
 //
 //	z_j = U_j . dR_j = U_j . dU_j - sum over i of N_ij (dR_i . U_j) = columns_j(dP . P) + y_j + columns_j(dN . N) = columns_j W + y_j
 //
-// and since all rows of W have the same total as all its columns,
+// and since all rows of W sum to what all its columns do,
 //
 //	dg_t = sum over i >= t of r_i + sum over j < t of (z_j - rows_j W) + e^GC <S, dS>
 //
-// without sums over lanes for columns and y. It is as accurate as the inverse and dU are. On correlated keys it is better than the first form if they are
-// accurate. With strong decay it is worse if they are not, since it sums over tokens whose parts in dg cancel.
+// without sums of columns and y, both of which are sums over lanes. That is as accurate as the inverse and dU are: better than the first form on
+// correlated keys where they are, and worse where decay is strong and they are not, since it sums over tokens whose parts in dg cancel.
 //
-// # Transposed matrices
+// # Turned matrices
 //
-// Matrices of tokens x tokens are held transposed, token j in the rows and i in the lanes: X^T is dP^T . E^T, and dP^T = U dO^T costs the same as dP.
-// Then sums over i (columns of W) are sums over lanes, and sums over j (rows of W) are sums over the rows of a tile, which add
-// registers. z is the diagonal of U dR^T, the product that gives -dN^T. Only T, Q, K, X and Y are ever transposed:
+// Matrices of tokens x tokens are held transposed, token j in the rows and i in the lanes: X^T is dP^T . E^T, and dP^T = U dO^T is as easy to make as dP.
+// Then what is summed over i, columns of W, is summed over lanes, and what is summed over j, rows of W, over the rows of a tile, which is a sum of
+// registers. z is the diagonal of U dR^T, that of the product that makes -dN^T. Only T, Q, K, X and Y are ever turned:
 //
-//	P^T dO, T^T dU     as held                       X K         X, transposed once per key head
+//	P^T dO, T^T dU     as held                       X K         X, turned once per key head
 //	X^T Q              as held                       (Y + Y^T) K symmetric (tile.Body.Mirrored)
 //
-// With grads=lanes dQ and dK are computed transposed too, [K, C]. Then r and y, sums over channels, also add registers, and
-// tokens are along the lanes, as dg needs them.
+// With grads=lanes dQ and dK are made turned too, [K, C], until they are done: r and y, sums over channels, are then sums of registers as well, and
+// tokens lie along the lanes, where dg wants them.
 
-// HeadChunk is a chunk of a rule with per-head decays: Q and K [N of key heads, C, K] in stored form, dO [N, C, V], and the gates. If the
-// kernel normalizes keys, Given has the unscaled ones.
+// HeadChunk is a chunk of a rule with one decay a head: Q and K [N of key heads, C, K] as products take them, dO [N, C, V], and the gates. Where the
+// kernel normalizes keys, Given are those as they lie.
 type HeadChunk struct {
 	Q, K, Do *ir.Value
 	Given    *ir.Value
 	chunkwise.Gates
 }
 
-// turned are the values of a chunk that need no state, per value head, with matrices of tokens x tokens held transposed.
+// turned are what a chunk has without its state, of value heads, with matrices of tokens x tokens held transposed.
 type turned struct {
 	expG, tail *ir.Value // e^G and beta e^(GC-G) [N, C]
 	kq, kk     *ir.Value // (Q K^T)^T, scaled, and K K^T, which is its own transpose
 	f          *ir.Value // E^T
-	pt, kd     *ir.Value // P^T and Kd, in units of unit if that is not nil
+	pt, kd     *ir.Value // P^T and Kd, in units of unit where that is not nil
 	unit       *ir.Value // 1/|k| [N of key heads, C]
 }
 
-// turn computes these values.
+// turn makes what needs no state.
 func (e *Step) turn(c *HeadChunk) (t turned) {
 	e.Sums(&c.Gates)
 	b := e.B.Stage("gates")
@@ -71,7 +71,7 @@ func (e *Step) turn(c *HeadChunk) (t turned) {
 	return t
 }
 
-// ofHeads broadcasts x [N of key heads, C] over the lanes of y, for each of its heads.
+// ofHeads spreads x [N of key heads, C] over the lanes of y, for each of its heads.
 func (e *Step) ofHeads(x, y *ir.Value) *ir.Value {
 	x = e.Column(x, y.Type.Shape[2])
 	if x.Type.Shape[0] < y.Type.Shape[0] {
@@ -80,18 +80,18 @@ func (e *Step) ofHeads(x, y *ir.Value) *ir.Value {
 	return x
 }
 
-// HeadState takes dS over a chunk without other gradients, for a range of tokens of which only the outputs count (one sequence on several devices).
-// It reads no values and no state, since neither affects how the outputs depend on S.
+// HeadState takes dS over a chunk, and makes no other gradient: of a range of tokens whose outputs alone count, for devices that share a sequence.
+// It reads no value and no state: what S and V add to the outputs has no part in how they depend on S.
 func (e *Step) HeadState(c HeadChunk) {
 	t := e.turn(&c)
 	tt, _ := e.bothInverses(t.kk, c.Gates)
 	e.stateBackward(&c, t, e.Store(c.Do), tt)
 }
 
-// Heads takes a chunk backwards. Its gradients of Q and K are per key head, by the given Q and K, which have length 1 if they are normalized.
+// Heads takes a chunk backwards. Its gradients of Q and K are of key heads, of Q and K as they are given here, at length 1 where they are normalized.
 //
-// dS comes first, since the previous chunk depends on it (stateBackward). Work for this chunk's outputs follows, and a schedule may put it
-// into its own phase (bwd.phases_after).
+// dS goes first, since the chunk before waits for it (stateBackward); what only this chunk's outputs need comes behind it, and a schedule may put it
+// into a phase of its own (bwd.phases_after).
 func (e *Step) Heads(c HeadChunk) Gradients {
 	b, scale := e.B, e.Spec.EffectiveScale()
 	t := e.turn(&c)
@@ -130,16 +130,16 @@ func (e *Step) Heads(c HeadChunk) Gradients {
 		dq = b.Add(e.PerKey(intoQ), e.Dot(x, k, false, false, e.V.GradPrecision()).Called("x_k")).Called("dq")
 	}
 
-	// The part of dK from the state after the chunk also gives y, when multiplied by K and summed.
+	// What K has from the state after it is y, too, once it is multiplied by K and summed.
 	dk, fromState := e.keyGradient(keyParts{q: q, k: k, u: u, x: x, xt: xt, yf: yf, ds: ds, tail: left, into: intoK})
-	var along *ir.Value // terms of y
+	var along *ir.Value // what is summed to y
 	if e.V.Training.DecayBy == gdn.DecayByTokens {
 		along = e.alongKeys(fromState, k, nil, nil)
 	}
 
 	b.Stage("dg")
 	after, before := e.decaySums(wt, r, z, along)
-	// e^GC <S, dS> is one number for all tokens of the chunk: each log decay scales the whole state.
+	// e^GC <S, dS> is one number for all tokens of the chunk: the log decay of each weighs all that is left of S.
 	whole := b.Sum(b.Sum(b.Convert(e.Times(state, e.handed(ds)).Called("inner"), ir.F32), 1).Called("inner"), 1).Called("inner")
 	dg := e.DecayGradient(after, before, b.Mul(b.Reshape(b.SliceAxis(grown, 1, e.C-1, e.C), whole.Type.Shape...), whole).Called("through"))
 	dg = e.Alive(c.G, dg)
@@ -152,22 +152,22 @@ func (e *Step) Heads(c HeadChunk) Gradients {
 	return Gradients{Q: dq, K: dk, V: dr, Decay: dg, Beta: dbeta}
 }
 
-// keyParts are the terms of the gradient of K.
+// keyParts are what the gradient of K is made of.
 type keyParts struct {
 	q, k, u *ir.Value
 	x, xt   *ir.Value // X and X^T
-	yf      *ir.Value // Y^T, per value head
+	yf      *ir.Value // Y, of value heads
 	ds      *ir.Value
-	tail    *ir.Value // exp of the decay after each token, times beta
-	into    *ir.Value // the part from the state before
+	tail    *ir.Value // exp of the decay that is left, times beta
+	into    *ir.Value // what K has from the state before
 }
 
-// keyGradient returns dK per key head, and its part from the state after, Ud dS^T, per value head.
+// keyGradient is dK of key heads, and what of it comes from the state after, Ud dS^T, of value heads.
 //
 //	dK = n S^T + Ud dS^T + X^T Q + (Y + Y^T) K       the last two are one product where joined: [X^T, Y + Y^T] [Q; K], [C, 2C] [2C, K]
 //
-// Terms with a decay or a state are per value head and summed over a key head first; then products with Q and K run once per key head. In
-// lanes all terms are transposed: [Q^T K^T] [X; Y + Y^T].
+// What has a decay or a state is of value heads and summed over those of a key head first; products with Q and K are then one for all of them. In
+// lanes all terms are turned: [Q^T K^T] [X; Y + Y^T], where X^T turned is X.
 func (e *Step) keyGradient(p keyParts) (dk, fromState *ir.Value) {
 	b := e.B.Stage("dk")
 	y := e.Mirrored(e.PerKey(p.yf))
@@ -187,10 +187,10 @@ func (e *Step) keyGradient(p keyParts) (dk, fromState *ir.Value) {
 	return b.Add(dk, b.Add(e.Dot(own[0][0], own[0][1], false, false, e.V.Numerics.PrecIntra), e.Dot(own[1][0], own[1][1], false, false, e.V.Numerics.PrecIntra))), fromState
 }
 
-// decaySums returns, per token [N, C], the terms that count for it and earlier tokens (after), and for later tokens (before). They are rows - columns + r
-// and y; with decaygrad=inverse r and z - rows (see the top of this file). DecayGradient sums the former from each token on, the latter up to it.
+// decaySums are what passes a token on its way to those after it, and to those before, [N, C]: of tokens rows - columns + r and y, by the inverse r and
+// z - rows (see the head of this file). DecayGradient sums the first from each token on, the second up to it.
 //
-// Sums over lanes are expensive, so all sums of a form are requested at once and share a product or a transpose (tile.Body.SumLanes). In lanes r and
+// Sums over lanes are dear: all that a form needs are asked for at once, so that they share a product or a transpose (tile.Body.SumLanes). In lanes r and
 // along are summed already (alongKeys).
 func (e *Step) decaySums(wt, r, z, along *ir.Value) (after, before *ir.Value) {
 	b := e.B
@@ -207,8 +207,8 @@ func (e *Step) decaySums(wt, r, z, along *ir.Value) (after, before *ir.Value) {
 	return b.Add(rows, sums[0]).Called("after"), sums[1].Called("before")
 }
 
-// alongKeys multiplies rows of x by rows of the keys or queries y, and x1 by y1 if given, for sums over their
-// lanes: r from dO' S^T by Q and n S^T by K, y from Ud dS^T by K. With tokens in lanes these are sums over rows, [N, C], computed here.
+// alongKeys multiplies rows of x by those of the keys or queries y, and of x1 by y1 where they are given, for sums over their
+// lanes: r of dO' S^T by Q and n S^T by K, y of Ud dS^T by K. Where tokens are in lanes these are sums over rows, [N, C], made here.
 func (e *Step) alongKeys(x, y, x1, y1 *ir.Value) *ir.Value {
 	b := e.B
 	inLanes := e.V.Training.Grads == gdn.GradsInLanes

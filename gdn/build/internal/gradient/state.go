@@ -5,24 +5,24 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// stateStep are the gradients between the state after a chunk and the state before it, with the names in gradient.go.
+// stateStep are the gradients on the way from the state after a chunk to the state before it, as they are named at the head of this package.
 type stateStep struct {
 	dos *ir.Value // dO'
 	ds  *ir.Value // dS after the chunk
-	dr  *ir.Value // dR, and low in stored form
+	dr  *ir.Value // dR, and low as products take it
 	low *ir.Value
 	n   *ir.Value
 }
 
-// stateBackward takes dS (e.State) over a chunk c. t has its values without the state; do is dO in stored form, tt T^T.
+// stateBackward takes dS, which is e.State, over a chunk c, of which t has what needs no state; do is dO as products take it, tt T^T.
 //
-//	dU = P^T dO + Kd dS          [C, V], the only term that depends on dS
+//	dU = P^T dO + Kd dS          [C, V], the only term that waits for dS
 //	dR = T^T dU
 //	dS <- e^GC dS + Q^T dO' + K^T n
 //
-// It mirrors the forward step: three products in sequence from one dS to the next. As there they can be joined,
-// [P^T, Kd] [dO; dS] and [Q^T, K^T] [dO'; n], which saves the sums. If the update has its own precision (precupdate), dS has parts and bf16 K is
-// one part: so the weight of Kd is applied to the rows after the product, and the parts multiply unscaled K.
+// It mirrors the step of the forward pass: three products, one behind the other, from one dS to the next. As there they may stand side by side,
+// [P^T, Kd] [dO; dS] and [Q^T, K^T] [dO'; n], which saves the sums. Where the update has a precision of its own (precupdate), dS is in parts and K, in
+// bf16, is one: so the weight of Kd goes behind the product, to its rows, and the parts meet K as it is.
 //
 // Keys that are to be normalized meet dS as they are given, and dU has 1/|k| behind the product (turned.unit), since nothing bounds what a rounding of them
 // does there. Take one key of many lengths, beta 1 and no decay: a token's dR is scale (k . q) dO, a hundredth of dO with K of 128, and what is left of
@@ -57,8 +57,8 @@ func (e *Step) stateBackward(c *HeadChunk, t turned, do, tt *ir.Value) stateStep
 	var added *ir.Value
 	switch {
 	case e.Spec.NegEigval && e.V.UpdatePrecision() != e.V.Numerics.PrecState:
-		// K^T n is for dS what K^T V' is for S. With beta above 1 a token may flip the sign of what it replaces, so nothing fades, and errors of both
-		// remain: at cosine .9, beta 2 and 4096 tokens dv was off by 1.4e-2 in one pass, 1.9e-3 in three.
+		// K^T n is to dS what K^T V' is to S. With beta above 1 a token may turn what it replaces about, so that nothing fades, and errors of both
+		// stay: at cosine .9, beta 2 and 4096 tokens dv was off by 1.4e-2 in one pass, 1.9e-3 in three.
 		exact := e.Store(e.ByRows(dr, b.Neg(grown)))
 		added = b.Add(e.Dot(qt, dos, false, false, e.V.Numerics.PrecState), e.Dot(kt, exact, false, false, e.V.UpdatePrecision()))
 	case e.V.Out != gdn.OutSeparate:
@@ -70,8 +70,8 @@ func (e *Step) stateBackward(c *HeadChunk, t turned, do, tt *ir.Value) stateStep
 	return stateStep{dos, ds, dr, low, n}
 }
 
-// stateGradients returns dO' S^T and n S^T, [N, C, K], or transposed [N, K, C] if the variant has tokens of gradients in lanes. Joined they are one
-// product of [dO'; n], split afterwards.
+// stateGradients are dO' S^T and n S^T, [N, C, K], or turned where the variant has tokens of gradients in lanes: S dO'^T, [N, K, C]. Joined they are one
+// product of [dO'; n], whose halves are cut from it again.
 func (e *Step) stateGradients(dos, n, state *ir.Value) (intoQ, intoK *ir.Value) {
 	b, p := e.B, e.V.Numerics.PrecState
 	inLanes := e.V.Training.Grads == gdn.GradsInLanes
@@ -91,12 +91,12 @@ func (e *Step) stateGradients(dos, n, state *ir.Value) (intoQ, intoK *ir.Value) 
 	return b.SliceAxis(both, axis, 0, e.C).Called("into_q"), b.SliceAxis(both, axis, e.C, 2*e.C).Called("into_k")
 }
 
-// handed returns a state for use in a later phase: rounded if products take it rounded, and not loaded from the carry,
-// which would delay the carry's update.
+// handed is a state as it passes from its phase to one behind it: rounded where products take it so, and no load of the carry,
+// which would hold up its update.
 //
-// Readers of the carry itself must run before the new dS is stored there, and a reader in a later phase would drag the computation of dS into
-// that phase. So <S, dS>, a sum over a whole state, uses dS in bf16. The backward kernel of three passes went from 165.2k to 156.4k cycles on v6e, and the
-// error of dg on identical keys from 1.2e-3 to 2.2e-3 (limit 2e-2).
+// What reads the carry itself must do so before the new dS is stored there, and what reads it in a phase behind the state drags all that makes dS into
+// that phase. So <S, dS>, a sum over a whole state, takes dS in bf16: the backward kernel of three passes went from 165.2k to 156.4k cycles on v6e, and
+// dg of identical keys from 1.2e-3 to 2.2e-3, of 2e-2.
 func (e *Step) handed(state *ir.Value) *ir.Value {
 	if e.V.Numerics.PrecState != ir.PrecBF16x1 {
 		return state

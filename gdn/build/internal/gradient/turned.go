@@ -7,7 +7,7 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// turnedProducts returns (Q K^T)^T, scaled, and K K^T, which is symmetric, [N, C, C] for each value head.
+// turnedProducts are scale K Q^T and K K^T [N, C, C], for each value head: (Q K^T)^T, and a matrix that is its own transpose.
 func (e *Step) turnedProducts(q, k *ir.Value) (kq, kk *ir.Value) {
 	b, c := e.B, e.C
 	if e.V.KQ == gdn.JointJoined {
@@ -19,14 +19,14 @@ func (e *Step) turnedProducts(q, k *ir.Value) (kq, kk *ir.Value) {
 	return e.PerValue(b.Scale(kq, e.Spec.EffectiveScale()).Called("kq")), e.PerValue(kk)
 }
 
-// turnedDecay returns E^T: see tile.BetweenTurned. It is a factor of P^T, X^T and Y^T.
+// turnedDecay is E^T of the gates: see tile.BetweenTurned. P^T, X^T and Y^T all have it as a factor.
 func (e *Step) turnedDecay(w chunkwise.Gates) *ir.Value {
 	e.B.Stage("decay")
 	return tile.BetweenTurned(e.Body, w.G, w.Beta, w.Sums)
 }
 
-// bothInverses returns T^T and T, saved or recomputed. Gradients use T^T; T is for U, if U is recomputed too. The untransposed decay is computed
-// for recomputing T only.
+// bothInverses are T^T and T, kept or made again. Gradients take T^T; T is for U, where that is made again too. A decay that is not turned is made for
+// this alone, and only where T is.
 func (e *Step) bothInverses(kk *ir.Value, w chunkwise.Gates) (tt, t *ir.Value) {
 	if e.Loads.Inverse != nil {
 		tt = e.Loads.Inverse()
@@ -41,8 +41,8 @@ func (e *Step) bothInverses(kk *ir.Value, w chunkwise.Gates) (tt, t *ir.Value) {
 	return e.Turned(t), t
 }
 
-// inverseAndValues returns T^T and U, saved or recomputed from the state before the chunk: U = T (V - e^G K S). K S is
-// a product of its own here; the forward pass's joint product also has Q S, which is not needed.
+// inverseAndValues are T^T and U, kept or made again from the state before the chunk: U = T (V - e^G K S). K S is
+// made by itself here: Q S, which the forward pass has from the same product, is wanted by nobody.
 func (e *Step) inverseAndValues(k, kk *ir.Value, w chunkwise.Gates, grown, state *ir.Value) (tt, u *ir.Value) {
 	b := e.B
 	tt, t := e.bothInverses(kk, w)

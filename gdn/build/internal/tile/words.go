@@ -70,7 +70,7 @@ func (e *Body) Lower(x *ir.Value) *ir.Value {
 // to 1024 tokens.
 func TurnsPairs(e *Body) bool {
 	v := e.V
-	return e.Segments != nil && v.Mapping.Pack == gdn.PackAligned && v.Forward.Fetch == gdn.FetchCopies && v.Beta == gdn.BetaExponent && v.Decay != gdn.DecaySegment &&
+	return e.Segments != nil && v.Mapping.Pack == gdn.PackAligned && v.Forward.Prefetch == gdn.PrefetchDMA && v.Beta == gdn.BetaExponent && v.Decay != gdn.DecaySegment &&
 		v.RowBroadcast == gdn.BroadcastTranspose && v.KQ == gdn.JointJoined && v.Inverse.Mask == gdn.MaskWords && !v.Inverse.Refine && v.Numerics.DecayBF16 == gdn.DecayBF16All
 }
 

@@ -113,11 +113,11 @@ def vllm():
             yield gates.test_fused_sigmoid_gating_delta_rule_update_non_spec, (1, requests, 1, 2, 128, 128, dtype)
             for drafts in (1, 3):
                 yield gates.test_fused_sigmoid_gating_delta_rule_update_spec, (1, requests, 1, 2, 128, 128, drafts, dtype)
-    for strided in (False, True):
-        for batch, hk, hv, dtype, state in ((4, 1, 2, f16, f16), (4, 1, 2, bf16, bf16), (4, 1, 2, f32, f32), (1, 1, 4, bf16, f32), (4, 1, 3, bf16, f32), (1, 1, 3, bf16, bf16)):
-            yield packed.test_fused_recurrent_packed_decode_matches_reference, (dtype, strided, batch, hk, hv, state)
+    for batch, hk, hv, dtype, state in ((4, 1, 2, f16, f16), (4, 1, 2, bf16, bf16), (4, 1, 2, f32, f32), (1, 1, 4, bf16, f32), (4, 1, 3, bf16, f32), (1, 1, 3, bf16, bf16)):
+        yield packed.test_fused_recurrent_packed_decode_matches_reference, (dtype, batch == 1, batch, hk, hv, state)
     yield packed.test_packed_decode_keeps_beta_in_fp32, ()
-    yield packed.test_packed_decode_supports_large_batch_head_grid, ()
+    if device == "cuda":  # it has 65536 programs
+        yield packed.test_packed_decode_supports_large_batch_head_grid, ()
 
 
 if peer not in ("flashinfer", "vllm"):

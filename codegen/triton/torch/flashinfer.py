@@ -16,8 +16,8 @@ def chunk_gated_delta_rule(q, k, v, g=None, beta=None, scale=None, initial_state
 
     q [tokens, HQ, K], k [tokens, HK, K], v [tokens, HV, V]; g and beta [tokens, heads], g the decay itself. o goes to output, and the states to output_state,
     which keeps what it has of empty sequences. With state_indices [N] initial_state and output_state are pools, whose states are gathered and scattered. States
-    are of any type that torch converts. Whether a sequence is split into parts depends on its length: use_cp changes nothing. States every few tokens
-    are not computed.
+    are of any type that torch converts. As in FlashInfer, use_qk_l2norm_in_kernel changes nothing: q and k are normalized before. Whether a sequence is
+    split into parts depends on its length: use_cp changes nothing. States every few tokens are not computed.
     """
     need(checkpoint_every_n_tokens == 0 and state_checkpoints is None and checkpoint_cu_starts is None, "states every few tokens are not computed: no checkpoints")
     need(cu_seqlens is not None, "cu_seqlens is wanted: sequences are packed in one row")
@@ -27,7 +27,7 @@ def chunk_gated_delta_rule(q, k, v, g=None, beta=None, scale=None, initial_state
         start = start.float()
     v = rule.spread(v[None], max(q.shape[1], v.shape[1]))
     o, states = rule.chunk_gated_delta_rule(q[None], k[None], v, None if g is None else g.log()[None], None if beta is None else beta[None], scale, start,
-                                            output_final_state, use_qk_l2norm_in_kernel, cu_seqlens=cu_seqlens, state_v_first=True)
+                                            output_final_state, cu_seqlens=cu_seqlens, state_v_first=True)
     o = o[0] if output is None else output.copy_(o[0])
     if not output_final_state:
         return o

@@ -258,32 +258,34 @@ def inverse(N, C: tl.constexpr):
 @triton.jit(do_not_specialize=["sequences", "T"])
 def prepare(q, k, g, beta, A_log, dt_bias, cu, T_out, P_out, G_out, rate_out, scale, sequences, T, qb, qt, qh, kb, kt, kh,
             HK: tl.constexpr, HV: tl.constexpr, K: tl.constexpr, BK: tl.constexpr, C: tl.constexpr, L2: tl.constexpr, SIGMOID: tl.constexpr,
-            NEGATIVE: tl.constexpr):
-    """T, in two parts where operands are in half precision, P, G and beta of a chunk of a value head."""
+            NEGATIVE: tl.constexpr, GROUP: tl.constexpr):
+    """T, in two parts where operands are in half precision, P, G and beta of a chunk, of GROUP value heads of one key head."""
     OP: tl.constexpr = q.dtype.element_ty
-    p, h = tl.program_id(0) // HV, tl.program_id(0) % HV
+    p, lowest = tl.program_id(0) // (HV // GROUP), tl.program_id(0) % (HV // GROUP) * GROUP
     n, start, end = span(cu, sequences, T, p, C)
     i = tl.arange(0, C)
     rows = start + i
     ok = rows < end
-    hk = h // (HV // HK)
-    decay, rate = gates(g, beta, A_log, dt_bias, (n * T + rows).to(tl.int64) * HV + h, ok, h, SIGMOID, NEGATIVE)
-    G = tl.cumsum(decay, 0)
+    hk = lowest // (HV // HK)
     q_c, k_c = keys(q, n, rows, ok, hk, qb, qt, qh, K, BK, L2, OP), keys(k, n, rows, ok, hk, kb, kt, kh, K, BK, L2, OP)
-    E = weights(G, rate, C)
-    X = inverse(tl.where(i[:, None] > i, dot(k_c, tl.trans(k_c), OP) * E, 0.0), C)
-    at = (p.to(tl.int64) * HV + h) * (C * C)
+    KK, QK = dot(k_c, tl.trans(k_c), OP), dot(q_c, tl.trans(k_c), OP) * scale
     square = i[:, None] * C + i
-    if OP == tl.float32:
-        tl.store(T_out + at + square, X)
-    else:
-        high = X.to(OP)
-        tl.store(T_out + 2 * at + square, high)
-        tl.store(T_out + 2 * at + C * C + square, (X - high.to(tl.float32)).to(OP))
-    tl.store(P_out + at + square, (dot(q_c, tl.trans(k_c), OP) * E * scale).to(OP))
-    at = (p.to(tl.int64) * HV + h) * C + i
-    tl.store(G_out + at, G)
-    tl.store(rate_out + at, rate)
+    for h in range(lowest, lowest + GROUP):
+        decay, rate = gates(g, beta, A_log, dt_bias, (n * T + rows).to(tl.int64) * HV + h, ok, h, SIGMOID, NEGATIVE)
+        G = tl.cumsum(decay, 0)
+        E = weights(G, rate, C)
+        at = (p.to(tl.int64) * HV + h) * (C * C)
+        tl.store(P_out + at + square, (QK * E).to(OP))
+        X = inverse(tl.where(i[:, None] > i, KK * E, 0.0), C)
+        if OP == tl.float32:
+            tl.store(T_out + at + square, X)
+        else:
+            high = X.to(OP)
+            tl.store(T_out + 2 * at + square, high)
+            tl.store(T_out + 2 * at + C * C + square, (X - high.to(tl.float32)).to(OP))
+        at = (p.to(tl.int64) * HV + h) * C + i
+        tl.store(G_out + at, G)
+        tl.store(rate_out + at, rate)
 
 
 @triton.jit

@@ -85,6 +85,14 @@ def tiling(q, states, HV, V, C):
     return 64, 3 if C == 32 else 2 if programs <= FULL else 1
 
 
+def sharing(group, programs):
+    """Value heads of a key head that a program of prepare takes, which share its products of keys: no more than leave each multiprocessor four programs.
+
+    group are the value heads of a key head, programs those of one value head each.
+    """
+    return max(n for n in range(1, group + 1) if group % n == 0 and (n == 1 or programs // n >= 4 * FULL))
+
+
 def state_like(v, K, N, HV, V, v_first, initial_state):
     return torch.empty((N, HV, V, K) if v_first else (N, HV, K, V), device=v.device, dtype=torch.float32 if initial_state is None else initial_state.dtype)
 
@@ -119,8 +127,10 @@ def chunk_forward(q: Tensor, k: Tensor, v: Tensor, g: Optional[Tensor], beta: Op
     maps = starts = None
     with on(q):
         if chunks:
-            kernels.prepare[(chunks * HV,)](q, k, g, beta, A_log, dt_bias, cu_seqlens, T_out, P_out, G, rate, scale, N, row, *at, **wide, SIGMOID=sigmoid,
-                                            NEGATIVE=negative, num_warps=2 if C == 64 or BV < 64 else 1)
+            narrow = C == 32 and BV == 64  # one warp has a chunk
+            group = sharing(HV // HK, chunks * HV) if narrow else 1
+            kernels.prepare[(chunks * HV // group,)](q, k, g, beta, A_log, dt_bias, cu_seqlens, T_out, P_out, G, rate, scale, N, row, *at, **wide,
+                                                     SIGMOID=sigmoid, NEGATIVE=negative, GROUP=group, num_warps=1 if narrow else 2)
         if part:
             maps, starts, rests = (torch.empty((pieces, HV, K, w), device=q.device, dtype=torch.float32) for w in (K, V, V))
             kernels.scan[programs](None, k, v, cu_seqlens, T_out, None, G, rate, None, rests, None, None, None, scale, N, row, *at, *at_v, **serial, VK=False)

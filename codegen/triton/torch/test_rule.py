@@ -110,6 +110,25 @@ def test_packed(kind):
         q, k, v, g, beta, 0.2, h0, True, cu_seqlens=at), cu, gradients=False))
 
 
+@pytest.mark.parametrize(("heads", "group", "alike"), [(6, 3, False), (4, 2, True)])
+def test_shared(monkeypatch, heads, group, alike):
+    """Programs of prepare that take some or all value heads of a key head; one with identical keys, in bf16."""
+    taken = []
+    monkeypatch.setattr(rule, "tiling", lambda *_: (64, 2))
+    monkeypatch.setattr(rule, "sharing", lambda n, programs: taken.append((n, programs)) or group)
+    cu = [0, 40, 40, 75]
+    inputs, do, dht = draw(1, 75, 2 if group == 3 else 1, heads, 64, 64, torch.bfloat16, sequences=3, alike=alike)
+    at = torch.tensor(cu, device=device)
+    keeps(compared(inputs, do, dht, 0.125, lambda *x: chunk_gated_delta_rule(*x[:5], 0.125, x[5], True, cu_seqlens=at), cu, gradients=False))
+    assert taken == [(heads // inputs[0].shape[2], (75 + 3 * 31) // 32 * heads)]
+
+
+def test_sharing():
+    """As many as divide the value heads of a key head and leave programs enough."""
+    assert [rule.sharing(4, n * rule.FULL) for n in (1, 7, 8, 15, 16)] == [1, 1, 2, 2, 4]
+    assert rule.sharing(6, 10**6) == 6 and rule.sharing(3, 9 * rule.FULL) == 1 and rule.sharing(1, 0) == 1
+
+
 @pytest.mark.parametrize("keep", [True, False])
 def test_parts(monkeypatch, keep):
     """Parts of packed sequences beside each other, one of them empty, one shorter than a part; states are kept for gradients, or computed again."""

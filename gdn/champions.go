@@ -30,6 +30,7 @@ type where struct {
 	given       bool     // only g and beta as inputs, so that the kernel does not compute them
 	turned      bool     // only initial states [K, V], which kernels of packed sequences transpose
 	untiled     bool     // only head counts that fill no tiles of rows, so that one program has all heads
+	mixed       bool     // only mixed batches
 	upTo1       bool     // only beta at most 1; with larger beta and no other row, the next stricter class is used
 }
 
@@ -37,7 +38,7 @@ type where struct {
 func (w where) asks(s Spec) bool {
 	given, turned := s.Gates == GatesGiven && s.Rule.kind() == allRules, s.Init && s.State == StateKV
 	channels := s.Rule.kind() == channelRules
-	return (given || !w.given) && (s.Gates == GatesFused || !w.raw) && (!channels || !w.byHead) && (s.Rule.Decays() || !w.decays) && (s.Batch == 1 || !w.oneRow) && (!s.L2Norm || !w.asGiven) && (s.Pool == 0 || !w.ordered) && (turned || !w.turned) && (s.Top() > 1 || !w.beyond1) && (s.Top() <= 1 || !w.upTo1) && (!s.Tiled() || !w.untiled)
+	return (given || !w.given) && (s.Gates == GatesFused || !w.raw) && (!channels || !w.byHead) && (s.Rule.Decays() || !w.decays) && (s.Batch == 1 || !w.oneRow) && (!s.L2Norm || !w.asGiven) && (s.Pool == 0 || !w.ordered) && (turned || !w.turned) && (s.Top() > 1 || !w.beyond1) && (s.Top() <= 1 || !w.upTo1) && (!s.Tiled() || !w.untiled) && (s.Mixed > 0 || !w.mixed)
 }
 
 // ruleKind groups rules that share their best variants.
@@ -137,6 +138,7 @@ var Champions = []Champion{
 	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,prefetch=dma,hbm=yes,decay_bf16=operands,state_delay=3,state_whole=yes", whySegments + "; " + whyTurned, where{mxu: 128, turned: true}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,prefetch=dma,hbm=yes,decay_bf16=operands,state_delay=3", whySegments + "; " + whyNoBF16 + " for the decays of columns", where{mxu: 128}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,prefetch=dma,hbm=yes,decay_bf16=operands,prologue_end=80,state_whole=yes", whySegments + "; " + whyGiven + " from token to token in float32, and what meets the states is made beside their products", where{mxu: 256, given: true}},
+	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,prefetch=dma,hbm=yes,chunks=2", "a mixed batch of up to 1024 tokens: its few blocks fill steps of two, where of four some would be idle", where{mxu: 256, tokens: 1024, mixed: true}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,prefetch=dma,hbm=yes", "tokens as they lie; " + whySegments, where{}},
 
 	{HostTPU, AccuracyFast, jobDecode, "decode,hbm=yes", "one token a sequence, whose raw gates are work of a vector unit beside fast main memory: products with the state on the matrix unit leave it room",

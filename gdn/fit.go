@@ -144,7 +144,7 @@ func (v Variant) ofRows(s Spec) Variant {
 // forms returns the row's variant adapted to s and m, or nil if the row does not apply. last is the variant of the job's last row.
 func (c *Champion) forms(last Variant, s Spec, m Machine) ([]Variant, error) {
 	w := c.where
-	w.rules, w.given, w.upTo1, w.beyond1, w.untiled, w.raw, w.byHead, w.ordered = allRules, false, false, false, false, false, false, false // already checked by championsFor
+	w.rules, w.given, w.upTo1, w.beyond1, w.untiled, w.raw, w.byHead, w.ordered, w.mixed = allRules, false, false, false, false, false, false, false, false // already checked by championsFor
 	if w.mxu != 0 && w.mxu != m.MXUSize || w.vmem != 0 && (m.VMEM == 0 || m.VMEM > w.vmem<<20) {
 		return nil, nil
 	}

@@ -158,7 +158,11 @@ func (s Spec) Inputs() []Param {
 		p = append(p, Param{"read_indices", ir.T(ir.I32, s.Sequences())})
 	}
 	if s.Seqs > 0 {
-		p = append(p, Param{"cu_seqlens", ir.T(ir.I64, s.Seqs+1)})
+		d := ir.I64
+		if s.Mixed > 0 { // as what names the states
+			d = ir.I32
+		}
+		p = append(p, Param{"cu_seqlens", ir.T(d, s.Seqs+1)})
 	}
 	if s.Mixed > 0 {
 		p = append(p, Param{"distribution", ir.T(ir.I32, 3)})

@@ -176,7 +176,7 @@ func TestSpecParams(t *testing.T) {
 	s, err = Parse("t=20,hk=2,k=16,seqs=3,packed,init,pool=4,read,mixed=1,rows=qkv")
 	require.NoError(t, err)
 	require.Equal(t, []string{"qkv f32[20,96]", "g f32[20,2]", "beta f32[20,2]", "initial_state f32[4,2,16,16]", "state_indices i32[3]", "read_indices i32[3]",
-		"cu_seqlens i64[4]", "distribution i32[3]"}, show(s.Inputs()))
+		"cu_seqlens i32[4]", "distribution i32[3]"}, show(s.Inputs()))
 	require.Equal(t, []string{"o f32[20,32]", "final_state f32[4,2,16,16]"}, show(s.Outputs()))
 }
 

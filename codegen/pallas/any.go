@@ -15,7 +15,7 @@ func Fit(s gdn.Spec, v gdn.Variant) gdn.Variant {
 	return v
 }
 
-// fitted returns the variant fitted to every size, and its extent. Mapping.Chain is dropped: kernels that can take back-to-back rows do
+// fitted returns the variant fitted to every size, and its extent. Mapping.PersistentRows is dropped: kernels that can take back-to-back rows do
 // so by themselves (plan.InLine).
 func fitted(s gdn.Spec, v gdn.Variant) (gdn.Variant, extent.Extent) {
 	v.Mapping.PersistentRows = false

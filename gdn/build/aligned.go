@@ -56,18 +56,21 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 	s, v, b := p.s, p.v, p.b
 	m := v.Mapping.Chunks
 	plan := p.schedule()
-	table, marked := p.segments()
-	marks := &operand{value: marked, axes: []axis{axisStep, axisNone, axisNone}, block: []int{m, segments.Rows, p.c}}
+	segmented := p.segments()
+	marks := &operand{value: segmented.marks, axes: []axis{axisStep, axisNone, axisNone}, block: []int{m, segments.Rows, p.c}}
 	state := p.specStates()
 	dims := []ir.GridDim{{Name: "b", Size: 1}, {Name: "h", Size: s.HeadsK / p.kb}, {Name: "c", Size: plan.Steps(), Seq: true}}
 	// The table is the first argument. Its first entry is the number of live steps; the rest is ordered by columns and places (segments.Schedule.Entry).
-	grid := &ir.Grid{Name: "packed", Dims: dims, Tables: 1, Main: v.Forward.HBM}
+	grid := &ir.Grid{Name: "packed", Dims: dims, Main: v.Forward.HBM}
 	carrier := schedule.Carrier{Grid: grid.Name, Heads: v.Mapping.Heads * v.Mapping.Batch * v.Mapping.Chunks}
-	if p.ordered {
-		grid.Live = 1
+	args := segmented.steps(grid)
+	if !p.ordered {
+		grid.Live = 0
 	}
-	args := []*ir.Value{table}
-	used = slices.DeleteFunc(slices.Clone(used), func(o *operand) bool { return o == in.g || o == in.beta })
+	used = slices.DeleteFunc(slices.Clone(used), func(o *operand) bool {
+		return o == in.g || o == in.beta || in.whole != nil && (o == in.q || o == in.k || o == in.v)
+	})
+	used = append(given(in.whole), used...)
 	gates := []*operand{in.g, in.beta}
 	if !fetchesGates(p.plan) {
 		// One window for both gates, [.., 2 N, C] with g in the first half of the rows: a step's control costs grow with windows.
@@ -79,14 +82,18 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 	if o := in.scales; o != nil { // after gates and marks
 		used = append(slices.DeleteFunc(used, func(x *operand) bool { return x == o }), o)
 	}
+	used = append(used, given(in.cache, in.ahead)...)
 	if s.Init {
 		used = append(used, state)
 	}
 	for _, o := range used {
 		for j := range p.windows(o) {
 			column := segments.Block
-			if o == state {
+			switch o {
+			case state:
 				column, carrier.Enter = segments.Next, append(carrier.Enter, len(grid.In))
+			case in.cache:
+				column = segments.Next
 			}
 			grid.In = append(grid.In, p.window(o, column, j))
 			args = append(args, o.value)
@@ -103,18 +110,20 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 	held, holds := p.carry(in.v.block[1:], in.v.axes[1:])
 	grid.Carry = []ir.Window{open, held}
 	args = append(args, b.Const(ir.T(ir.F32, opens...), 0), b.Const(ir.T(s.Out, holds...), 0))
+	if in.cache != nil { // and the rows before the block
+		before, rows := p.carry([]int{1, target.Sublanes, s.ConvChannels()}, make([]axis, 3))
+		grid.Carry, args = append(grid.Carry, before), append(args, b.Const(ir.T(ir.F32, rows...), 0))
+	}
 	rs := b.Grid(grid, args, func(b *ir.Builder, blocks, carried []*ir.Value) (ys, next []*ir.Value) {
 		e := newChunks(newTiles(p.plan, b, in))
-		slots := map[*operand][]*ir.Value{} // the blocks of an operand: one per visit, or one for all
-		i := 0
-		for _, o := range used {
-			n := p.windows(o)
-			e.blocks[o], slots[o] = blocks[i], blocks[i:i+n]
-			i += n
+		slots := p.slots(e, in, used, blocks)
+		var conv *continued
+		if in.cache != nil {
+			conv = newContinued(e, slots[in.cache], carried[2])
 		}
 		e.rule.State = b.Reshape(carried[0], open.Block[1:]...)
-		e.cutScales() // before all else: from within loadGates tpu7x takes .2 % longer
-		r := e.aligned(marks, gates, state, slots, carried[1])
+		e.cutScales() // ahead of all else: where loadGates asks for them tpu7x takes .2 % longer
+		r := e.aligned(marks, gates, state, slots, carried[1], conv)
 		final := &operand{axes: state.axes, block: state.block, dtype: s.StateDType, shape: state.value.Type.Shape}
 		out := func(array int, o blockOut, column, place int) {
 			ys = append(ys, o.block)
@@ -128,7 +137,11 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 			out(1, blockOut{step.closed, final}, segments.Closed, j)
 		}
 		out(1, blockOut{e.asSpec(r[m-1].open, state), final}, segments.Last, 0)
-		return ys, []*ir.Value{b.Reshape(r[m-1].open, open.Block...), b.Reshape(r[m-1].output.block, held.Block...)}
+		next = []*ir.Value{b.Reshape(r[m-1].open, open.Block...), b.Reshape(r[m-1].output.block, held.Block...)}
+		if conv != nil {
+			next = append(next, conv.carry())
+		}
+		return ys, next
 	})
 	b.Stage("glue")
 	o := in.v
@@ -139,17 +152,35 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 	return results
 }
 
-// segments returns the table and the marks of the visits.
-func (p aligning) segments() (table, marked *ir.Value) {
+// slots are the blocks of each operand, one a visit, or one alone; q, k and v are lanes of the array that has all three, where the kernel reads that.
+func (p aligning) slots(e *chunks, in *operands, used []*operand, blocks []*ir.Value) map[*operand][]*ir.Value {
+	slots := map[*operand][]*ir.Value{}
+	for _, o := range used {
+		n := p.windows(o)
+		e.blocks[o], slots[o], blocks = blocks[0], blocks[:n], blocks[n:]
+	}
+	if in.whole != nil {
+		for _, o := range []*operand{in.q, in.k, in.v} {
+			for _, x := range slots[in.whole] {
+				slots[o] = append(slots[o], e.b.SliceAxis(x, 2, o.conv.first, o.conv.first+o.block[2]))
+			}
+		}
+	}
+	return slots
+}
+
+// segments are the table and the marks of the visits.
+func (p aligning) segments() scheduled {
 	if p.ready != nil {
-		return p.ready.packed.table, p.ready.packed.marks
+		return p.ready.packed
 	}
 	var slots *segments.Slots
 	if p.s.Pool > 0 {
 		slots = p.pool().Slots(segments.Lists{Builder: p.b})
 	}
 	begin, end := p.sequences()
-	return p.schedule().Make(p.b, begin, end, slots)
+	table, marked := p.schedule().Make(p.b, begin, end, slots)
+	return scheduled{table: table, marks: marked}
 }
 
 // window returns the window of an operand for the visit at a place of its step. It moves by heads and steps as usual, and by blocks or sequences as a
@@ -238,8 +269,9 @@ func (e *tiles) ofOne() *tiles {
 // each loads an operand for all visits of a step and concatenates the results.
 func (e *gated) each(blocks []*ir.Value, o *operand, load func(*gated, *operand) *ir.Value) *ir.Value {
 	var l []*ir.Value
-	for _, x := range blocks {
+	for j, x := range blocks {
 		one := newGated(e.ofOne())
+		one.segment = j
 		one.blocks = map[*operand]*ir.Value{o: x}
 		l = append(l, load(one, o))
 	}
@@ -248,17 +280,24 @@ func (e *gated) each(blocks []*ir.Value, o *operand, load func(*gated, *operand)
 
 // aligned computes the visits of a step. slots are the blocks of each operand by visit; held is the output of the first visit's block from earlier steps.
 //
-// Rows before a visit's first belong to earlier visits of the same block and keep their output, from the previous visit of the step or, for the first
-// one, from the carry (held). A visit of a new block has all rows from 0 on, and keeps none.
-func (e *chunks) aligned(marked *operand, gates []*operand, state *operand, slots map[*operand][]*ir.Value, held *ir.Value) []segment {
+// Rows before the first of a visit are those of visits before it of the same block, whose output they keep: of the visit before in the step, or where it is
+// the first of its step, of what the last step carried (held). A visit of a new block has all rows from 0 on, and keeps none.
+func (e *chunks) aligned(marked *operand, gates []*operand, state *operand, slots map[*operand][]*ir.Value, held *ir.Value, conv *continued) []segment {
 	b, c, n := e.b.Stage("gates"), e.c, e.v.Mapping.Heads
 	e.Segments = &segments.Marks{Builder: e.b, Pool: e.s.Pool > 0}
 	for j := range e.v.Mapping.Chunks {
 		e.Segments.Tiles = append(e.Segments.Tiles, b.SliceAxis(b.Reshape(e.blocks[marked], e.v.Mapping.Chunks*segments.Rows, c), 0, j*segments.Rows, (j+1)*segments.Rows))
 	}
+	e.conv = conv
 	w := &chunkwise.Work{Q: e.each(slots[e.in.q], e.in.q, (*gated).productKey), K: e.each(slots[e.in.k], e.in.k, (*gated).productKey)}
+	if conv != nil {
+		w.V = e.each(slots[e.in.v], e.in.v, func(e *gated, o *operand) *ir.Value { return e.loadTokens(o) })
+		e.Squared[w.Q], e.Squared[w.K] = b.Concat(0, conv.square[e.in.q.conv]...), b.Concat(0, conv.square[e.in.k.conv]...)
+	}
 	rows := func(e *gated, o *operand) *ir.Value { return e.loadRows(o) }
-	w.V = b.Convert(e.each(slots[e.in.v], e.in.v, rows), ir.F32)
+	if conv == nil {
+		w.V = b.Convert(e.each(slots[e.in.v], e.in.v, rows), ir.F32)
+	}
 	b.Stage("gates")
 	for i, o := range []*operand{e.in.g, e.in.beta} {
 		var l []*ir.Value
@@ -297,14 +336,34 @@ func (e *chunks) aligned(marked *operand, gates []*operand, state *operand, slot
 			prev = e.each([]*ir.Value{held}, e.in.v, rows)
 		}
 		o = b.Select(fresh, o, b.Convert(prev, ir.F32)).Called("held_o")
+		o = e.ahead(o, j)
 		prev = b.Convert(o, e.s.Out)
 		steps = append(steps, segment{output: e.ofOne().output([]*ir.Value{o}), closed: e.asSpec(closed, state), open: e.rule.State})
 	}
 	return steps
 }
 
-// asSpec brings a state [N, V, K] into the order and type of the spec, in an output's block. A kernel transposes the few states that begin or end in a step;
-// XLA ops would transpose all of them, through HBM.
+// ahead puts the outputs that were made before, those of the decodes of a mixed batch, into rows [heads, C, V] of a visit.
+func (e *chunks) ahead(o *ir.Value, visit int) *ir.Value {
+	x := e.in.ahead
+	if x == nil {
+		return o
+	}
+	b, v, rows := e.b, e.s.V, x.block[1]
+	var heads []*ir.Value
+	for from := 0; from < x.block[2]; from += v {
+		heads = append(heads, b.Convert(b.SliceAxis(e.blocks[x], 2, from, from+v), ir.F32))
+	}
+	own := b.Compare(ir.LT, e.Iota(rows, v, 0), e.Segments.At(visit, segments.Given, rows, v))
+	first := b.Select(e.Over(len(heads), own), b.Concat(0, heads...), b.SliceAxis(o, 1, 0, rows))
+	if rows == e.c {
+		return first
+	}
+	return b.Concat(1, first, b.SliceAxis(o, 1, rows, e.c))
+}
+
+// asSpec brings a state [N, V, K] into the order and type of the spec, in the block of an output. A kernel turns the few states that begin or end in a step;
+// in the glue it would be all of them, through main memory.
 func (e *chunks) asSpec(x *ir.Value, like *operand) *ir.Value {
 	if e.s.State != gdn.StateVK {
 		x = e.b.Transpose(x, 0, 2, 1)

@@ -7,6 +7,7 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build/internal/packs"
 	"github.com/gdngen/gdngen/gdn/build/internal/pool"
+	"github.com/gdngen/gdngen/gdn/build/internal/segments"
 	"github.com/gdngen/gdngen/gdn/build/internal/tile"
 	"github.com/gdngen/gdngen/gdn/schedule"
 	"github.com/gdngen/gdngen/ir"
@@ -112,12 +113,14 @@ type plan struct {
 	args   map[string]*ir.Value // parameters by name, with an axis of heads, and constants for missing gates; q, k and v after a convolution by XLA ops
 	caches []*ir.Value          // of the convolution, final_conv and convs, if XLA ops make them
 
-	rowsOf  gdn.Rows  // layout of parameters and results
-	prompts bool      // for prompts of a mixed batch: the number of sequences is known only at run time
-	runs    *ir.Value // [1], for decodes of a mixed batch: number of steps that run, at least one; nil: all
-	ready   *tables   // for a mixed batch, if a kernel made them; nil: XLA ops make them
-	clean   bool      // read_indices is -1 wherever state_indices names no state
-	turned  bool      // parameters and results have the last two axes of states swapped
+	rowsOf  gdn.Rows  // how parameters and results lie
+	prompts bool      // of a mixed batch: there are as many sequences as a run may have
+	runs    *ir.Value // [1] of decodes of a mixed batch: how many of the steps run, one at least; nil: all
+	named   *ir.Value // of such, where a kernel has made them, one table in place of runs and of those of the pool: runs, and the lists of states that are left and read
+	ready   *tables   // of a mixed batch, where a kernel has made them; nil: the glue makes them
+	decoded *ir.Value // [1, rows, lanes] of a mixed batch: the outputs of decodes, where the kernel of the prompts puts them before its own
+	clean   bool      // read_indices has -1 where state_indices names no state
+	turned  bool      // states have their last two axes the other way round in parameters and results
 
 	ordered  bool                // a schedule will follow
 	reversed bool                // a schedule for the grid from last to first will follow
@@ -254,19 +257,21 @@ const (
 // a missing block means work for another grid.
 type operands struct {
 	q, k, v      *operand
-	raw          bool     // the kernel transforms raw gates: g and beta are raw a and b
-	g, beta      *operand // nil if the rule has none
-	aLog, dt     *operand // only if the kernel transforms raw gates
-	scales       *operand // aLog and dt as one array, split in the body (cutScales)
-	erase, write *operand // gates of key and value channels, instead of beta
-	held         *operand // with a pool: the state index that each sequence writes, below zero for none
+	whole        *operand // of aligned blocks: all three, where they came as one array and the kernel convolves them
+	raw          bool     // gates are fused in the kernel: g and beta are the raw a and b
+	g, beta      *operand // nil where the rule has none
+	aLog, dt     *operand // where gates are fused in the kernel, and only there
+	scales       *operand // both as one array, of which a body cuts them (cutScales)
+	erase, write *operand // gates of channels of the key and of the value, in place of beta
+	held         *operand // of a pool: the states that sequences leave, below zero none
 
 	t, u, w, p *operand // from an earlier grid: T, U, W and P of internal/chunkwise
 
 	state    *operand
-	cache    *operand     // with a pool: convolution caches that the kernel reads and writes
-	slotting *packs.Slots // for gathered packed sequences
-	single   *single      // for packed sequences by visits
+	cache    *operand     // of a pool: caches of the convolution that the kernel reads and leaves
+	ahead    *operand     // of a mixed batch: the outputs of decodes, which a kernel puts before those of prompts
+	slotting *packs.Slots // of packed sequences that are gathered
+	single   *single      // of such by visits
 
 	do, dstate *operand // for the reverse grid: gradients of the output and of the final state
 	kept       kept     // for the reverse grid: values saved by the forward grid
@@ -498,6 +503,10 @@ func (x *gridding) ofSequence(o *operand, table, j int) ir.Window {
 	w := x.window(o)
 	w.Index[0] = ir.IndexTable(x.at[axisChunk], table)
 	w.Index[0].Const = j * x.s.Batch / x.v.Mapping.Batch
+	if x.named != nil { // one table, by lists
+		w.Index[0].Table = 0
+		w.Index[0].Const += (1 + table) * segments.Stride(x.s.Batch, true)
+	}
 	return w
 }
 
@@ -524,7 +533,11 @@ func (x *gridding) arguments() (args []*ir.Value) {
 	case x.state != nil && x.in.slotting != nil:
 		g.Tables, args = 1, append(args, x.in.slotting.Table)
 	}
-	if x.pooled() {
+	switch {
+	case x.pooled() && x.named != nil:
+		args, from = append(args, x.named), pool.TableFrom
+		g.Tables, g.Live = 1, 1
+	case x.pooled():
 		args = append(args, x.pool().Tables(x.b)...)
 		from = len(args) - 1
 		if x.runs != nil {

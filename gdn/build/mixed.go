@@ -60,16 +60,15 @@ func (base Base) mixed(b *ir.Builder) (*plan, []*ir.Value, error) {
 	if first.pooled() {
 		step = first.v.Mapping.Batch
 	}
-	var lists decodeLists
 	if tabled {
-		lists = x.tabled(rows.Batch, step, p)
+		first.args["state_indices"], first.named = x.tabled(rows.Batch, step, p)
 	} else {
-		lists = x.decodeLists(rows.Batch, step)
+		lists := x.decodeLists(rows.Batch, step)
+		first.args["state_indices"], first.args["read_indices"], first.runs, first.clean = lists.states, lists.reads, lists.runs, true
 		for name, y := range x.promptLists() {
 			p.args[name] = y
 		}
 	}
-	first.args["state_indices"], first.args["read_indices"], first.runs, first.clean = lists.states, lists.reads, lists.runs, true
 	results, err := first.results(rows)
 	if err != nil {
 		return nil, nil, err
@@ -82,16 +81,27 @@ func (base Base) mixed(b *ir.Builder) (*plan, []*ir.Value, error) {
 	if s.ConvState {
 		p.given("initial_conv", decoded["final_conv"])
 	}
+	ahead := tabled && p.putsAhead(rows.Batch)
+	if ahead {
+		p.decoded = padRows(b, b.Reshape(decoded["o"], 1, rows.Batch, decoded["o"].Type.Size()/rows.Batch), aheadRows(rows.Batch))
+	}
 	if results, err = p.results(s.Prompts()); err != nil {
 		return nil, nil, err
 	}
 	b.Stage("glue")
-	results[0] = x.joined(decoded["o"], results[0])
+	if !ahead {
+		results[0] = x.joined(decoded["o"], results[0])
+	}
 	for _, c := range *first.carriers {
 		c.Decodes = true
 		*p.carriers = append(*p.carriers, c)
 	}
 	return p, results, b.Err()
+}
+
+// padRows are rows [1, R, lanes] with rows of zeros behind them.
+func padRows(b *ir.Builder, x *ir.Value, rows int) *ir.Value {
+	return b.Pad(x, 0, []int{0, 0, 0}, []int{0, rows - x.Type.Shape[1], 0})
 }
 
 // part is the plan of a part of a mixed batch.
@@ -174,8 +184,14 @@ func (x *mixing) decodeLists(rows, step int) decodeLists {
 	reads := x.Select(x.Compare(ir.GE, states, x.Like(states, 0)), x.reads, x.Like(states, -1))
 	steps := rows / step
 	entry := x.Count(rows)
+	if x.Kernel { // as wide as registers
+		entry = x.Count(segments.Stride(rows, true))
+	}
 	place := x.Div(entry, x.Like(entry, float64(steps)))
 	seq := x.Add(x.Scale(x.Sub(entry, x.Scale(place, float64(steps))), float64(step)), place)
+	if x.Kernel {
+		seq = x.Select(x.Compare(ir.LT, entry, x.Like(entry, float64(rows))), seq, x.Like(seq, -1))
+	}
 	placed := func(y *ir.Value) *ir.Value { return x.Plus(x.Over(seq, ir.EQ, x.place, x.Plus(y, 1)), -1) }
 	runs := x.Plus(x.From(x.first, 0, 1), step-1)
 	runs = x.Max(x.Div(runs, x.Like(runs, float64(step))), x.Like(runs, 1))

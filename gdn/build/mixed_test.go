@@ -50,7 +50,7 @@ func TestRandomMixed(t *testing.T) {
 			}
 			cu = append(cu, cu[n]+int64(l))
 		}
-		inputs["cu_seqlens"] = array.FromInt64s(ir.I64, []int{places + 1}, cu)
+		inputs["cu_seqlens"] = array.FromInt64s(ir.I32, []int{places + 1}, cu)
 		inputs["distribution"] = array.FromInt64s(ir.I32, []int{3}, []int64{int64(decodes), 0, int64(decodes + r.IntN(places-decodes+1))})
 		for _, name := range []string{"cpu-packed", "tpu-packed", "tpu", sideBySide[0]} {
 			v := gdntest.MustVariant(t, name)

@@ -11,9 +11,9 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// Packed tokens with convolution caches in a pool are convolved by a separate kernel before the rule's. It reads q, k and v, or qkv, in place, and
-// writes flat rows for the rule's kernel. Nothing is carried between blocks. For a token near the start of its sequence, earlier inputs are rows of the
-// cache (segments.Pass); for others, rows of the block or of the tile before it.
+// Packed tokens that go on from caches of a pool are convolved in the kernel of the rule where its programs have all heads (convolvesWithin), and else by a kernel before it: it reads q, k and v, or qkv, as they lie, and
+// gives them flat, as the rule's kernel reads them. Nothing is carried from block to block: of a token that is near the first of its sequence
+// the earlier ones are rows of the cache (segments.Pass), of others rows of the block, or of the tile before it.
 //
 // A second kernel writes each sequence's last inputs to its slot. Neither kernel touches slots without a sequence.
 
@@ -48,6 +48,24 @@ func convolvesFirst(p *plan) bool {
 
 // pass emits the kernels and sets the operands of the rule's kernel. Caches are results.
 func (p *plan) pass(in *operands) {
+	x := p.passing()
+	rows := x.convolved()
+	keys := func(y *ir.Value) *operand { return p.rows(y, []int{p.s.HeadsK}, []int{p.kb}, []axis{axisHead}) }
+	in.q, in.k, in.v = keys(rows[0]), keys(rows[1]), p.rows(rows[2], p.valueHeads(), p.headBlock(), p.headAxes())
+	p.caches = append(p.caches, x.nextCache())
+}
+
+// within has the kernel of the rule convolve: it reads q, k and v as one array where they came so. Caches are results.
+func (p *plan) within(in *operands) {
+	x := p.passing()
+	if y := x.arrays[0]; len(x.arrays) == 1 {
+		in.whole = &operand{value: y, axes: []axis{axisBatch, p.tokenAxis(), axisNone}, block: []int{1, p.c, y.Type.Shape[2]}}
+	}
+	p.caches = append(p.caches, x.nextCache())
+}
+
+// passing has the arrays that tokens lie in, and the tables.
+func (p *plan) passing() *passing {
 	x := &passing{plan: p}
 	lies := func(y *ir.Value) int { // the array of a parameter
 		y = p.b.Reshape(y, 1, p.s.Tokens, y.Type.Size()/p.s.Tokens)
@@ -72,18 +90,15 @@ func (p *plan) pass(in *operands) {
 		x.parts = append(x.parts, y)
 	}
 	x.made = x.tables()
-	rows := x.convolved()
-	keys := func(y *ir.Value) *operand { return p.rows(y, []int{p.s.HeadsK}, []int{p.kb}, []axis{axisHead}) }
-	in.q, in.k, in.v = keys(rows[0]), keys(rows[1]), p.rows(rows[2], p.valueHeads(), p.headBlock(), p.headAxes())
-	p.caches = append(p.caches, x.nextCache())
+	return x
 }
 
 // convolved emits the kernel of the convolution.
 func (x *passing) convolved() []*ir.Value {
 	b, s, c := x.b, x.s, x.c
 	plan := x.passes()
-	grid := &ir.Grid{Name: "convolution", Dims: []ir.GridDim{{Name: "c", Size: plan.Segments(), Seq: true}}, Tables: 1, Main: true, Live: 1, Inside: true}
-	args := []*ir.Value{x.made.passed.table}
+	grid := &ir.Grid{Name: "convolution", Dims: []ir.GridDim{{Name: "c", Size: plan.Segments(), Seq: true}}, Main: true, Inside: true}
+	args := x.made.passed.steps(grid)
 	in := func(y *ir.Value, block []int, at ir.Index, dim int) {
 		w := ir.Window{Block: block}
 		for d := range block {
@@ -222,9 +237,9 @@ func (x *passing) nextCache() *ir.Value {
 		return i
 	}
 	zero := ir.IndexConst(0)
-	grid := &ir.Grid{Name: "caches", Dims: []ir.GridDim{{Name: "c", Size: n, Seq: true}}, Tables: 1, Main: true, Live: 1, Inside: true, Into: []int{0}}
+	grid := &ir.Grid{Name: "caches", Dims: []ir.GridDim{{Name: "c", Size: n, Seq: true}}, Main: true, Inside: true, Into: []int{0}}
 	*x.carriers = append(*x.carriers, schedule.Carrier{Grid: grid.Name, Heads: 1, Stateless: true})
-	args := []*ir.Value{x.made.left.table}
+	args := x.made.left.steps(grid)
 	in := func(y *ir.Value, block []int, index ...ir.Index) {
 		grid.In, args = append(grid.In, ir.Window{Block: block, Index: index}), append(args, y)
 	}

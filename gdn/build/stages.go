@@ -32,10 +32,11 @@ type tiles struct {
 	in     *operands
 	step   int // the grid's dimension of steps
 	blocks map[*operand]*ir.Value
-	state  *ir.Value                  // [batch x heads, K, V] f32; nil without a state
-	caches []*ir.Value                // convolution caches of each sequence of the step, [1, rows, channels]; none without a convolution in the kernel
-	lying  map[*convolution]*ir.Value // q, k and v preceded by their caches, [N, rows + C, D], as loaded
-	after  []*ir.Value                // states after each token of the recurrence, or after each chunk in flight
+	state  *ir.Value                  // [batch x heads, K, V] f32; nil where the grid has none
+	caches []*ir.Value                // of the convolution, of each sequence of the step, [1, rows, channels]; none where the kernel has none
+	conv   *continued                 // of aligned blocks, where the kernel convolves them
+	lying  map[*convolution]*ir.Value // q, k and v behind their caches, [N, rows + C, D], as they were loaded
+	after  []*ir.Value                // the states after each token of the recurrence, or after each chunk in flight
 
 	// For packed sequences by visits: blocks of an operand if a step has several visits, the state before a later visit, and values joined by
 	// visits of a block. visit and before are set in tiles of one visit (ofOne): its index, and the value joined by the previous one.
@@ -108,6 +109,9 @@ func (e *tiles) loadRows(o *operand) *ir.Value {
 
 // loadTokens is loadRows after the convolution of the spec, with zeros in the rows of other sequences.
 func (e *tiles) loadTokens(o *operand) *ir.Value {
+	if e.conv != nil {
+		return e.conv.convolved(e.segment, e.blocks[o], o)
+	}
 	x := e.loadRows(o)
 	if o.conv != nil {
 		x = e.convolved(x, o.conv)

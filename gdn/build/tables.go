@@ -4,6 +4,7 @@ import (
 	"github.com/gdngen/gdngen/gdn/build/internal/pool"
 	"github.com/gdngen/gdngen/gdn/build/internal/segments"
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // Kernels of packed tokens look up in tables what their steps take and give, and mark rows by what sequences have. All of it follows from where sequences
@@ -17,8 +18,18 @@ type tables struct {
 	left   scheduled // of the caches that sequences leave
 }
 
-// scheduled is a table [entries] in scalar memory, and marks [steps, rows, lanes], both i32.
-type scheduled struct{ table, marks *ir.Value }
+// scheduled is a table [entries] in scalar memory, and marks [steps, rows, lanes], both i32, and the number of steps that run [1], where it is no part of the table.
+type scheduled struct{ table, marks, live *ir.Value }
+
+// steps has a grid run as many steps as there are: its first arguments are the tables.
+func (x scheduled) steps(g *ir.Grid) []*ir.Value {
+	g.Tables, g.Live = 1, 1
+	if x.live == nil {
+		return []*ir.Value{x.table}
+	}
+	g.Tables, g.Live = 2, 2
+	return []*ir.Value{x.table, x.live}
+}
 
 // mostSegments bounds what a kernel makes tables for, whose text grows with the visits.
 const mostSegments = 256
@@ -35,11 +46,13 @@ func (p *plan) passes() segments.Pass {
 
 // convolution are the tables of the kernels that convolve packed tokens, of sequences from begin [sequences] to end.
 func (p *plan) convolution(l segments.Lists, begin, end *ir.Value, slots *segments.Slots) (passed, left scheduled) {
-	fresh := slots.Fresh
-	if fresh == nil {
-		fresh = l.Compare(ir.LT, slots.From, l.Like(begin, 0))
+	if !convolvesWithin(p) {
+		fresh := slots.Fresh
+		if fresh == nil {
+			fresh = l.Compare(ir.LT, slots.From, l.Like(begin, 0))
+		}
+		passed.table, passed.marks = p.passes().Make(l.Builder, begin, end, slots.From, fresh)
 	}
-	passed.table, passed.marks = p.passes().Make(l.Builder, begin, end, slots.From, fresh)
 
 	n, tiles, r := p.s.Seqs, segments.PassRows, p.s.CacheRows()
 	last := l.Max(l.Plus(end, -1), l.Like(end, 0))
@@ -82,8 +95,20 @@ func (x *passing) tables() *tables {
 	return t
 }
 
-// tabled has one kernel make what decodes and prompts look up. Outside of it x has the number of tokens of the decodes alone.
-func (x *mixing) tabled(rows, step int, p *plan) decodeLists {
+// putsAhead says whether the kernel of the prompts puts outputs of decodes before its own: so many rows, all in the first block.
+func (p *plan) putsAhead(rows int) bool {
+	return aheadRows(rows) <= p.c && rows <= segments.MostGiven(p.c)
+}
+
+// aheadRows are so many rows in whole tiles of bf16.
+func aheadRows(rows int) int {
+	const tile = 2 * target.Sublanes
+	return (rows + tile - 1) / tile * tile
+}
+
+// tabled has one kernel make what decodes and prompts look up. Outside of it x has the number of tokens of the decodes alone. Of decodes it gives the
+// states that they leave [rows], and their table (plan.named).
+func (x *mixing) tabled(rows, step int, p *plan) (states, named *ir.Value) {
 	p.ready = &tables{}
 	grid := &ir.Grid{Name: "tables", Dims: []ir.GridDim{{Name: "c", Size: 1}}}
 	whole := func(shape []int) ir.Window {
@@ -110,17 +135,39 @@ func (x *mixing) tabled(rows, step int, p *plan) decodeLists {
 		prompts := y.promptLists()
 		begin, end := y.From(prompts["cu_seqlens"], 0, p.s.Seqs), y.From(prompts["cu_seqlens"], 1, p.s.Seqs)
 		slots := pool.Of{Written: prompts["state_indices"], Read: prompts["read_indices"], Group: 1, States: p.s.Pool}.Slots(y.Lists)
+		if p.putsAhead(rows) {
+			slots.Given = y.tokens
+		}
 		table, marks := aligning{p}.schedule().Make(y.Builder, begin, end, slots)
 		passed, left := p.convolution(y.Lists, begin, end, slots)
 		flat := func(z *ir.Value) *ir.Value { return y.Reshape(z, 1, z.Type.Shape[0]) }
-		ys = []*ir.Value{flat(decodes.states), flat(decodes.reads), flat(decodes.runs), flat(y.tokens), table, marks, passed.table, passed.marks, left.table, left.marks}
+		wide := y.Number(decodes.runs, 0, segments.Stride(rows, true))
+		ys = []*ir.Value{flat(y.From(decodes.states, 0, rows)), y.Table(wide, decodes.states, decodes.reads)}
+		if !p.putsAhead(rows) {
+			ys = append(ys, flat(y.tokens))
+		}
+		for _, x := range []scheduled{{table: table, marks: marks}, left, passed} {
+			if x.table != nil {
+				live := y.SliceAxis(y.SliceAxis(x.table, 0, 0, 1), 2, 0, 1)
+				ys = append(ys, x.table, x.marks, flat(y.Reshape(live, 1)))
+			}
+		}
 		for _, z := range ys {
 			grid.Out, grid.Outs = append(grid.Out, whole(z.Type.Shape)), append(grid.Outs, z.Type)
 		}
 		return ys, nil
 	})
 	flat := func(i int) *ir.Value { return x.Reshape(made[i], made[i].Type.Size()) }
-	x.tokens = flat(3)
-	*p.ready = tables{scheduled{flat(4), made[5]}, scheduled{flat(6), made[7]}, scheduled{flat(8), made[9]}}
-	return decodeLists{flat(0), flat(1), flat(2)}
+	next := 2
+	if !p.putsAhead(rows) {
+		x.tokens, next = flat(2), 3
+	}
+	of := func(i int) scheduled {
+		if i >= len(made) {
+			return scheduled{}
+		}
+		return scheduled{flat(i), made[i+1], flat(i + 2)}
+	}
+	*p.ready = tables{packed: of(next), left: of(next + 3), passed: of(next + 6)}
+	return flat(0), flat(1)
 }

@@ -168,9 +168,9 @@ func (p *plan) once() bool { return p.native() && p.nc == p.v.Mapping.Chunks && 
 // before and scattered after the grid (stateOperand, stateOut), which copies all named states.
 func (p *plan) pooled() bool { return p.once() && p.s.Pool > 0 }
 
-// striding reports whether the sequences of a step are at a stride of the number of steps (gridding.spaced). A mixed batch has adjacent ones: its first
-// sequences are then in the first steps, which are the only ones that run, and its lists of states are in the order of the places.
-func (p *plan) striding() bool { return p.pooled() && p.runs == nil }
+// striding says whether sequences of a step lie as many places from one another as there are steps (gridding.spaced). Those of a mixed batch lie side by side, so that the first ones are
+// in the first steps, which are all that run; its lists of states are in the order of the places.
+func (p *plan) striding() bool { return p.pooled() && p.runs == nil && p.named == nil }
 
 // copying reports whether the kernel itself copies the inputs and outputs of its steps, some steps ahead and behind: copies of a step's states
 // overlap the work of others.

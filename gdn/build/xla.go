@@ -62,7 +62,7 @@ func (p *plan) xlaIn() *operands {
 		}
 		k = gate.NormRows(b, k)
 	}
-	if convolvesFirst(p) {
+	if convolvesFirst(p) && !convolvesWithin(p) {
 		p.pass(in)
 		q, k, v = nil, nil, nil
 	}
@@ -75,7 +75,7 @@ func (p *plan) xlaIn() *operands {
 	if v != nil {
 		in.v = p.rows(token(p.lanes(v), 0), p.valueHeads(), p.headBlock(), p.headAxes())
 	}
-	if convolving(p) || stepping(p) {
+	if convolving(p) || stepping(p) || convolvesWithin(p) {
 		in.q.conv = tapsOf(p, "conv_q", stageKeys, []int{p.kb}, []axis{axisHead})
 		in.k.conv = tapsOf(p, "conv_k", stageKeys, []int{p.kb}, []axis{axisHead})
 		in.v.conv = tapsOf(p, "conv_v", stageValues, p.headBlock(), p.headAxes())
@@ -110,12 +110,8 @@ func (p *plan) xlaIn() *operands {
 	if p.pooled() { // which sequences have a state; outputs of others are zero
 		in.held = whole(b.Reshape(p.args["state_indices"], 1, 1, s.Batch))
 	}
-	if stepping(p) {
-		x := p.args["initial_conv"]
-		t := x.Type.Shape
-		in.cache = &operand{value: x, axes: []axis{axisBatch, axisNone, axisNone}, block: join([]int{1}, t[1:]), shape: t, dtype: x.Type.DType}
-	}
-	if !p.aligned() { // aligned blocks describe states themselves (specStates)
+	p.cachesIn(in)
+	if !p.aligned() { // which describes states for itself (specStates)
 		in.state = p.stateOperand(p.args["initial_state"])
 	}
 	return in
@@ -162,8 +158,24 @@ func (p *plan) xlaSplitGates() (erase, write *ir.Value) {
 	return gate.Beta(p.b, p.rawGate("b"), p.s.NegEigval), gate.Beta(p.b, p.rawGate("w"), false)
 }
 
-// headBlock is the block of valueHeads: the heads of a program, [heads], or if programs share a key head [1, gb], some value heads of one
-// key head.
+// cachesIn adds what kernels of a pool convolve behind, and of a mixed batch the outputs of decodes.
+func (p *plan) cachesIn(in *operands) {
+	if y := p.decoded; y != nil {
+		in.ahead = &operand{value: y, axes: []axis{axisNone, axisNone, axisHead}, block: []int{1, y.Type.Shape[1], p.v.Mapping.Heads * p.s.V}}
+	}
+	if within := convolvesWithin(p); within || stepping(p) {
+		x := p.args["initial_conv"]
+		t := x.Type.Shape
+		in.cache = &operand{value: x, axes: []axis{axisBatch, axisNone, axisNone}, block: join([]int{1}, t[1:]), shape: t, dtype: x.Type.DType}
+		if within {
+			in.cache.axes[0] = axisSeq
+			p.within(in)
+		}
+	}
+}
+
+// headBlock and headAxes are the window of valueHeads: the heads of a program, [heads], or where programs share a key head [1, gb], one key head and some of
+// its value heads.
 func (p *plan) headBlock() []int {
 	if p.groupSplit() {
 		return []int{1, p.gb}

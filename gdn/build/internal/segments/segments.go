@@ -28,10 +28,11 @@ const (
 	Open         // like First, but beyond the block if the open sequence is skipped, so that it has no rows
 	Enter        // like From, but beyond the block if the next sequence is skipped
 	Fresh        // 1 if the next sequence starts from zeros
+	Given        // the rows of the block before this one already have outputs
 )
 
 // names are the names of marks in a kernel.
-var names = [...]string{First: "first", From: "border", To: "end", Keep: "kept", Open: "open_first", Enter: "next_first", Fresh: "fresh"}
+var names = [...]string{First: "first", From: "border", To: "end", Keep: "kept", Open: "open_first", Enter: "next_first", Fresh: "fresh", Given: "given"}
 
 // Rows of a tile of marks fill a register.
 const Rows = 8
@@ -50,6 +51,7 @@ const (
 type Slots struct {
 	From, To *ir.Value
 	Fresh    *ir.Value // bool: sequences that start from zeros; nil: none
+	Given    *ir.Value // [1], at most MostGiven: the number of first tokens that already have outputs; nil: none
 }
 
 // Schedule has the parameters of a schedule of visits, except cu_seqlens.
@@ -144,7 +146,8 @@ func (s Schedule) Make(b *ir.Builder, begin, end *ir.Value, slots *Slots) (table
 	start, stop := b.Sub(begin, base), b.Min(b.Sub(end, base), b.Like(base, float64(c)))
 	from := b.Sub(b.Like(visit, behind), entering(b.Sub(b.Like(start, behind), start)))
 	to := b.Sub(b.Like(visit, behind), entering(b.Sub(b.Like(stop, behind), stop)))
-	idle = b.Compare(ir.GE, b.Sub(visit, over(each, ir.LE, enter, later)), b.Like(visit, float64(nb)))
+	block = b.Sub(visit, over(each, ir.LE, enter, later))
+	idle = b.Compare(ir.GE, block, b.Like(block, float64(nb)))
 	first := b.Select(idle, b.Like(visit, float64(c)), entering(b.Mul(later, start)))
 	keep := b.Like(visit, 1)
 	if s.Drop {
@@ -160,6 +163,13 @@ func (s Schedule) Make(b *ir.Builder, begin, end *ir.Value, slots *Slots) (table
 		if slots.Fresh != nil {
 			marks = append(marks, entering(one(slots.Fresh)))
 		}
+		if slots.Given != nil {
+			zeros := b.Like(visit, 0)
+			for len(marks) < Given {
+				marks = append(marks, zeros)
+			}
+			marks = append(marks, b.Select(b.Compare(ir.EQ, block, zeros), l.Number(slots.Given, 0, wide), zeros))
+		}
 	}
 	return l.Table(append([]*ir.Value{live}, columns...)...), l.spread(visits, c, marks)
 }
@@ -168,10 +178,7 @@ func (s Schedule) Make(b *ir.Builder, begin, end *ir.Value, slots *Slots) (table
 // from which each row extracts its bits, and a second word if there are more marks. The lane unit broadcasts each number to a tile, and one word for each
 // mark would take several times as long.
 func (l Lists) spread(visits, c int, of []*ir.Value) *ir.Value {
-	bits := 1
-	for 1<<bits < c+2 { // the largest mark is c + 1
-		bits++
-	}
+	bits := bitsOf(c)
 	tall := ir.T(ir.I32, visits, Rows, c)
 	row := l.Iota(tall, 1)
 	word := func(of []*ir.Value) *ir.Value {
@@ -190,7 +197,19 @@ func (l Lists) spread(visits, c int, of []*ir.Value) *ir.Value {
 	return l.And(l.Binary(ir.OpShr, words, by), l.Like(row, float64(int(1)<<bits-1)))
 }
 
-// marksOfWord is the number of marks in a word; the last mark is 0 or 1 and needs one bit.
+// bitsOf returns the bits of a mark.
+func bitsOf(c int) int {
+	bits := 1
+	for 1<<bits < c+2 { // the largest mark is c + 1
+		bits++
+	}
+	return bits
+}
+
+// MostGiven returns the largest Given: it is the last mark of a word, and has the bits that the others leave.
+func MostGiven(c int) int { return min(c, 1<<(31-(marksOfWord-1)*bitsOf(c))-1) }
+
+// marksOfWord is the number of marks in a word.
 const marksOfWord = 4
 
 // Marks are the marks of the visits of a step, a tile [Rows, Chunk] for each.

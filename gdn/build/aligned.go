@@ -290,12 +290,11 @@ func (e *chunks) aligned(marked *operand, gates []*operand, state *operand, slot
 	}
 	e.conv = conv
 	w := &chunkwise.Work{Q: e.each(slots[e.in.q], e.in.q, (*gated).productKey), K: e.each(slots[e.in.k], e.in.k, (*gated).productKey)}
+	rows := func(e *gated, o *operand) *ir.Value { return e.loadRows(o) }
 	if conv != nil {
 		w.V = e.each(slots[e.in.v], e.in.v, func(e *gated, o *operand) *ir.Value { return e.loadTokens(o) })
 		e.Squared[w.Q], e.Squared[w.K] = b.Concat(0, conv.square[e.in.q.conv]...), b.Concat(0, conv.square[e.in.k.conv]...)
-	}
-	rows := func(e *gated, o *operand) *ir.Value { return e.loadRows(o) }
-	if conv == nil {
+	} else {
 		w.V = b.Convert(e.each(slots[e.in.v], e.in.v, rows), ir.F32)
 	}
 	b.Stage("gates")
@@ -343,7 +342,7 @@ func (e *chunks) aligned(marked *operand, gates []*operand, state *operand, slot
 	return steps
 }
 
-// ahead puts the outputs that were made before, those of the decodes of a mixed batch, into rows [heads, C, V] of a visit.
+// ahead returns the outputs [heads, C, V] of a visit with the outputs of a mixed batch's decodes in the first rows.
 func (e *chunks) ahead(o *ir.Value, visit int) *ir.Value {
 	x := e.in.ahead
 	if x == nil {

@@ -7,18 +7,18 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// The convolution of packed tokens that go on from caches of a pool, in the kernel of the rule. A visit has a block with two sequences: the one that is
-// open, of which the rows before the block are carried (as long as a tile), and the next one, which begins with a cache. So all rows are convolved as
-// they lie, behind what is carried, and then those of the next sequence that reach into the cache are put in their place. These, and the rows of
-// the cache, are of one tile, in which a row lies where it would lie in its own:
+// The convolution of packed tokens whose sequences resume from caches of a pool, in the kernel of the rule. The block of a visit has two sequences: the
+// open one, whose last rows before the block are carried (one tile), and the next one, which begins with a cache. All rows are convolved in their order,
+// after the carried ones. Then the first W-1 results of the next sequence, whose taps reach into the cache, are replaced. Their inputs and the rows of
+// the cache fit into one tile, in which each row has its place modulo the rows of a tile:
 //
 //	W 4, the next sequence begins with row 13     tile of rows 8 to 15   tile of rows 16 to 23
 //	rows c of the cache, x of the sequence        . . c c c x x x        (all three of x lie in the first here)
 //	the next one begins with row 6                x . . c c c x x        a tile of row 5 to row 8, by the place in their own tiles
 //
-// What the open sequence leaves to the next block are the last rows of this one, or of a sequence that begins there rows of the same tile.
+// The next block gets the last rows of this one; if a sequence begins within them, rows of the same tile.
 
-// convolvesWithin says whether the kernel of the rule convolves: its programs have all heads, and both sides of a beginning fit into one tile.
+// convolvesWithin reports whether the kernel of the rule convolves: its programs have all heads, and the rows on both sides of a start fit into one tile.
 func convolvesWithin(p *plan) bool {
 	return convolvesFirst(p) && p.v.Mapping.Heads == p.s.HeadsV && 2*(p.s.Conv-1) <= target.Sublanes && p.c%target.Sublanes == 0
 }
@@ -26,14 +26,14 @@ func convolvesWithin(p *plan) bool {
 // continued is the convolution of a step of visits.
 type continued struct {
 	*chunks
-	caches []*ir.Value                // of each visit the cache that its next sequence begins with, [1, rows, channels]
-	before map[*convolution]*ir.Value // [heads, Sublanes, D] f32, the rows before the block of the visit that is next
-	blocks map[*operand]*ir.Value     // of taps and biases
+	caches []*ir.Value                // for each visit the cache of its next sequence, [1, rows, channels]
+	before map[*convolution]*ir.Value // [heads, Sublanes, D] f32, the rows before the block of the next visit
+	blocks map[*operand]*ir.Value     // taps and biases
 	square map[*convolution][]*ir.Value
-	starts map[[2]int]*ir.Value // of a visit and lanes, the row in which its next sequence begins, far behind the block where there is none
+	starts map[[2]int]*ir.Value // by visit and lanes, the first row of the next sequence; far beyond the block if there is none
 }
 
-// newContinued begins with what the step before carried, [1, Sublanes, channels].
+// newContinued begins with the rows carried from the step before, [1, Sublanes, channels].
 func newContinued(e *chunks, caches []*ir.Value, carried *ir.Value) *continued {
 	x := &continued{chunks: e, caches: caches, before: map[*convolution]*ir.Value{}, blocks: e.blocks, square: map[*convolution][]*ir.Value{}, starts: map[[2]int]*ir.Value{}}
 	for _, o := range []*operand{e.in.q, e.in.k, e.in.v} {
@@ -42,7 +42,7 @@ func newContinued(e *chunks, caches []*ir.Value, carried *ir.Value) *continued {
 	return x
 }
 
-// heads are the channels of q, k or v out of rows [1, R, lanes], from a lane on, [heads, R, D] in float32.
+// heads returns the channels of q, k or v, [heads, R, D] in float32, from rows [1, R, lanes] whose first channel is at lane first.
 func (x *continued) heads(rows *ir.Value, first int, o *operand) *ir.Value {
 	var l []*ir.Value
 	for from := first; from < first+o.block[2]; from += o.width {
@@ -51,7 +51,7 @@ func (x *continued) heads(rows *ir.Value, first int, o *operand) *ir.Value {
 	return x.b.Concat(0, l...)
 }
 
-// carry is what the step leaves to the next, [1, Sublanes, channels].
+// carry returns the rows for the next step, [1, Sublanes, channels].
 func (x *continued) carry() *ir.Value {
 	b := x.b.Stage(stageKeys)
 	var l []*ir.Value
@@ -64,7 +64,7 @@ func (x *continued) carry() *ir.Value {
 	return b.Reshape(b.Concat(1, l...), 1, target.Sublanes, x.s.ConvChannels())
 }
 
-// start is the row in which the next sequence of a visit begins, throughout a tile.
+// start returns a tile filled with the first row of the next sequence of a visit.
 func (x *continued) start(visit, lanes int) *ir.Value {
 	key := [2]int{visit, lanes}
 	if x.starts[key] == nil {
@@ -75,23 +75,23 @@ func (x *continued) start(visit, lanes int) *ir.Value {
 	return x.starts[key]
 }
 
-// convolved are rows [heads, C, D] of a visit, which has the block [1, C, heads D], behind the convolution: keys and queries in the type of the
-// inputs, values in float32.
+// convolved returns the convolved rows [heads, C, D] of a visit with the block [1, C, heads D]: keys and queries in the type of the inputs, values in
+// float32.
 func (x *continued) convolved(visit int, block *ir.Value, o *operand) *ir.Value {
 	b, s := x.b.Stage(o.conv.stage), x.s
 	heads, d, tile, w := o.block[2]/o.width, o.width, target.Sublanes, o.conv.taps
 	wide := x.heads(block, 0, o)
 	start := x.start(visit, d)
-	from := b.Sub(x.Iota(tile, d, 0), start) // of the rows of the first tile, their place behind the start
-	within := func(first, n int) *ir.Value { // those of the tile that begins with row first whose place is 0 to n - 1
+	from := b.Sub(x.Iota(tile, d, 0), start) // places of the rows of the first tile in the next sequence
+	within := func(first, n int) *ir.Value { // rows of the tile at row first whose place is 0 to n - 1
 		at := x.Plus(from, first)
 		return x.Over(heads, b.And(b.Compare(ir.GE, at, b.Like(at, 0)), b.Compare(ir.LT, at, b.Like(at, float64(n)))))
 	}
-	// The tile of both sides of the start.
+	// The tile with the rows on both sides of the start.
 	place := b.And(from, b.Like(from, float64(tile-1)))
 	fresh := x.Segments.At(visit, segments.Fresh, s.CacheRows(), d)
 	fresh = x.Over(1, b.Compare(ir.GT, fresh, b.Like(fresh, 0)))
-	var each []*ir.Value // of each head
+	var each []*ir.Value // by head
 	for head := range heads {
 		first := o.conv.first + head*d
 		cache := b.Convert(b.SliceAxis(x.caches[visit], 2, first, first+d), ir.F32)
@@ -113,34 +113,32 @@ func (x *continued) convolved(visit int, block *ir.Value, o *operand) *ir.Value 
 	if o.conv.bias != nil {
 		bias = b.Scale(b.Convert(b.Reshape(x.blocks[o.conv.bias], heads, d), ir.F32), .5)
 	}
-	sum := func(n int, shifted func(back int) *ir.Value) (y *ir.Value) {
-		over := func(own *ir.Value) *ir.Value { return b.Broadcast(b.Reshape(own, heads, d), []int{heads, n, d}, 0, 2) }
-		if bias != nil {
-			y = over(bias)
-		}
-		for j := range w {
-			term := b.Mul(shifted(w-1-j), over(b.SliceAxis(half, 1, j, j+1)))
-			if y == nil {
-				y = term
-			} else {
-				y = b.Add(y, term)
-			}
-		}
-		return y
+	terms := w
+	if bias != nil {
+		terms++ // the first
 	}
-	turned := b.Concat(1, both, both)
-	special := sum(tile, func(back int) *ir.Value { return b.SliceAxis(turned, 1, tile-back, 2*tile-back) })
-	lying := b.Concat(1, x.before[o.conv], wide)
+	sum := func(n int, shifted func(back int) *ir.Value) *ir.Value {
+		over := func(own *ir.Value) *ir.Value { return b.Broadcast(b.Reshape(own, heads, d), []int{heads, n, d}, 0, 2) }
+		return sumOfTaps(b, terms, func(j int) *ir.Value {
+			if j -= terms - w; j < 0 {
+				return over(bias)
+			}
+			return b.Mul(shifted(w-1-j), over(b.SliceAxis(half, 1, j, j+1)))
+		})
+	}
+	twice := b.Concat(1, both, both)
+	starting := sum(tile, func(back int) *ir.Value { return b.SliceAxis(twice, 1, tile-back, 2*tile-back) })
+	rows := b.Concat(1, x.before[o.conv], wide)
 	var strips []*ir.Value
 	for first := 0; first < x.c; first += strip {
 		n := min(strip, x.c-first)
-		y := sum(n, func(back int) *ir.Value { return b.SliceAxis(lying, 1, tile+first-back, tile+first-back+n) })
+		y := sum(n, func(back int) *ir.Value { return b.SliceAxis(rows, 1, tile+first-back, tile+first-back+n) })
 		var tiles []*ir.Value
 		for at := 0; at < n; at += tile {
-			tiles = append(tiles, b.Select(within(first+at, w-1), special, b.SliceAxis(y, 1, at, at+tile)))
+			tiles = append(tiles, b.Select(within(first+at, w-1), starting, b.SliceAxis(y, 1, at, at+tile)))
 		}
 		y = b.Concat(1, tiles...)
-		strips = append(strips, b.Add(y, b.Mul(y, b.Unary(ir.OpTanh, y))))
+		strips = append(strips, siluOfTwice(b, y))
 	}
 	x.before[o.conv] = b.Select(within(x.c-tile+w-1, w-1), held, b.SliceAxis(wide, 1, x.c-tile, x.c))
 	y := b.Concat(1, strips...)

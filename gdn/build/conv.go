@@ -117,12 +117,22 @@ func (e *tiles) convolved(x *ir.Value, o *convolution) *ir.Value {
 	return narrow
 }
 
-// siluOfTaps is SiLU of twice the sum of some terms. SiLU of 2h is h + h tanh(h), which takes one operation of the unit of functions, and no quotient.
-func siluOfTaps(b *ir.Builder, taps int, term func(j int) *ir.Value) *ir.Value {
-	h := term(0)
-	for j := 1; j < taps; j++ {
-		h = b.Add(h, term(j))
+// siluOfTaps returns SiLU of twice the sum of n terms: those of the taps and of the bias.
+func siluOfTaps(b *ir.Builder, n int, term func(j int) *ir.Value) *ir.Value {
+	return siluOfTwice(b, sumOfTaps(b, n, term))
+}
+
+// sumOfTaps adds n terms in their order.
+func sumOfTaps(b *ir.Builder, n int, term func(j int) *ir.Value) *ir.Value {
+	sum := term(0)
+	for j := 1; j < n; j++ {
+		sum = b.Add(sum, term(j))
 	}
+	return sum
+}
+
+// siluOfTwice returns SiLU of 2h, h + h tanh(h): one operation of the unit of functions, and no quotient.
+func siluOfTwice(b *ir.Builder, h *ir.Value) *ir.Value {
 	return b.Add(h, b.Mul(h, b.Unary(ir.OpTanh, h)))
 }
 
@@ -151,20 +161,15 @@ func (e *tiles) convolvedBehind(x *ir.Value, o *convolution) *ir.Value {
 	if s[1] == 1 {
 		sum = b.Reshape(b.Sum(b.Mul(rows, half), 1), s...)
 	} else {
-		for j := range o.taps {
-			term := b.Mul(b.SliceAxis(rows, 1, j, j+s[1]), b.Broadcast(b.Reshape(b.SliceAxis(half, 1, j, j+1), s[0], s[2]), s, 0, 2))
-			if sum == nil {
-				sum = term
-			} else {
-				sum = b.Add(sum, term)
-			}
-		}
+		sum = sumOfTaps(b, o.taps, func(j int) *ir.Value {
+			return b.Mul(b.SliceAxis(rows, 1, j, j+s[1]), b.Broadcast(b.Reshape(b.SliceAxis(half, 1, j, j+1), s[0], s[2]), s, 0, 2))
+		})
 	}
 	if o.bias != nil {
 		own := of(b.Scale(b.Convert(b.Reshape(e.blocks[o.bias], heads, s[2]), ir.F32), .5))
 		sum = b.Add(sum, b.Broadcast(own, s, 0, 2))
 	}
-	return b.Convert(b.Add(sum, b.Mul(sum, b.Unary(ir.OpTanh, sum))), x.Type.DType)
+	return b.Convert(siluOfTwice(b, sum), x.Type.DType)
 }
 
 // nextCaches are the blocks of the caches that the sequences of a step leave, [1, rows, channels], or after each token of a window as many side by side.

@@ -23,19 +23,20 @@ type stored struct{ Work, Spec, Target, Figure, Compiler, Commit, Date string }
 // page is the file of the row's page, compressed as it is stored.
 func (r stored) page() string { return r.Work + "_" + r.Target + ".html.gz" }
 
-// readSchedules reads the table.
-func readSchedules(from fs.FS) ([]stored, error) {
+// readSchedules returns the rows of the table by page.
+func readSchedules(from fs.FS) (map[string]stored, error) {
 	data, err := fs.ReadFile(from, scheduleTable)
 	if err != nil {
 		return nil, err
 	}
-	var rows []stored
+	rows := map[string]stored{}
 	for line := range strings.Lines(string(data)) {
 		f := strings.Split(strings.TrimRight(line, "\n"), "\t")
 		if len(f) != 7 {
 			return nil, fmt.Errorf("%s: %q has %d columns of 7", scheduleTable, line, len(f))
 		}
-		rows = append(rows, stored{f[0], f[1], f[2], f[3], f[4], f[5], f[6]})
+		r := stored{f[0], f[1], f[2], f[3], f[4], f[5], f[6]}
+		rows[r.page()] = r
 	}
 	return rows, nil
 }
@@ -55,25 +56,20 @@ func (s *site) schedules() (string, error) {
 	for _, w := range works {
 		fmt.Fprintf(&b, "<tr><td>%s</td>", w.title)
 		for _, t := range siteTargets {
-			cell := ""
-			for _, r := range rows {
-				if r.Work != w.name || r.Target != t || r.Spec != w.spec {
-					continue
-				}
-				page, err := unpacked(s.stored, r.page())
-				if err != nil {
-					return "", fmt.Errorf("%s: %w", r.page(), err)
-				}
-				name := path.Join("explain", strings.TrimSuffix(r.page(), ".gz"))
-				if err := s.file(name, page); err != nil {
-					return "", err
-				}
-				cell = fmt.Sprintf("<a href=\"%s\" title=\"%s, commit %s, %s\">%s</a>", name, r.Date, r.Commit, r.Compiler, r.Figure)
-			}
-			if cell == "" {
+			file := stored{Work: w.name, Target: t}.page()
+			r := rows[file]
+			if r.Spec != w.spec {
 				return "", fmt.Errorf("no stored page of %s on %s: go run ./cmd/release site --compile", w.spec, t)
 			}
-			fmt.Fprintf(&b, "<td>%s</td>", cell)
+			page, err := unpacked(s.stored, file)
+			if err != nil {
+				return "", fmt.Errorf("%s: %w", file, err)
+			}
+			name := path.Join("explain", strings.TrimSuffix(file, ".gz"))
+			if err := s.file(name, page); err != nil {
+				return "", err
+			}
+			fmt.Fprintf(&b, "<td><a href=\"%s\" title=\"%s, commit %s, %s\">%s</a></td>", name, r.Date, r.Commit, r.Compiler, r.Figure)
 		}
 		b.WriteString("</tr>")
 	}

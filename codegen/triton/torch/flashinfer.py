@@ -22,7 +22,8 @@ def chunk_gated_delta_rule(q, k, v, g=None, beta=None, scale=None, initial_state
     need(checkpoint_every_n_tokens == 0 and state_checkpoints is None and checkpoint_cu_starts is None, "states every few tokens are not computed: no checkpoints")
     need(cu_seqlens is not None, "cu_seqlens is wanted: sequences are packed in one row")
     need(state_indices is None or output_state is not None or not output_final_state, "state_indices want an explicit output_state pool")
-    start = initial_state if state_indices is None or initial_state is None else initial_state[state_indices.long()]
+    at = slice(None) if state_indices is None else state_indices.long()
+    start = None if initial_state is None else initial_state[at]
     if start is not None and start.dtype not in rule.TYPES:
         start = start.float()
     v = rule.spread(v[None], max(q.shape[1], v.shape[1]))
@@ -33,10 +34,6 @@ def chunk_gated_delta_rule(q, k, v, g=None, beta=None, scale=None, initial_state
         return o
     if output_state is None:
         return o, states
-    held = output_state if state_indices is None else output_state[state_indices.long()]
-    states = states.to(held.dtype).where((cu_seqlens[1:] > cu_seqlens[:-1]).view(-1, 1, 1, 1), held)
-    if state_indices is None:
-        output_state.copy_(states)
-    else:
-        output_state[state_indices.long()] = states
+    held = output_state[at]
+    output_state[at] = states.to(held.dtype).where((cu_seqlens[1:] > cu_seqlens[:-1]).view(-1, 1, 1, 1), held)
     return o, output_state

@@ -115,10 +115,10 @@ type plan struct {
 
 	rowsOf  gdn.Rows  // how parameters and results lie
 	prompts bool      // of a mixed batch: there are as many sequences as a run may have
-	runs    *ir.Value // [1] of decodes of a mixed batch: how many of the steps run, one at least; nil: all
-	named   *ir.Value // of such, where a kernel has made them, one table in place of runs and of those of the pool: runs, and the lists of states that are left and read
-	ready   *tables   // of a mixed batch, where a kernel has made them; nil: the glue makes them
-	decoded *ir.Value // [1, rows, lanes] of a mixed batch: the outputs of decodes, where the kernel of the prompts puts them before its own
+	runs    *ir.Value // [1] for decodes of a mixed batch: the number of steps that run, at least one; nil: all
+	named   *ir.Value // for such decodes, from a kernel: one table of runs, states written and states read, in place of runs and the pool's tables; nil: none
+	ready   *tables   // tables of a mixed batch from a kernel; nil: XLA ops make them
+	decoded *ir.Value // [1, rows, lanes], outputs of a mixed batch's decodes, which the kernel of the prompts puts before its own; nil: XLA joins them
 	clean   bool      // read_indices has -1 where state_indices names no state
 	turned  bool      // states have their last two axes the other way round in parameters and results
 
@@ -269,7 +269,7 @@ type operands struct {
 
 	state    *operand
 	cache    *operand     // of a pool: caches of the convolution that the kernel reads and leaves
-	ahead    *operand     // of a mixed batch: the outputs of decodes, which a kernel puts before those of prompts
+	ahead    *operand     // outputs of a mixed batch's decodes, which the kernel of the prompts puts before its own
 	slotting *packs.Slots // of packed sequences that are gathered
 	single   *single      // of such by visits
 

@@ -7,21 +7,22 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// Kernels of packed tokens look up in tables what their steps take and give, and mark rows by what sequences have. All of it follows from where sequences
-// begin and end, and from the names of their states. Of a mixed batch one kernel makes it (tabled), since XLA takes some sixty ops, each of which
-// waits for main memory or for a sum over lanes. Of other packed tokens XLA makes it.
+// Kernels of packed tokens look up the blocks and states of a step in tables, and the rows of a sequence in marks. Both follow from the starts and ends
+// of sequences and from the indices of their states. For a mixed batch one kernel makes them (tabled): XLA needs some sixty ops, each of which waits
+// for HBM or for a sum over lanes. For other packed tokens XLA makes them.
 
 // tables are the tables of the kernels.
 type tables struct {
 	packed scheduled // segments.Schedule
-	passed scheduled // segments.Pass
-	left   scheduled // of the caches that sequences leave
+	passed scheduled // segments.Pass, for the convolution if it has a kernel of its own
+	left   scheduled // caches after the last token of each sequence
 }
 
-// scheduled is a table [entries] in scalar memory, and marks [steps, rows, lanes], both i32, and the number of steps that run [1], where it is no part of the table.
+// scheduled is a table [entries] in scalar memory and marks [steps, rows, lanes], both i32. live [1] is the number of steps that run; nil: it is the
+// first entry of the table.
 type scheduled struct{ table, marks, live *ir.Value }
 
-// steps has a grid run as many steps as there are: its first arguments are the tables.
+// steps returns the first arguments of a grid, its tables, and bounds its steps by their number.
 func (x scheduled) steps(g *ir.Grid) []*ir.Value {
 	g.Tables, g.Live = 1, 1
 	if x.live == nil {

@@ -93,7 +93,7 @@ func (e *Step) ChannelState(c *ChannelChunk) {
 // ChannelChunk is a chunk of a rule with a decay a channel: what is loaded of it, and what the gradients make of that.
 type ChannelChunk struct {
 	Q, K, Do *ir.Value // scale Q and K [N, C, K] of value heads, and dO [N, C, V]
-	Given    *ir.Value // K as it lies, where the kernel normalizes it, the rule writes and not all is Exact; else nil
+	Given    *ir.Value // K before the kernel normalizes it, if the rule has a delta update and products are not Exact; else nil
 	chunkwise.Gates
 
 	reads                 *ir.Value // by which the state is read: k, or b k

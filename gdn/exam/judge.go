@@ -7,6 +7,7 @@ import (
 
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/truth"
+	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/array"
 )
 
@@ -104,7 +105,8 @@ func (x *Case) Judge(precision string, got map[string]*array.Array) ([]Mark, err
 	return marks, nil
 }
 
-// judgeWhole marks the outputs of a training step by the limits of their class: gradients by rms, o and the state by their largest error.
+// judgeWhole marks the outputs of a training step by the limits of their class: gradients by rms, o and the state by their largest error. A
+// gradient above its limit has at least that of rounding.
 func (x *Case) judgeWhole(precision string, got map[string]*array.Array) ([]Mark, error) {
 	var marks []Mark
 	c := x.Classes[0]
@@ -116,6 +118,12 @@ func (x *Case) judgeWhole(precision string, got map[string]*array.Array) ([]Mark
 		kind := RMS
 		if x.Spec.IsResult(p.Name) {
 			kind = Max
+		} else if off > limit {
+			rounded, err := x.rounding(precision, p)
+			if err != nil {
+				return nil, err
+			}
+			limit = max(limit, rounded)
 		}
 		marks = append(marks, Mark{Class: c.Name, Output: p.Name, Kind: kind, Row: -1, Head: -1, Seed: x.Seed, Error: off, Limit: limit})
 	}
@@ -125,6 +133,44 @@ func (x *Case) judgeWhole(precision string, got map[string]*array.Array) ([]Mark
 // output is one output of a run, with its shares.
 type output struct {
 	got, want, carried, decay []float64
+}
+
+// rounding returns the error that rounding k . dS to float32 once makes in gradient p, which no float32 kernel avoids. It is zero for another
+// precision, without norms, with a convolution, and for dq and dk.
+//
+// Keys rounded to float32 behind their norm move each of the K terms of k . dS by itself, and so the sum by a rounding unit times the root of their
+// sum of squares. Rounding the sum moves it by a unit of the sum, up to sqrt(K) times as much. The first is computed, in float64. It is small unless
+// k . dS of two tokens cancel, as they do for equal keys with beta 1 and no decay.
+func (x *Case) rounding(precision string, p gdn.Param) (float64, error) {
+	s := x.Spec
+	if precision != "f32" && precision != "bf16x6" || !s.L2Norm || s.Conv > 0 || p.Name == "dq" || p.Name == "dk" {
+		return 0, nil
+	}
+	s.L2Norm, s.DType, s.Out = false, ir.F32, ir.F32
+	inputs := map[string]*array.Array{}
+	for _, in := range s.Inputs() {
+		a := x.Inputs[in.Name]
+		if in.Name == "q" || in.Name == "k" {
+			unit := a.Float64s()
+			for row := range slices.Chunk(unit, s.K) {
+				sum := gdn.L2Eps
+				for _, y := range row {
+					sum += y * y
+				}
+				for i := range row {
+					row[i] /= math.Sqrt(sum)
+				}
+			}
+			a = array.FromFloat64s(ir.F32, a.Shape, unit)
+		}
+		inputs[in.Name] = a.Convert(in.Type.DType)
+	}
+	got, err := truth.Reference(s, inputs)
+	if err != nil {
+		return 0, err
+	}
+	off, _, err := x.Classes[0].Error(x.Spec, precision, p, got, x.Want)
+	return off * math.Sqrt(float64(s.K)), err
 }
 
 // judgeOutput marks one output per value head and batch row. A bf16 state that a token hardly decays rounds back to its old value, so even the exact result

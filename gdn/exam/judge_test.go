@@ -1,6 +1,7 @@
 package exam
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"testing"
@@ -217,4 +218,36 @@ func TestLimits(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Equal keys with norms amplify rounding to float32 by as much as each draw says: naive, off by 1.7e-5, passes, three times that does not. Where nothing
+// cancels, as for random keys, for another output and for one bf16 pass, limits are those of the class.
+func TestRoundingOfEqualKeys(t *testing.T) {
+	s, err := gdn.Parse("t=1024,hk=1,hv=2,k=128,v=128,dtype=bf16,l2norm,direction=train")
+	require.NoError(t, err)
+	draw := func(class string) *Case {
+		c, err := truth.LookupClass(class)
+		require.NoError(t, err)
+		x, err := Draw(s, []truth.Class{c}, 3)
+		require.NoError(t, err)
+		return x
+	}
+	// dbeta judges outputs whose dbeta is off by a share of itself.
+	dbeta := func(x *Case, precision string, off float64) Mark {
+		got := maps.Clone(x.Want)
+		values := got["dbeta"].Float64s()
+		for i := range values {
+			values[i] *= 1 + off
+		}
+		got["dbeta"] = array.FromFloat64s(ir.F64, got["dbeta"].Shape, values)
+		marks, err := x.Judge(precision, got)
+		require.NoError(t, err)
+		return marks[slices.IndexFunc(marks, func(m Mark) bool { return m.Output == "dbeta" })]
+	}
+	equal := draw("identical")
+	require.True(t, dbeta(equal, "f32", 1.7e-5).Pass())
+	require.True(t, dbeta(equal, "bf16x6", 1.7e-5).Pass())
+	require.False(t, dbeta(equal, "f32", 5e-5).Pass())
+	require.Equal(t, 8e-2, dbeta(equal, "bf16x1", 1).Limit)
+	require.Equal(t, 1e-5, dbeta(draw("random"), "f32", 1.7e-5).Limit)
 }

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/autotune/journal"
-	"github.com/gdngen/gdngen/autotune/measure"
+	"github.com/gdngen/gdngen/autotune/ruler"
 	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/gdn"
 )
@@ -22,7 +22,7 @@ type Ablation struct {
 	Candidate int            `json:"candidate"` // whose change is split
 	From      int            `json:"from"`      // the candidate before the change
 	Target    string         `json:"target"`
-	Ruler     string         `json:"ruler"`
+	Ruler     ruler.Ruler    `json:"ruler"`
 	Base      Ablated        `json:"base"`
 	Moves     []Ablated      `json:"moves"`
 	Whole     Ablated        `json:"whole"`
@@ -216,7 +216,7 @@ func (a *ablation) judge(ctx context.Context, c Config, seeds []string) error {
 	}
 	c.Dir, c.Spec, c.Targets, c.Seed, c.Precision, c.Mixed = a.Run, a.spec, h.Targets, h.Seed, h.Precision, h.Mixed
 	c.Seeds, c.Strategy, c.Candidates, c.Patience, c.Promoted = seeds, "exhaustive", len(seeds), 0, nil
-	c.Ruler = measure.Ruler(h.RulerName())
+	c.Ruler = h.RulerName()
 	c.Guards = nil // an ablation names no champion to guard
 	var err error
 	if c.Shapes, err = ParseShapes(shapeTexts(h)); err != nil {

@@ -16,9 +16,9 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/judge"
-	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/autotune/objective"
 	"github.com/gdngen/gdngen/autotune/promoted"
+	"github.com/gdngen/gdngen/autotune/ruler"
 	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/codegen/triton"
 	"github.com/gdngen/gdngen/gdn"
@@ -32,7 +32,7 @@ import (
 type Config struct {
 	Spec      gdn.Spec            // zero: the preset bench
 	Targets   []string            // the first is compiled for first; none: v5e v6e tpu7x
-	Ruler     measure.Ruler       // cost that ranks candidates, on targets that have it; empty: measure.Wall
+	Ruler     ruler.Ruler         // cost that ranks candidates, on targets that have it; empty: ruler.InOrder
 	Objective objective.Objective // what is minimized; zero: cost
 	Seed      uint64              //
 	Strategy  string              // such as model:4, the default, or exhaustive
@@ -153,11 +153,11 @@ func (c *Config) session() error {
 
 // header validates the run's part of the configuration and writes it out in full.
 func (c *Config) header(e judge.Evaluator) (journal.Header, error) {
-	ruler, err := measure.ParseRuler(string(c.Ruler))
+	by, err := ruler.Parse(c.Ruler)
 	if err != nil {
 		return journal.Header{}, err
 	}
-	h := journal.Header{Format: journal.Format, Ruler: string(ruler), Objective: c.Objective.String(), Seed: c.Seed, Strategy: c.Strategy, Axes: c.Axes, Focus: c.Focus, Lookahead: c.Lookahead, Precision: c.Precision,
+	h := journal.Header{Format: journal.Format, Ruler: by, Objective: c.Objective.String(), Seed: c.Seed, Strategy: c.Strategy, Axes: c.Axes, Focus: c.Focus, Lookahead: c.Lookahead, Precision: c.Precision,
 		Targets: c.Targets, Generator: c.generator(), Plugins: e.Plugins(), Mixed: c.Mixed, Words: c.Words, Expected: journal.Figure(c.Expected)}
 	if c.Words != "" && !strings.HasPrefix(c.Strategy, "exec:") {
 		return h, fmt.Errorf("words are for a proposer: give them with the strategy exec:COMMAND, not %s", cmp.Or(c.Strategy, defaultStrategy))
@@ -256,10 +256,10 @@ func (c *Config) floor(targets []string, gpus bool) (string, error) {
 
 // onGPUs fills in the header's fields for GPUs.
 func (c *Config) onGPUs(h *journal.Header) error {
-	if c.Ruler != "" && c.Ruler != measure.Wall {
+	if c.Ruler != "" && c.Ruler != ruler.InOrder {
 		return fmt.Errorf("ruler %s is for TPUs: candidates on GPUs are ranked by modelled time", c.Ruler)
 	}
-	h.Ruler = journal.Modelled
+	h.Ruler = ruler.Modelled
 	if err := triton.Supports(c.Spec); err != nil {
 		return err
 	}
@@ -347,7 +347,7 @@ type plan struct {
 	shapes    []judge.Shape
 	targets   []*target.Target
 	gpus      []*target.GPU // in place of targets
-	ruler     measure.Ruler
+	ruler     ruler.Ruler
 	objective objective.Objective
 	space     strategy.Space
 	strategy  strategy.Strategy
@@ -403,7 +403,7 @@ func newGround(h *journal.Header) (*plan, error) {
 		p.targets = append(p.targets, t)
 	}
 	if p.gpus == nil {
-		if p.ruler, err = measure.ParseRuler(h.RulerName()); err != nil {
+		if p.ruler, err = ruler.Parse(h.RulerName()); err != nil {
 			return nil, err
 		}
 	}

@@ -125,7 +125,7 @@ func fakeCost(w *judge.Work, target string) journal.Cost {
 	score := int64(200_000 + number(w.Variant, target)%1_000_000)
 	var name [8]byte
 	binary.LittleEndian.PutUint64(name[:], number(w.Variant, "schedule "+target)%400)
-	return journal.Cost{Target: target, Ruler: string(w.Ruler.On(target)), Cycles: score, Wall: score, Score: score, PerToken: perToken(w, score), Schedule: fmt.Sprintf("%x", name)}
+	return journal.Cost{Target: target, Ruler: w.Ruler.On(target), Cycles: score, Wall: score, Score: score, PerToken: perToken(w, score), Schedule: fmt.Sprintf("%x", name)}
 }
 
 // perToken is a score over the tokens and heads of a run; over those of bench where it names none.

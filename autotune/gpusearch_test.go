@@ -10,8 +10,8 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/judge"
-	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/autotune/objective"
+	"github.com/gdngen/gdngen/autotune/ruler"
 	"github.com/gdngen/gdngen/codegen/triton"
 	"github.com/gdngen/gdngen/gdn"
 )
@@ -43,7 +43,7 @@ func (h *hills) Gates() []judge.Gate {
 			}
 			scan := 1e6 * (1 + .3*off(v.BV, 32) + .1*off(v.Warps, 4) + .2*off(v.Stages, 3))
 			n := int64(prepare + scan)
-			c := journal.Cost{Target: "h100", Ruler: journal.Modelled, Cycles: n, Score: n, PerToken: perToken(w, n), Micros: journal.Figure(n), Schedule: w.Record.IR,
+			c := journal.Cost{Target: "h100", Ruler: ruler.Modelled, Cycles: n, Score: n, PerToken: perToken(w, n), Micros: journal.Figure(n), Schedule: w.Record.IR,
 				Stages: []journal.Stage{{Name: "prepare", Cycles: int64(prepare)}, {Name: "scan", Cycles: int64(scan)}}}
 			w.Record.Costs = append(w.Record.Costs, c)
 			return nil, nil
@@ -66,7 +66,7 @@ func TestSearchOnGPU(t *testing.T) {
 	c := config(60)
 	sum, err := Search(t.Context(), c)
 	require.NoError(t, err)
-	require.Equal(t, journal.Modelled, sum.Ruler)
+	require.Equal(t, ruler.Modelled, sum.Ruler)
 	best, err := Best(c.Dir, "")
 	require.NoError(t, err)
 	require.Equal(t, int64(2e6), best.Cost("h100").Score, best.Variant)
@@ -121,7 +121,7 @@ func TestRefusedOnGPU(t *testing.T) {
 		{func(c *Config) { c.Axes = []string{"solver"} }, `no axis "solver" of Triton`},
 		{func(c *Config) { c.Focus = map[string]string{"bv": "7"} }, "bv can not be"},
 		{func(c *Config) { c.Objective = objective.Objective{Class: gdn.AccuracyFLA} }, "no objective on GPUs yet"},
-		{func(c *Config) { c.Ruler = measure.Throughput }, "ranked by modelled time"},
+		{func(c *Config) { c.Ruler = ruler.Issue }, "ranked by modelled time"},
 		{func(c *Config) { c.Seeds = []string{"tpu"} }, "want auto, naive"},
 		{func(c *Config) { c.Spec.Direction = gdn.Train }, "kernels of the forward pass alone"},
 	} {

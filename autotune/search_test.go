@@ -19,9 +19,9 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/judge"
-	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/autotune/objective"
 	"github.com/gdngen/gdngen/autotune/report"
+	"github.com/gdngen/gdngen/autotune/ruler"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/internal/rotate"
 	"github.com/gdngen/gdngen/ir/target"
@@ -512,9 +512,9 @@ func TestRefusedConfigurations(t *testing.T) {
 	require.ErrorContains(t, err, "no candidate with a cost on v4")
 }
 
-// A run ranks by wall, unless it is asked not to. It keeps its ruler; one of an older program, which names none, ranks by throughput.
+// A run ranks by in-order cycles, unless it is asked not to. It keeps its ruler; one of an older program, which names none, ranks by issue cycles.
 func TestRulerOfRun(t *testing.T) {
-	for asked, want := range map[measure.Ruler]measure.Ruler{"": measure.Wall, measure.Throughput: measure.Throughput} {
+	for asked, want := range map[ruler.Ruler]ruler.Ruler{"": ruler.InOrder, ruler.Issue: ruler.Issue} {
 		c := quick(t, 3)
 		c.Ruler, c.Targets = asked, []string{"v6e", "v4"}
 		sum, err := Search(t.Context(), c)
@@ -535,12 +535,12 @@ func TestRulerOfRun(t *testing.T) {
 			}
 		}
 		require.Greater(t, n, 6)
-		require.EqualValues(t, "throughput", s.Now().Champion("v4").Cost("v4").Ruler)
+		require.Equal(t, ruler.Issue, s.Now().Champion("v4").Cost("v4").Ruler)
 		h := *s.Header
 		h.Ruler = ""
 		p, err := newPlan(&h, 0)
 		require.NoError(t, err)
-		require.Equal(t, measure.Throughput, p.ruler)
+		require.Equal(t, ruler.Issue, p.ruler)
 	}
 	c := quick(t, 3)
 	c.Ruler = "clock"
@@ -572,7 +572,7 @@ func TestPruning(t *testing.T) {
 	c.Objective = objective.Objective{Most: 1e-9} // which no cost meets: ranked by cycles, and a miracle below the bound of main memory ends nothing
 	c.Evaluator = &fake{roomy: true, refuse: func(gate string, w *judge.Work) *judge.Refusal {
 		miracle := func(target string) journal.Cost {
-			return journal.Cost{Target: target, Ruler: journal.Wall, Cycles: 1, Wall: 1, Score: 1, PerToken: perToken(w, 1), Schedule: "wonder"}
+			return journal.Cost{Target: target, Ruler: ruler.InOrder, Cycles: 1, Wall: 1, Score: 1, PerToken: perToken(w, 1), Schedule: "wonder"}
 		}
 		if gate == "schedule" && w.Record.ID == 2 { // a miracle on the first target
 			w.Record.Costs[0] = miracle(w.Targets[0].Name)

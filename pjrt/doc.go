@@ -19,7 +19,7 @@
 //
 // pjrt may import ir and ir/target; trace and llo know no rule and no emitter.
 //
-// llo has two measures of cost. Issue cycles (in output: throughput) are bundles, delays and waits for the MXUs. In-order cycles (wall)
+// llo has two measures of cost. Issue cycles are bundles, delays and waits for the MXUs. In-order cycles
 // are the same bundles on clocks that model latencies, queues of units and HBM (ir/target/timing.go).
 //
 // Calling a plugin needs cgo. A binary built without a C compiler links too; Open then returns ErrNoCgo.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/flashinfer"
 	"github.com/gdngen/gdngen/autotune/measure"
+	"github.com/gdngen/gdngen/autotune/ruler"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/internal/store"
@@ -23,23 +24,23 @@ import (
 
 // StaticRow is the modelled cost of the workloads of one shape on one target. Nothing in it was measured.
 type StaticRow struct {
-	Kind         string        `json:"kind"` // static
-	Definition   string        `json:"definition"`
-	Group        string        `json:"shapes"`
-	Spec         string        `json:"spec"`
-	Workloads    int           `json:"workloads"` // that have the shape
-	Target       string        `json:"target"`
-	Variant      string        `json:"variant"`
-	Ruler        measure.Ruler `json:"ruler,omitempty"` // unit of Cycles and ComputeUS
-	Cycles       int64         `json:"cycles,omitempty"`
-	Throughput   int64         `json:"throughput,omitempty"` // cycles
-	ComputeUS    float64       `json:"compute_us,omitempty"`
-	HBMUS        float64       `json:"hbm_us,omitempty"` // time of the module's HBM traffic, or of the necessary traffic if the module's is unknown
-	ModelledUS   float64       `json:"modelled_us,omitempty"`
-	FloorUS      float64       `json:"hbm_floor_us,omitempty"` // time of the necessary traffic
-	HBMBytes     int64         `json:"hbm_bytes,omitempty"`
-	NecessaryHBM int64         `json:"necessary_hbm_bytes,omitempty"`
-	Refused      string        `json:"refused,omitempty"`
+	Kind         string      `json:"kind"` // static
+	Definition   string      `json:"definition"`
+	Group        string      `json:"shapes"`
+	Spec         string      `json:"spec"`
+	Workloads    int         `json:"workloads"` // that have the shape
+	Target       string      `json:"target"`
+	Variant      string      `json:"variant"`
+	Ruler        ruler.Ruler `json:"ruler,omitempty"` // unit of Cycles and ComputeUS
+	Cycles       int64       `json:"cycles,omitempty"`
+	Issue        int64       `json:"issue,omitempty"` // issue cycles
+	ComputeUS    float64     `json:"compute_us,omitempty"`
+	HBMUS        float64     `json:"hbm_us,omitempty"` // time of the module's HBM traffic, or of the necessary traffic if the module's is unknown
+	ModelledUS   float64     `json:"modelled_us,omitempty"`
+	FloorUS      float64     `json:"hbm_floor_us,omitempty"` // time of the necessary traffic
+	HBMBytes     int64       `json:"hbm_bytes,omitempty"`
+	NecessaryHBM int64       `json:"necessary_hbm_bytes,omitempty"`
+	Refused      string      `json:"refused,omitempty"`
 }
 
 // StaticFile is the JSON-lines file of the rows in the folder of a run.
@@ -130,12 +131,12 @@ func (r *StaticRow) model(c *measure.Cost, s gdn.Spec, t *target.Target) {
 	if c.Refused != "" {
 		return
 	}
-	took, unknown := c.By(measure.Wall, t.Name)
+	took, unknown := c.By(ruler.InOrder, t.Name)
 	if unknown != "" {
 		r.Refused = unknown
 		return
 	}
-	r.Ruler, r.Cycles, r.Throughput = measure.Wall.On(t.Name), took, c.Cycles
+	r.Ruler, r.Cycles, r.Issue = ruler.InOrder.On(t.Name), took, c.Cycles
 	r.HBMBytes, r.NecessaryHBM = max(c.HBMBytes, 0), s.NecessaryBytes()
 	us := func(bytes int64) float64 { return float64(bytes) / t.HBM * 1e6 }
 	r.ComputeUS = float64(took) / t.Clock * 1e6

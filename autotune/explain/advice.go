@@ -41,16 +41,16 @@ var rules = []struct {
 		return int64(with - without), fmt.Sprintf("spills and fills of registers make %s the fullest slot. Fewer values alive at a time need none", slot)
 	}},
 	{"edges", []string{"chunks", "steps", "prefetch"}, part("edges", "each op waits for its first blocks and ends with its last: smaller blocks there, fewer ops, or more tokens in a call")},
-	{"copies", []string{"hbm", "prefetch"}, part("copies", "XLA moves whole arrays between main and vector memory around ops: arrays that stay in main memory are copied by the kernel, beside its work")},
-	{"steps", []string{"prefetch", "chunks"}, part("steps", "main memory is late within ops: fetch blocks a step earlier (Pallas: pl.Buffered), or do more work on each (larger blocks)")},
+	{"copies", []string{"hbm", "prefetch"}, part("copies", "XLA moves whole arrays between HBM and vector memory around ops: arrays that stay in HBM are copied by the kernel, beside its work")},
+	{"steps", []string{"prefetch", "chunks"}, part("steps", "HBM is late within ops: fetch blocks a step earlier (Pallas: pl.Buffered), or do more work on each (larger blocks)")},
 	{"units", []string{"state_delay", "prologue_end", "head_group"}, part("units", "results of units are waited for in order: put other work between an instruction and the use of its result")},
-	{"matrix unit", []string{"head_group", "mergepairs", "prec"}, func(e *Explanation) (cycles int64, text string) {
+	{"MXU", []string{"head_group", "mergepairs", "prec"}, func(e *Explanation) (cycles int64, text string) {
 		for _, op := range e.Report.Ops {
 			cycles += op.Calls * op.Stall
 		}
-		return cycles, "bundles wait until a matrix unit is free: products come in bursts. Spread them, or take fewer passes"
+		return cycles, "bundles wait until an MXU is free: products come in bursts. Spread them, or take fewer passes"
 	}},
-	{"glue", []string{"fuse", "layout", "flow"}, func(e *Explanation) (cycles int64, text string) {
+	{"xla", []string{"fuse", "layout", "flow"}, func(e *Explanation) (cycles int64, text string) {
 		p := e.module.Program
 		if len(p.Kernels()) > 0 {
 			cycles = e.Took() - p.InKernels(e.Report, e.Ruler)
@@ -63,9 +63,9 @@ var rules = []struct {
 const movedShare = .2
 
 // arrays advises a layout of a spec's arrays if ops around the kernels take more than movedShare of the whole; otherwise it returns "".
-func (e *Explanation) arrays(glue int64) string {
+func (e *Explanation) arrays(outside int64) string {
 	s := e.module.Program.Spec
-	if s == nil || float64(glue) <= movedShare*float64(e.Took()) {
+	if s == nil || float64(outside) <= movedShare*float64(e.Took()) {
 		return ""
 	}
 	registers := s.K%target.Lanes == 0 && s.V%target.Lanes == 0

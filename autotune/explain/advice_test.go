@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/autotune/measure"
+	"github.com/gdngen/gdngen/autotune/ruler"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
@@ -23,7 +24,7 @@ func adviceReport() *llo.Report {
 
 // Advice is ranked by what it is worth at most; what is below one percent has no line, and a foreign module no axes.
 func TestAdvice(t *testing.T) {
-	e := &Explanation{Report: adviceReport(), Ruler: measure.Wall, module: &Module{Program: measure.Foreign("a.mlir", "")}}
+	e := &Explanation{Report: adviceReport(), Ruler: ruler.InOrder, module: &Module{Program: measure.Foreign("a.mlir", "")}}
 	e.Parts = e.Report.Parts()
 	list := e.advise()
 	var got []string
@@ -68,7 +69,7 @@ func TestArrays(t *testing.T) {
 	} {
 		s, err := gdn.Parse(text)
 		require.NoError(t, err)
-		e := &Explanation{Report: adviceReport(), Ruler: measure.Wall, module: &Module{Program: &measure.Program{Spec: &s}}}
+		e := &Explanation{Report: adviceReport(), Ruler: ruler.InOrder, module: &Module{Program: &measure.Program{Spec: &s}}}
 		require.Contains(t, e.arrays(261), want, text)
 		require.Equal(t, want == "", e.arrays(261) == "", text)
 		require.Empty(t, e.arrays(260), "a fifth of 1300")

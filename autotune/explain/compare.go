@@ -53,16 +53,16 @@ func totals(r *llo.Report) []Change {
 	}
 	var list []Change
 	if r.Wall.Unknown == "" {
-		list = []Change{{Name: "wall", A: r.Wall.Cycles}}
+		list = []Change{{Name: "in order", A: r.Wall.Cycles}}
 	}
-	return append(list, []Change{{Name: "throughput", A: r.Cycles}, {Name: "bundles", A: r.Bundles}, {Name: "stall cycles", A: stall}, {Name: "MXU busy cycles", A: measure.MXUBusy(r)},
+	return append(list, []Change{{Name: "issue", A: r.Cycles}, {Name: "bundles", A: r.Bundles}, {Name: "stall cycles", A: stall}, {Name: "MXU busy cycles", A: measure.MXUBusy(r)},
 		{Name: "spills", A: spills}, {Name: "fills", A: fills}, {Name: "HBM bytes", A: r.HBMBytes}, {Name: "VMEM bytes", A: r.VMEM}}...)
 }
 
 func stageRows(e *Explanation) []Change {
 	var list []Change
 	for _, s := range e.Stages {
-		list = append(list, Change{Name: s.File, A: e.Ruler.Stage(e.Report, s)})
+		list = append(list, Change{Name: s.File, A: measure.StageBy(e.Ruler, e.Report, s)})
 	}
 	return list
 }
@@ -90,7 +90,7 @@ func slotRows(r *llo.Report) []Change {
 func opRows(e *Explanation) []Change {
 	var list []Change
 	for _, op := range e.Report.Ops {
-		list = append(list, Change{Name: op.Name, A: e.Ruler.Op(e.Report, &op)})
+		list = append(list, Change{Name: op.Name, A: measure.OpBy(e.Ruler, e.Report, &op)})
 	}
 	return list
 }
@@ -122,7 +122,7 @@ func sorted(list []Change) []Change {
 func (d *Comparison) write(w io.Writer, e *Explanation, top int) {
 	fmt.Fprintf(w, "target    %s, by %s\n", e.Target, e.Compiler)
 	if e.work > 0 {
-		fmt.Fprintf(w, "A         %.2f cycles per token and value head by %s\nB         %.2f by %s\n", e.PerToken, e.Ruler, e.Against.PerToken, e.Against.Ruler)
+		fmt.Fprintf(w, "A         %.2f %s cycles per token and value head\nB         %.2f %s\n", e.PerToken, e.Ruler, e.Against.PerToken, e.Against.Ruler)
 	}
 	for _, part := range []struct {
 		head  string

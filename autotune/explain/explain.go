@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/autotune/measure"
+	"github.com/gdngen/gdngen/autotune/ruler"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/build"
 	"github.com/gdngen/gdngen/internal/terminal"
@@ -29,9 +30,9 @@ type Explanation struct {
 	Compiler string          `json:"compiler"`
 	Variant  string          `json:"variant,omitempty"`               // in full
 	Auto     string          `json:"auto,omitempty"`                  // the variant that auto chose on the target, and why
-	Ruler    measure.Ruler   `json:"ruler"`                           // unit of the ranking on the target; issue cycles if in-order cycles are unknown
+	Ruler    ruler.Ruler     `json:"ruler"`                           // unit of the ranking on the target; issue cycles if in-order cycles are unknown
 	PerToken float64         `json:"cycles_per_token_head,omitempty"` // cycles by the ruler; absent if tokens and heads are unknown
-	Issued   float64         `json:"throughput_per_token_head,omitempty"`
+	Issued   float64         `json:"issue_per_token_head,omitempty"`
 	Parts    []llo.Part      `json:"parts,omitempty"` // in-order cycles beyond the issue cycles, by cause
 	Bounds   []measure.Bound `json:"bounds"`
 	Advice   []Advice        `json:"advice,omitempty"` // possible savings, largest first
@@ -92,9 +93,9 @@ func (m *Module) Explain(ctx context.Context, x *measure.Instrument, compiler st
 	if o.Scalars != nil {
 		e.Unread = c.Unread
 	}
-	e.Ruler, e.Parts = measure.Wall.On(t.Name), e.Report.Parts()
+	e.Ruler, e.Parts = ruler.InOrder.On(t.Name), e.Report.Parts()
 	if e.Report.Wall.Unknown != "" {
-		e.Ruler = measure.Throughput
+		e.Ruler = ruler.Issue
 	}
 	if work > 0 {
 		e.PerToken, e.Issued = float64(e.Took())/work, float64(e.Report.Cycles)/work
@@ -146,16 +147,16 @@ func (e *Explanation) writeOptions(w io.Writer) {
 		fmt.Fprintf(w, "; without, refused: %s", first)
 	default:
 		took := p.Cycles
-		if e.Ruler == measure.Wall {
+		if e.Ruler == ruler.InOrder {
 			took = p.Wall
 		}
-		fmt.Fprintf(w, "; without, %d cycles by %s (%.2f x)", took, e.Ruler, float64(took)/float64(e.Took()))
+		fmt.Fprintf(w, "; without, %d %s cycles (%.2f x)", took, e.Ruler, float64(took)/float64(e.Took()))
 	}
 }
 
 // Took returns the cycles of the module, by its ruler.
 func (e *Explanation) Took() int64 {
-	if e.Ruler == measure.Wall {
+	if e.Ruler == ruler.InOrder {
 		return e.Report.Wall.Cycles
 	}
 	return e.Report.Cycles
@@ -163,7 +164,7 @@ func (e *Explanation) Took() int64 {
 
 // Own returns the cycles of Took outside of the ops that the module calls.
 func (e *Explanation) Own() int64 {
-	if e.Ruler == measure.Wall {
+	if e.Ruler == ruler.InOrder {
 		return e.Report.Wall.Own
 	}
 	return e.Report.TopLevel
@@ -222,7 +223,7 @@ func (e *Explanation) write(w io.Writer, top int) {
 	}
 	fmt.Fprintf(w, "target    %s, by %s", e.Target, e.Compiler)
 	e.writeWall(w, perToken)
-	fmt.Fprintf(w, "\nissue     %d cycles by throughput, whole module", r.Cycles)
+	fmt.Fprintf(w, "\nissue     %d cycles, whole module", r.Cycles)
 	if e.work > 0 {
 		fmt.Fprintf(w, ": %.2f per token and value head", e.Issued)
 	}
@@ -247,14 +248,14 @@ func (e *Explanation) write(w io.Writer, top int) {
 
 	fmt.Fprintln(w)
 	e.writeAdvice(w)
-	t = terminal.NewTable("OP", ">CALLS", ">"+e.heading(), ">SHARE", ">?PER TOKEN", ">THROUGHPUT", ">STALL", ">MXU BUSY", ">SPILLS", ">FILLS", ">VMEM")
+	t = terminal.NewTable("OP", ">CALLS", ">"+e.heading(), ">SHARE", ">?PER TOKEN", ">ISSUED", ">STALL", ">MXU BUSY", ">SPILLS", ">FILLS", ">VMEM")
 	whole := e.Took()
 	for i, op := range r.Ops {
 		if i == top {
 			t.Add(fmt.Sprintf("(%d more)", len(r.Ops)-top))
 			break
 		}
-		all := e.Ruler.Op(r, &op)
+		all := measure.OpBy(e.Ruler, r, &op)
 		t.Add(opName(&op), op.Calls, all, terminal.Percent(all, whole), perToken(all), op.Calls*op.Cycles, terminal.Percent(op.Stall, op.Cycles), terminal.Percent(op.MXUBusy, op.Cycles),
 			op.Calls*op.Spills, op.Calls*op.Fills, terminal.Size(op.VMEM))
 	}
@@ -275,7 +276,7 @@ func (e *Explanation) write(w io.Writer, top int) {
 		if i == top {
 			break
 		}
-		cycles := e.Ruler.Stage(r, s)
+		cycles := measure.StageBy(e.Ruler, r, s)
 		t.Add(s.File, cycles, terminal.Percent(cycles, whole), perToken(cycles), s.Wait, s.Instructions)
 	}
 	if len(e.Stages) > 0 {
@@ -293,14 +294,14 @@ func counted(c hlo.Conditional) string {
 func (e *Explanation) writeWall(w io.Writer, perToken func(int64) string) {
 	wall, code := e.Report.Wall, e.Report.Code
 	if wall.Unknown != "" {
-		fmt.Fprintf(w, "\nwall      not known: %s", wall.Unknown)
+		fmt.Fprintf(w, "\nin order  not known: %s", wall.Unknown)
 		return
 	}
-	fmt.Fprintf(w, "\nwall      %d cycles, whole module", wall.Cycles)
+	fmt.Fprintf(w, "\nin order  %d cycles, whole module", wall.Cycles)
 	if e.work > 0 {
 		fmt.Fprintf(w, ": %s per token and value head", perToken(wall.Cycles))
 	}
-	fmt.Fprintf(w, "; %d at 85 %% of the bandwidth, %d without main memory", wall.At85, wall.Latency)
+	fmt.Fprintf(w, "; %d at 85 %% of the bandwidth, %d without HBM", wall.At85, wall.Latency)
 	for i, x := range wall.Waits {
 		if i == mostWaits {
 			break
@@ -320,9 +321,9 @@ func (e *Explanation) writeParts(w io.Writer, perToken func(int64) string) {
 	if e.Parts == nil {
 		return
 	}
-	t := terminal.NewTable("WALL IS", ">CYCLES", ">SHARE", ">?PER TOKEN", "MEANING")
+	t := terminal.NewTable("IN ORDER", ">CYCLES", ">SHARE", ">?PER TOKEN", "MEANING")
 	wall := e.Report.Wall.Cycles
-	for _, p := range append([]llo.Part{{Name: "issue", Cycles: e.Report.Cycles, Meaning: "throughput: what the schedule issues, and waits for matrix units"}}, e.Parts...) {
+	for _, p := range append([]llo.Part{{Name: "issue", Cycles: e.Report.Cycles, Meaning: "what the schedule issues, and waits for MXUs"}}, e.Parts...) {
 		t.Add(p.Name, p.Cycles, terminal.Percent(p.Cycles, wall), perToken(p.Cycles), p.Meaning)
 	}
 	t.Write(w)

@@ -124,7 +124,7 @@ func TestPlain(t *testing.T) {
 	require.NoError(t, err)
 	wanting := *v6e
 	wanting.Flags = map[string]string{"xla_tpu_x": "true"}
-	for refuses, want := range map[bool]string{false: "options   xla_tpu_x=true: give it to the compiler (in JAX, compiler_options of the outermost jit); without, 4208 cycles by wall (1.00 x)\n", true: "jit); without, refused: "} {
+	for refuses, want := range map[bool]string{false: "options   xla_tpu_x=true: give it to the compiler (in JAX, compiler_options of the outermost jit); without, 4208 in-order cycles (1.00 x)\n", true: "jit); without, refused: "} {
 		var flags []map[string]string
 		x := &measure.Instrument{Compiler: asked{recorded{"dot512_v6e_0.0.51"}, refuses, nil, &flags}, Libtpu: "libtpu test", Scratch: t.TempDir()}
 		j := &Job{Targets: []*target.Target{&wanting}, Modules: []*Module{NewModule(p)}, Plain: true, Warn: func(string) {}}

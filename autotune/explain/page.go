@@ -130,11 +130,11 @@ func newPageSide(letter string, e *Explanation, colours map[string]string) pageS
 				colours[name] = noStageColour
 			}
 		}
-		s.Stages = append(s.Stages, pageStage{name, colours[name], e.Ruler.Stage(e.Report, l), l.Instructions})
+		s.Stages = append(s.Stages, pageStage{name, colours[name], measure.StageBy(e.Ruler, e.Report, l), l.Instructions})
 	}
 	for i, op := range e.Report.Ops {
 		if i < pageOps {
-			s.Ops = append(s.Ops, pageOp{op, e.Ruler.Op(e.Report, &op)})
+			s.Ops = append(s.Ops, pageOp{op, measure.OpBy(e.Ruler, e.Report, &op)})
 		}
 	}
 	if len(e.Report.Ops) > 0 && e.Report.Ops[0].Profile != nil {

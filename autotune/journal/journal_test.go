@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gdngen/gdngen/autotune/ruler"
 )
 
 var header = Header{Format: Format, Rules: Rules, Spec: "tiny", Targets: []string{"v5e", "v6e"}, Strategy: "exhaustive", Lookahead: 1, Gates: []string{"build", "verdict"}}
@@ -201,8 +203,8 @@ func TestRefused(t *testing.T) {
 	require.ErrorContains(t, j.Append(KindHeader, header), "second header")
 	require.ErrorContains(t, j.Append(KindCandidate, Candidate{ID: 2, Verdict: Improved}), "1 was expected")
 	require.ErrorContains(t, j.Append(KindCandidate, Candidate{ID: 1, Verdict: "good"}), "unknown verdict")
-	by := func(ruler string) []Cost { return []Cost{{Target: "v6e", Ruler: ruler, Cycles: 1, Wall: 1, Score: 1}} }
-	require.ErrorContains(t, j.Append(KindCandidate, Candidate{ID: 1, Verdict: Improved, Costs: by(Wall)}), "candidate 1: its cost on v6e is by wall, and the run ranks by throughput")
+	by := func(r ruler.Ruler) []Cost { return []Cost{{Target: "v6e", Ruler: r, Cycles: 1, Wall: 1, Score: 1}} }
+	require.ErrorContains(t, j.Append(KindCandidate, Candidate{ID: 1, Verdict: Improved, Costs: by(ruler.InOrder)}), "candidate 1: its cost on v6e is in in-order cycles, and the run ranks by issue cycles")
 	require.ErrorContains(t, j.Append("rumour", Event{}), "unknown kind")
 	require.NoError(t, j.Append(KindEnd, Event{Message: "done"}))
 	require.NoError(t, j.Close())
@@ -216,14 +218,14 @@ func TestMixedRulers(t *testing.T) {
 	j, _, err := Open(t.TempDir())
 	require.NoError(t, err)
 	h := header
-	h.Ruler = Wall
+	h.Ruler = ruler.InOrder
 	require.NoError(t, j.Append(KindHeader, h))
 	add := func(id int, cost Cost) error {
 		return j.Append(KindCandidate, Candidate{ID: id, Verdict: Invalid, Costs: []Cost{cost}})
 	}
-	require.NoError(t, add(1, Cost{Target: "v6e", Ruler: Wall, Wall: 2}))
-	require.NoError(t, add(2, Cost{Target: "v5e", Ruler: Throughput, Cycles: 2}))
-	require.ErrorContains(t, add(3, Cost{Target: "v5e", Ruler: Wall, Wall: 2}), "candidate 3: its cost on v5e is by wall, and those before are by throughput")
+	require.NoError(t, add(1, Cost{Target: "v6e", Ruler: ruler.InOrder, Wall: 2}))
+	require.NoError(t, add(2, Cost{Target: "v5e", Ruler: ruler.Issue, Cycles: 2}))
+	require.ErrorContains(t, add(3, Cost{Target: "v5e", Ruler: ruler.InOrder, Wall: 2}), "candidate 3: its cost on v5e is in in-order cycles, and those before are in issue cycles")
 	require.NoError(t, add(3, Cost{Target: "v5e", Verdict: VMEM}))
 	require.NoError(t, j.Close())
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/gdngen/gdngen/autotune/ruler"
 )
 
 // Format is the version of the journal's form. A reader refuses others.
@@ -67,7 +69,7 @@ type Header struct {
 	Spec      string            `json:"spec"`                // text of the gdn.Spec
 	Shapes    []Shape           `json:"shapes,omitempty"`    // if the run weighs several specs: all of them, Spec first
 	Targets   []string          `json:"targets"`             // the first is compiled for first
-	Ruler     string            `json:"ruler,omitempty"`     // unit of cycles: wall, throughput or modelled; empty in older journals: throughput
+	Ruler     ruler.Ruler       `json:"ruler,omitempty"`     // unit of cycles; empty in older journals: ruler.Issue
 	Objective string            `json:"objective,omitempty"` // what is minimized, as in objective.Parse; empty: cost
 	Seed      uint64            `json:"seed"`
 	Strategy  string            `json:"strategy"`            // such as model:4
@@ -175,19 +177,19 @@ type ClassError struct {
 
 // Cost is the static cost on one target, or the reason why there is none.
 type Cost struct {
-	Target   string  `json:"target"`
-	Verdict  Verdict `json:"verdict,omitempty"` // if there is no cost
-	Reason   string  `json:"reason,omitempty"`
-	Ruler    string  `json:"ruler,omitempty"`       // of Score, stages and glue: wall, throughput or modelled; none in older journals, where it is throughput
-	Cycles   int64   `json:"cycles,omitempty"`      // issue cycles of the whole module
-	Wall     int64   `json:"wall,omitempty"`        // in-order cycles; 0: unknown
-	HBM      int64   `json:"hbm,omitempty"`         // least cycles of its HBM traffic
-	Score    int64   `json:"score,omitempty"`       // what candidates are ranked by: the larger of HBM and the cycles by the ruler; below a bound of cycles, where the objective is error, a measure of error
-	PerToken Figure  `json:"per_token,omitempty"`   // score per token and value head
-	Micros   Figure  `json:"modelled_us,omitempty"` // on a GPU: microseconds, modelled
-	Spills   int64   `json:"spills,omitempty"`      // register spills executed; on a GPU the most bytes of a thread's stack
-	VMEM     int64   `json:"vmem,omitempty"`        // bytes, on a GPU the most shared memory of a program; -1 where the compiler does not say
-	Schedule string  `json:"schedule,omitempty"`    // hash of the bundles
+	Target   string      `json:"target"`
+	Verdict  Verdict     `json:"verdict,omitempty"` // if there is no cost
+	Reason   string      `json:"reason,omitempty"`
+	Ruler    ruler.Ruler `json:"ruler,omitempty"`       // of Score, Stages and XLA; none in older journals, where it is ruler.Issue
+	Cycles   int64       `json:"cycles,omitempty"`      // issue cycles of the whole module
+	Wall     int64       `json:"wall,omitempty"`        // in-order cycles; 0: unknown
+	HBM      int64       `json:"hbm,omitempty"`         // least cycles of its HBM traffic
+	Score    int64       `json:"score,omitempty"`       // what candidates are ranked by: the larger of HBM and the cycles by the ruler; below a bound of cycles, where the objective is error, a measure of error
+	PerToken Figure      `json:"per_token,omitempty"`   // score per token and value head
+	Micros   Figure      `json:"modelled_us,omitempty"` // on a GPU: microseconds, modelled
+	Spills   int64       `json:"spills,omitempty"`      // register spills executed; on a GPU the most bytes of a thread's stack
+	VMEM     int64       `json:"vmem,omitempty"`        // bytes, on a GPU the most shared memory of a program; -1 where the compiler does not say
+	Schedule string      `json:"schedule,omitempty"`    // hash of the bundles
 
 	Stages []Stage     `json:"stages,omitempty"` // cycles by stage of the algorithm, by the ruler, most first
 	XLA    int64       `json:"glue,omitempty"`   // cycles outside of kernels, by the ruler
@@ -198,29 +200,15 @@ type Cost struct {
 	Shapes []ShapeCost `json:"shapes,omitempty"` // if the run weighs several specs; the figures above are weighted sums
 }
 
-// Names of rulers.
-const (
-	Wall       = "wall"
-	Throughput = "throughput"
-	Modelled   = "modelled" // of GPUs: cycles of a modelled time
-)
-
-// RulerTexts describe the rulers to readers.
-var RulerTexts = map[string]string{
-	Wall:       "static cycles by wall: the compiled schedule in order, with its stalls and its waits for HBM and for copies around kernels",
-	Throughput: "static cycles by throughput: the bundles that the schedule issues and its waits for MXUs, or the time of its HBM traffic if that is more; a lower bound of compute time",
-	Modelled:   "cycles of a modelled time: machine code in an order that a warp scheduler could take, with the latencies that are known of the GPU",
-}
-
 // RulerName returns the ruler of the run.
-func (h *Header) RulerName() string { return cmp.Or(h.Ruler, Throughput) }
+func (h *Header) RulerName() ruler.Ruler { return cmp.Or(h.Ruler, ruler.Issue) }
 
 // RulerName returns the ruler of the score.
-func (c *Cost) RulerName() string { return cmp.Or(c.Ruler, Throughput) }
+func (c *Cost) RulerName() ruler.Ruler { return cmp.Or(c.Ruler, ruler.Issue) }
 
 // Took returns the cycles of the module by the ruler of the score.
 func (c *Cost) Took() int64 {
-	if c.Ruler == Wall {
+	if c.Ruler == ruler.InOrder {
 		return c.Wall
 	}
 	return c.Cycles

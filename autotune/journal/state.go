@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/gdngen/gdngen/autotune/ruler"
 )
 
 // State is the fold over a journal. It is safe for concurrent use.
@@ -20,16 +22,16 @@ type State struct {
 	events     []Record
 	last       time.Time
 	busy       time.Duration
-	variants   map[string]int    // first candidate by fitted variant
-	modules    map[string]int    // by hash of the module
-	schedules  map[string]int    // by target and hash of the schedule
-	champions  map[string][]int  // by target, in order of succession
-	rulers     map[string]string // by target
+	variants   map[string]int         // first candidate by fitted variant
+	modules    map[string]int         // by hash of the module
+	schedules  map[string]int         // by target and hash of the schedule
+	champions  map[string][]int       // by target, in order of succession
+	rulers     map[string]ruler.Ruler // by target
 }
 
 // NewState returns the state before the first record.
 func NewState() *State {
-	return &State{variants: map[string]int{}, modules: map[string]int{}, schedules: map[string]int{}, champions: map[string][]int{}, rulers: map[string]string{}}
+	return &State{variants: map[string]int{}, modules: map[string]int{}, schedules: map[string]int{}, champions: map[string][]int{}, rulers: map[string]ruler.Ruler{}}
 }
 
 // check returns why a record can not come next, or nil.
@@ -91,9 +93,9 @@ func (s *State) sameRuler(c *Cost) error {
 	switch {
 	case c.Verdict != "":
 	case others != "" && is != others:
-		return fmt.Errorf("its cost on %s is by %s, and those before are by %s: figures of two rulers do not compare", c.Target, is, others)
-	case is == Wall && s.Header.RulerName() != Wall:
-		return fmt.Errorf("its cost on %s is by %s, and the run ranks by %s", c.Target, is, s.Header.RulerName())
+		return fmt.Errorf("its cost on %s is in %s cycles, and those before are in %s cycles: figures of two rulers do not compare", c.Target, is, others)
+	case is == ruler.InOrder && s.Header.RulerName() != ruler.InOrder:
+		return fmt.Errorf("its cost on %s is in %s cycles, and the run ranks by %s cycles", c.Target, is, s.Header.RulerName())
 	}
 	return nil
 }

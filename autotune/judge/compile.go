@@ -16,6 +16,7 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/measure"
+	"github.com/gdngen/gdngen/autotune/ruler"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/aot"
@@ -209,7 +210,7 @@ func (l *Lab) costFor(w *Work, t *target.Target) journal.Cost {
 // tally sums the costs of the shapes by weight.
 type tally struct {
 	target *target.Target
-	ruler  measure.Ruler
+	ruler  ruler.Ruler
 
 	cycles, wall, hbm, score, spills, xla, calls, stall, tokens, topped float64
 
@@ -222,7 +223,7 @@ type tally struct {
 
 // add adds a shape. A schedule that the ruler can not count is a *measure.Refusal.
 func (a *tally) add(s Shape, p *measure.Program, r *llo.Report) error {
-	took, err := a.ruler.Cycles(r)
+	took, err := measure.CyclesBy(a.ruler, r)
 	if err != nil {
 		return err
 	}
@@ -243,7 +244,7 @@ func (a *tally) add(s Shape, p *measure.Program, r *llo.Report) error {
 		a.spills += w * float64(op.Calls*op.Spills)
 		a.stall += w * float64(op.Calls*op.Stall)
 		a.calls += w * float64(op.Calls)
-		if took := w * float64(a.ruler.Op(r, &op)); took > a.topped {
+		if took := w * float64(measure.OpBy(a.ruler, r, &op)); took > a.topped {
 			a.topped, a.slot, a.fill = took, "", 0
 			for _, x := range op.Slots {
 				if fill := float64(x.Used) / float64(max(x.Capacity, 1)); fill > a.fill {
@@ -253,7 +254,7 @@ func (a *tally) add(s Shape, p *measure.Program, r *llo.Report) error {
 		}
 	}
 	for _, x := range p.Stages(r) {
-		a.stages[x.File] += w * float64(a.ruler.Stage(r, x))
+		a.stages[x.File] += w * float64(measure.StageBy(a.ruler, r, x))
 	}
 	a.xla += w * float64(took-p.InKernels(r, a.ruler))
 	a.shapes = append(a.shapes, journal.ShapeCost{Spec: s.Spec.String(), Score: score, PerToken: journal.Figure(float64(score) / tokens), Schedule: r.Schedule})
@@ -265,7 +266,7 @@ const maxStages = 12
 
 func (a *tally) cost() journal.Cost {
 	round := func(x float64) int64 { return int64(math.Round(x)) }
-	c := journal.Cost{Target: a.target.Name, Ruler: string(a.ruler), Cycles: round(a.cycles), Wall: round(a.wall), HBM: round(a.hbm), Score: round(a.score), VMEM: a.vmem, Spills: round(a.spills),
+	c := journal.Cost{Target: a.target.Name, Ruler: a.ruler, Cycles: round(a.cycles), Wall: round(a.wall), HBM: round(a.hbm), Score: round(a.score), VMEM: a.vmem, Spills: round(a.spills),
 		XLA: round(a.xla), Calls: round(a.calls), Stall: round(a.stall), Slot: a.slot, Fill: journal.Figure(math.Round(1000*a.fill) / 1000)}
 	c.PerToken = journal.Figure(a.score / a.tokens)
 	c.Schedule = a.shapes[0].Schedule

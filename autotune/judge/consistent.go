@@ -9,6 +9,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/autotune/objective"
+	"github.com/gdngen/gdngen/autotune/ruler"
 	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
@@ -63,14 +64,14 @@ func (g Grounds) fault(c *journal.Cost) string {
 	erring := g.Objective != (objective.Objective{}) && g.Objective.Meets(c) // then the score measures an error
 	several := len(c.Shapes) == len(g.Shapes) && len(g.Shapes) > 1
 	switch {
-	case c.RulerName() == journal.Modelled && c.Score != c.Cycles:
+	case c.RulerName() == ruler.Modelled && c.Score != c.Cycles:
 		return fmt.Sprintf("score %d, and its cycles are %d", c.Score, c.Cycles)
 	case erring:
-	case c.RulerName() != journal.Modelled && !several && score != least:
+	case c.RulerName() != ruler.Modelled && !several && score != least:
 		return fmt.Sprintf("score %d, and the larger of its cycles and of main memory is %.0f", c.Score, least)
 	case several && math.Abs(score-weighed) > float64(len(g.Shapes)):
 		return fmt.Sprintf("score %d, and its shapes weigh %.0f", c.Score, weighed)
-	case several && c.RulerName() != journal.Modelled && score < least-1:
+	case several && c.RulerName() != ruler.Modelled && score < least-1:
 		return fmt.Sprintf("score %d, and the larger of its cycles and of main memory is %.0f", c.Score, least)
 	}
 	if per := float64(c.PerToken) * tokens; !erring && !(math.Abs(per-score) <= 1+1e-6*score) {

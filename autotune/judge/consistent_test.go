@@ -9,6 +9,7 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/measure"
+	"github.com/gdngen/gdngen/autotune/ruler"
 	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
@@ -23,7 +24,7 @@ func TestContradictions(t *testing.T) {
 	text, err := json.Marshal(r)
 	require.NoError(t, err)
 	kept := map[string][]byte{"schedule/v6e": text}
-	sound := journal.Cost{Target: "v6e", Ruler: journal.Wall, Cycles: 6558, Wall: wall, HBM: hbm, Score: wall, PerToken: journal.Figure(float64(wall) / float64(s.Work())), Schedule: "abc"}
+	sound := journal.Cost{Target: "v6e", Ruler: ruler.InOrder, Cycles: 6558, Wall: wall, HBM: hbm, Score: wall, PerToken: journal.Figure(float64(wall) / float64(s.Work())), Schedule: "abc"}
 	faults := func(c journal.Cost) []string {
 		return g.Faults(&journal.Candidate{Costs: []journal.Cost{c}}, func(role string) []byte { return kept[role] })
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/autotune/objective"
+	"github.com/gdngen/gdngen/autotune/ruler"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/target"
@@ -80,7 +81,7 @@ type Work struct {
 	Shapes    []Shape  // with their weights
 	Targets   []*target.Target
 	GPUs      []*target.GPU // in place of Targets
-	Ruler     measure.Ruler // of the run; targets that lack it use throughput
+	Ruler     ruler.Ruler   // of the run; targets that lack it use ruler.Issue
 	Seed      uint64
 	Objective objective.Objective
 	Least     string // the lowest precision allowed

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/measure"
+	"github.com/gdngen/gdngen/autotune/ruler"
 	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/codegen/triton"
 	"github.com/gdngen/gdngen/gdn"
@@ -358,7 +359,7 @@ func (l *GPULab) cost(_ context.Context, w *Work) (*Refusal, error) {
 		return nil, err
 	}
 	for _, g := range w.GPUs {
-		c := journal.Cost{Target: g.Name, Ruler: journal.Modelled}
+		c := journal.Cost{Target: g.Name, Ruler: ruler.Modelled}
 		var cycles, hbm, tokens, most float64
 		stages, all := map[string]float64{}, sha256.New()
 		for i, launches := range files.launches {

@@ -12,6 +12,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/judge"
 	"github.com/gdngen/gdngen/autotune/measure"
+	"github.com/gdngen/gdngen/autotune/ruler"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/exam"
 	"github.com/gdngen/gdngen/ir/target"
@@ -91,7 +92,7 @@ func TestRealSearch(t *testing.T) {
 	require.NoError(t, err)
 	require.Greater(t, cost.Cycles, measure.Least(c.Spec, gdn.DefaultVariant(), target))
 	require.InDelta(t, float64(cost.Score)/128, float64(cost.PerToken), 1e-9)
-	require.Equal(t, journal.Wall, cost.Ruler)
+	require.Equal(t, ruler.InOrder, cost.Ruler)
 	require.Greater(t, cost.Wall, cost.Cycles)
 	require.Equal(t, cost.Wall, cost.Score, "its traffic takes less")
 	for _, role := range []string{"ir", "module/v6e", "schedule/v6e"} {

@@ -14,6 +14,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/mfu"
 	"github.com/gdngen/gdngen/autotune/report"
+	"github.com/gdngen/gdngen/autotune/ruler"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/model"
@@ -35,9 +36,9 @@ func stages(l ...any) (s []journal.Stage) {
 	return s
 }
 
-// side is a cost by wall.
+// side is a cost in in-order cycles.
 func side(score int64, s ...any) Side {
-	return Side{Cost: journal.Cost{Target: "v6e", Ruler: journal.Wall, Wall: score, Score: score, Stages: stages(s...)}}
+	return Side{Cost: journal.Cost{Target: "v6e", Ruler: ruler.InOrder, Wall: score, Score: score, Stages: stages(s...)}}
 }
 
 // fake gives figures by the names of rungs, and counts what it is asked.
@@ -326,11 +327,11 @@ func TestChampions(t *testing.T) {
 	dir := t.TempDir()
 	j, _, err := journal.Open(dir)
 	require.NoError(t, err)
-	require.NoError(t, j.Append(journal.KindHeader, journal.Header{Format: journal.Format, Spec: "bench", Targets: []string{"v6e"}, Ruler: journal.Wall, Lookahead: 1, Gates: []string{"verdict"}}))
+	require.NoError(t, j.Append(journal.KindHeader, journal.Header{Format: journal.Format, Spec: "bench", Targets: []string{"v6e"}, Ruler: ruler.InOrder, Lookahead: 1, Gates: []string{"verdict"}}))
 	for i, variant := range []string{"naive", "merge", "merge-packed", "tpu-long"} {
 		score := int64(1000 - 100*i)
 		c := journal.Candidate{ID: i + 1, Variant: variant, Fitted: variant, Verdict: journal.Improved, Gate: "verdict",
-			Costs: []journal.Cost{{Target: "v6e", Ruler: journal.Wall, Wall: score, Score: score, PerToken: journal.Figure(score), Schedule: variant}}}
+			Costs: []journal.Cost{{Target: "v6e", Ruler: ruler.InOrder, Wall: score, Score: score, PerToken: journal.Figure(score), Schedule: variant}}}
 		require.NoError(t, j.Append(journal.KindCandidate, c))
 	}
 	require.NoError(t, j.Close())

@@ -15,6 +15,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/autotune/mfu"
+	"github.com/gdngen/gdngen/autotune/ruler"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/model"
@@ -84,7 +85,7 @@ func (x *Static) gates(ctx context.Context, c *Config, r Rung) (*Figures, error)
 		}
 		return nil, &BaseError{r.Name(), c.Base, firstLine(base.Reason), base.Verdict}
 	}
-	f.Base.Cost, f.Unit = *had, "cycles by "+had.RulerName()
+	f.Base.Cost, f.Unit = *had, string(had.RulerName())+" cycles"
 	switch now := candidate.Cost(r.Target); {
 	case candidate.Verdict == journal.Duplicate:
 		f.Same, f.Candidate.Cost, f.Candidate.Reason = true, *had, cmp.Or(firstLine(candidate.Reason), "one program, or one schedule")
@@ -135,7 +136,7 @@ func (x *Static) step(ctx context.Context, c *Config, r Rung) (*Figures, error) 
 	if err != nil {
 		return nil, err
 	}
-	f := &Figures{Unit: "cycles by " + string(measure.Wall.On(t.Name))}
+	f := &Figures{Unit: string(ruler.InOrder.On(t.Name)) + " cycles"}
 	for i, text := range []string{c.Base, c.Variant} {
 		side := []*Side{&f.Base, &f.Candidate}[i]
 		v, err := mfu.Variant(*r.Model, carried(c, text, *r.Model, t), t)
@@ -195,7 +196,7 @@ func (s *Side) sum(rows []*mfu.Row) {
 		case r.Kind == "step":
 			s.Target, s.Ruler, s.Score, s.HBM, s.MFU = r.Target, r.Ruler, int64(r.Time), int64(r.Traffic), r.MFU
 			s.Cycles, s.XLA, s.Calls, s.Spills, s.Kernels = r.Cycles, r.XLA, r.Calls, r.Spills, r.Kernels
-			if r.Ruler == journal.Wall {
+			if r.Ruler == ruler.InOrder {
 				s.Wall = s.Score
 			}
 		case r.Kind == "rule" && r.Part == "rule":

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gdngen/gdngen/autotune/ruler"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir/target"
 	"github.com/gdngen/gdngen/pjrt/llo"
@@ -23,7 +24,7 @@ type Bound struct {
 // by the module's own.
 func (p *Program) Bounds(r *llo.Report, t *target.Target) []Bound {
 	var list []Bound
-	took, err := Wall.Cycles(r)
+	took, err := CyclesBy(ruler.InOrder, r)
 	if err != nil { // only issue cycles are known
 		took = r.Cycles
 	}

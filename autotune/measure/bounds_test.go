@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gdngen/gdngen/autotune/ruler"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/target"
@@ -44,35 +45,26 @@ func TestStages(t *testing.T) {
 	p := &Program{Lowered: &ir.Module{}}
 	require.Equal(t, []llo.Location{{File: "(fused)", Cycles: 28, Wait: 8, Instructions: 6}, {File: "solve", Cycles: 10, Wait: 12, Instructions: 2},
 		{File: "(copy)", Cycles: 12, Wait: 1}, {File: "state", Cycles: 12, Instructions: 4}, {File: "(top level)", Cycles: 5, Wait: 4}}, p.Stages(r))
-	for _, ruler := range []Ruler{Wall, Throughput} {
+	for _, by := range []ruler.Ruler{ruler.InOrder, ruler.Issue} {
 		var stages, ops int64
 		for _, s := range p.Stages(r) {
-			stages += ruler.Stage(r, s)
+			stages += StageBy(by, r, s)
 		}
 		for i := range r.Ops {
-			ops += ruler.Op(r, &r.Ops[i])
+			ops += OpBy(by, r, &r.Ops[i])
 		}
-		whole, err := ruler.Cycles(r)
+		whole, err := CyclesBy(by, r)
 		require.NoError(t, err)
-		require.Equal(t, whole, stages, ruler)
-		require.Less(t, ops, whole, ruler)
+		require.Equal(t, whole, stages, by)
+		require.Less(t, ops, whole, by)
 	}
 	r.Wall.Unknown = "a reason"
-	_, err := Wall.Cycles(r)
-	require.ErrorContains(t, err, "the wall of the schedule is not known: a reason")
+	_, err := CyclesBy(ruler.InOrder, r)
+	require.ErrorContains(t, err, "the in-order cycles of the schedule are not known: a reason")
 	r.Target = "v4" // whose latencies are not known
-	n, err := Wall.Cycles(r)
+	n, err := CyclesBy(ruler.InOrder, r)
 	require.NoError(t, err)
 	require.Equal(t, r.Cycles, n)
 	r.Ops[0].Locations = []llo.Location{{File: "kernel.py", Line: 3, Cycles: 20}, {Cycles: 1}}
 	require.Equal(t, []llo.Location{{File: "kernel.py", Cycles: 40}, {File: "(copy)", Cycles: 12}, {File: "(fused)", Cycles: 10}, {File: "(top level)", Cycles: 5}}, Foreign("f", "").Stages(r))
-}
-
-func TestParseRuler(t *testing.T) {
-	r, err := ParseRuler("")
-	require.NoError(t, err)
-	require.Equal(t, Wall, r)
-	require.Equal(t, Throughput, r.On("v5p"))
-	_, err = ParseRuler("cycles")
-	require.EqualError(t, err, `unknown ruler "cycles" (known: wall throughput)`)
 }

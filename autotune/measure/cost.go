@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/gdngen/gdngen/autotune/ruler"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir/target"
@@ -22,18 +23,18 @@ type Cost struct {
 }
 
 // StaticNote explains static costs to readers of a report.
-const StaticNote = "cycles are counted in the compiler's schedule; nothing ran on a TPU. The ruler is wall: the schedule in order, with waits for units, for main memory and for copies around kernels, by a model that knows no launches and no conflicts in vector memory. " +
-	"Throughput counts what the schedule issues, without these waits; targets whose latencies are not known are ranked by it."
+const StaticNote = "cycles are counted in the compiler's schedule; nothing ran on a TPU. Cycles are in order: the schedule with waits for units, for HBM and for copies around kernels, by a model that knows no launches and no conflicts in vector memory. " +
+	"Issue cycles count what the schedule issues, without these waits; targets whose latencies are not known are ranked by them."
 
 // By returns the cycles by a ruler on a target. refused is the reason if there are none, such as unknown in-order cycles.
-func (c *Cost) By(r Ruler, target string) (cycles int64, refused string) {
+func (c *Cost) By(r ruler.Ruler, target string) (cycles int64, refused string) {
 	switch {
 	case c.Refused != "":
 		return 0, c.Refused
-	case r.On(target) == Throughput:
+	case r.On(target) == ruler.Issue:
 		return c.Cycles, ""
 	case c.Wall == 0:
-		return 0, string(CostUnknown) + ": the wall of the schedule is not known"
+		return 0, string(CostUnknown) + ": the in-order cycles of the schedule are not known"
 	}
 	return c.Wall, ""
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gdngen/gdngen/autotune/ruler"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
@@ -86,12 +87,12 @@ func (p *Program) Kernels() (names []string) {
 }
 
 // InKernels returns the cycles of a report inside of kernels. XLA adds a dot and a number to the name of a kernel that it calls again.
-func (p *Program) InKernels(r *llo.Report, by Ruler) (cycles int64) {
+func (p *Program) InKernels(r *llo.Report, by ruler.Ruler) (cycles int64) {
 	kernels := p.Kernels()
 	for _, op := range r.Ops {
 		plain := strings.TrimSuffix(strings.TrimRight(op.Name, "0123456789"), ".")
 		if slices.Contains(kernels, op.Name) || slices.Contains(kernels, plain) {
-			cycles += by.Op(r, &op)
+			cycles += OpBy(by, r, &op)
 		}
 	}
 	return cycles

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/autotune/measure"
+	"github.com/gdngen/gdngen/autotune/ruler"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/model"
@@ -23,21 +24,21 @@ import (
 
 // Row is a part or a piece of a training step, or a sum of rows, on a target.
 type Row struct {
-	Target string  `json:"target"`
-	Kind   string  `json:"kind"` // of layer
-	Part   string  `json:"part"`
-	Pass   string  `json:"pass,omitempty"` // forward or backward; empty: both
-	Times  int     `json:"times"`          // runs in a step
-	Flops  float64 `json:"model_flops"`    // once
-	Cycles int64   `json:"cycles"`         // issue cycles, once
-	Bytes  int64   `json:"hbm_bytes"`      // once; -1: unknown
-	Ruler  string  `json:"ruler"`          // of the time
-	Time   float64 `json:"time"`           // cycles, once: in-order; by throughput, the sum over ops of the larger of cycles and traffic at full bandwidth
-	Bound  string  `json:"bound,omitempty"`
-	MFU    float64 `json:"mfu"`
-	Share  float64 `json:"share"`   // of the step's time
-	Whole  bool    `json:"whole"`   // a piece, or a sum
-	InStep bool    `json:"in_step"` // the step is the sum of these rows, each Times
+	Target string      `json:"target"`
+	Kind   string      `json:"kind"` // of layer
+	Part   string      `json:"part"`
+	Pass   string      `json:"pass,omitempty"` // forward or backward; empty: both
+	Times  int         `json:"times"`          // runs in a step
+	Flops  float64     `json:"model_flops"`    // once
+	Cycles int64       `json:"cycles"`         // issue cycles, once
+	Bytes  int64       `json:"hbm_bytes"`      // once; -1: unknown
+	Ruler  ruler.Ruler `json:"ruler"`          // of the time
+	Time   float64     `json:"time"`           // cycles, once: in-order; of issue cycles, the sum over ops of the larger of cycles and traffic at full bandwidth
+	Bound  string      `json:"bound,omitempty"`
+	MFU    float64     `json:"mfu"`
+	Share  float64     `json:"share"`   // of the step's time
+	Whole  bool        `json:"whole"`   // a piece, or a sum
+	InStep bool        `json:"in_step"` // the step is the sum of these rows, each Times
 
 	Traffic float64 `json:"hbm_cycles"` // of the bytes at full bandwidth, once
 	XLA     int64   `json:"glue"`       // cycles outside of kernels, once
@@ -56,7 +57,7 @@ type Step struct {
 }
 
 // Note explains the time to readers of a report.
-const Note = "a step is the sum of its layers, each one module forward and one backward with its residual; attention has two, around the core, which is a public kernel. Time is modelled by wall, the schedule of each module in order with its waits for HBM, one module after another; where latencies are not known, by throughput: for each op the larger of its cycles and of its HBM traffic at full bandwidth; nothing ran on a TPU"
+const Note = "a step is the sum of its layers, each one module forward and one backward with its residual; attention has two, around the core, which is a public kernel. Time is modelled: in-order cycles, the schedule of each module in order with its waits for HBM, one module after another; where latencies are not known, issue cycles: for each op the larger of these and of its HBM traffic at full bandwidth; nothing ran on a TPU"
 
 // NewStep returns the step of a model without rows, and the variant of the rule for each target.
 func NewStep(c model.Config, variant string, targets []*target.Target) (*Step, []gdn.Variant, error) {
@@ -127,7 +128,7 @@ func sumUp(parts, pieces []*Row, t *target.Target) []*Row {
 			kinds = append(kinds, r.Kind)
 		}
 	}
-	rows, step := slices.Clone(parts), &Row{Target: t.Name, Ruler: string(measure.Wall.On(t.Name)), Kind: "step", Part: "all", Times: 1}
+	rows, step := slices.Clone(parts), &Row{Target: t.Name, Ruler: ruler.InOrder.On(t.Name), Kind: "step", Part: "all", Times: 1}
 	var layers []*Row
 	for _, kind := range kinds {
 		for _, pass := range model.Passes(false) {
@@ -240,7 +241,7 @@ func (m Module) cost(ctx context.Context, x *measure.Instrument, c model.Config,
 		if r.Time, err = model.AttentionCycles(c, t, m.pass == "backward"); err != nil {
 			return nil, err
 		}
-		r.Cycles, r.Bytes, r.Bound, r.Ruler = int64(r.Time), -1, "a public kernel, by throughput", string(measure.Throughput)
+		r.Cycles, r.Bytes, r.Bound, r.Ruler = int64(r.Time), -1, "a public kernel, issue cycles", ruler.Issue
 		return r, nil
 	}
 	if err := r.cost(ctx, x, t, func() (*ir.Module, error) { return m.Build(v) }); err != nil {
@@ -285,7 +286,7 @@ func (sum *Row) add(r *Row, times float64) {
 // modelledCost is the static cost of a module with its modelled time.
 type modelledCost struct {
 	Cycles, Bytes int64
-	Ruler         measure.Ruler
+	Ruler         ruler.Ruler
 	Time          float64
 	Bound         string
 }
@@ -315,7 +316,7 @@ func (r *Row) cost(ctx context.Context, x *measure.Instrument, t *target.Target,
 	if err != nil {
 		return err
 	}
-	r.Cycles, r.Bytes, r.Time, r.Bound, r.Ruler = cost.Cycles, cost.Bytes, cost.Time, cost.Bound, string(cost.Ruler)
+	r.Cycles, r.Bytes, r.Time, r.Bound, r.Ruler = cost.Cycles, cost.Bytes, cost.Time, cost.Bound, cost.Ruler
 	r.Traffic, r.Kernels = measure.HBMCycles(max(cost.Bytes, 0), t), len(p.Kernels())
 	r.XLA = int64(cost.Time) - p.InKernels(c.Report, cost.Ruler)
 	for _, op := range c.Report.Ops {
@@ -331,13 +332,13 @@ const fullSlot = .7
 // modelled returns the time of a report, and its bound: HBM, the fullest unit, or else the order and latencies of the
 // instructions. If in-order cycles should be known and are not, it returns a *measure.Refusal.
 func modelled(r *llo.Report, t *target.Target) (modelledCost, error) {
-	c := modelledCost{Cycles: r.Cycles, Bytes: r.HBMBytes, Ruler: measure.Wall.On(t.Name)}
-	wall, err := c.Ruler.Cycles(r)
+	c := modelledCost{Cycles: r.Cycles, Bytes: r.HBMBytes, Ruler: ruler.InOrder.On(t.Name)}
+	wall, err := measure.CyclesBy(c.Ruler, r)
 	if err != nil {
 		return c, err
 	}
 	var waits float64
-	if c.Ruler == measure.Wall {
+	if c.Ruler == ruler.InOrder {
 		c.Time, waits = float64(wall), float64(r.Transfers())
 	} else {
 		c.Time = float64(r.TopLevel)
@@ -379,7 +380,7 @@ func (r *Step) Write(w io.Writer) {
 			flush()
 			target = row.Target
 			fmt.Fprintln(w)
-			t = terminal.NewTable(strings.ToUpper(target), "PART", "PASS", ">TIMES", ">MODEL GFLOP", ">THROUGHPUT", ">HBM", ">TIME BY "+strings.ToUpper(row.Ruler), ">SHARE", ">MFU", "BOUND")
+			t = terminal.NewTable(strings.ToUpper(target), "PART", "PASS", ">TIMES", ">MODEL GFLOP", ">ISSUE", ">HBM", ">"+strings.ToUpper(string(row.Ruler)), ">SHARE", ">MFU", "BOUND")
 		}
 		traffic := "-"
 		if row.Bytes >= 0 {

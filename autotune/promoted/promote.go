@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/gdngen/gdngen/autotune/journal"
-	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/autotune/objective"
+	"github.com/gdngen/gdngen/autotune/ruler"
 	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
@@ -38,8 +38,8 @@ func Promote(dir, generation string, best *journal.Candidate) (said string, err 
 	case best.Variant == "":
 		return "", &UseError{fmt.Sprintf("candidate %d is the text of a program, and auto stands for variants", best.ID)}
 	}
-	if ruler := measure.Wall.On(generation); ruler == measure.Wall && h.RulerName() != string(ruler) {
-		return "", fmt.Errorf("run %s ranks by %s, and what auto stands for on %s is chosen by %s: figures of two rulers do not compare, so search again with --ruler %s", dir, h.RulerName(), generation, ruler, ruler)
+	if want := ruler.InOrder.On(generation); want == ruler.InOrder && h.RulerName() != want {
+		return "", fmt.Errorf("run %s ranks by %s cycles, and what auto stands for on %s is chosen by %s cycles: figures of two rulers do not compare, so search again with --ruler %s", dir, h.RulerName(), generation, want, want)
 	}
 	s, err := gdn.Parse(h.Spec)
 	if err != nil {
@@ -74,7 +74,7 @@ func Promote(dir, generation string, best *journal.Candidate) (said string, err 
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s: %s of %s on %s is candidate %d from now on, %d cycles by %s; it was %s, %d cycles", path, class.Text(), h.Spec, generation, best.ID, is.Score, is.RulerName(), now.Variant.Short(), was.Score), nil
+	return fmt.Sprintf("%s: %s of %s on %s is candidate %d from now on, %d %s cycles; it was %s, %d cycles", path, class.Text(), h.Spec, generation, best.ID, is.Score, is.RulerName(), now.Variant.Short(), was.Score), nil
 }
 
 // compared returns the run's costs of auto's present variant and of the candidate, which must be better.
@@ -98,7 +98,7 @@ func compared(state *journal.State, dir, target string, best *journal.Candidate,
 	case is == nil:
 		return nil, nil, errors.New("the best candidate has no cost on " + target)
 	case is.Score >= was.Score:
-		return nil, nil, fmt.Errorf("the best of run %s on %s takes %d cycles by %s, no less than what auto stands for: %s", dir, target, is.Score, is.RulerName(), now.Variant.Short())
+		return nil, nil, fmt.Errorf("the best of run %s on %s takes %d %s cycles, no less than what auto stands for: %s", dir, target, is.Score, is.RulerName(), now.Variant.Short())
 	}
 	return was, is, nil
 }

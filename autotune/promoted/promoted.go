@@ -18,8 +18,8 @@ import (
 
 	"github.com/gofrs/flock"
 
-	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/objective"
+	"github.com/gdngen/gdngen/autotune/ruler"
 	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/internal/store"
@@ -38,20 +38,20 @@ const FileName = "champions.json"
 
 // Row is a champion of a user.
 type Row struct {
-	Spec      string `json:"spec"` // text of the gdn.Spec
-	Target    string `json:"target"`
-	Accuracy  string `json:"accuracy"`  // class that its errors stay within
-	Variant   string `json:"variant"`   // text of the gdn.Variant
-	Cycles    int64  `json:"cycles"`    // the score that it was ranked by
-	Ruler     string `json:"ruler"`     // of the score: wall or throughput; none in older files, where it is throughput
-	Libtpu    string `json:"libtpu"`    // the compiler whose schedules were counted
-	Run       string `json:"run"`       // name of the run's folder
-	Candidate int    `json:"candidate"` // in its journal
-	Date      string `json:"date"`      // of the promotion, such as 2026-01-31
+	Spec      string      `json:"spec"` // text of the gdn.Spec
+	Target    string      `json:"target"`
+	Accuracy  string      `json:"accuracy"`  // class that its errors stay within
+	Variant   string      `json:"variant"`   // text of the gdn.Variant
+	Cycles    int64       `json:"cycles"`    // the score that it was ranked by
+	Ruler     ruler.Ruler `json:"ruler"`     // of the score; none in older files, where it is ruler.Issue
+	Libtpu    string      `json:"libtpu"`    // the compiler whose schedules were counted
+	Run       string      `json:"run"`       // name of the run's folder
+	Candidate int         `json:"candidate"` // in its journal
+	Date      string      `json:"date"`      // of the promotion, such as 2026-01-31
 }
 
 func (r *Row) String() string {
-	return fmt.Sprintf("promoted on %s from candidate %d of run %s, %d cycles by %s and libtpu %s", r.Date, r.Candidate, r.Run, r.Cycles, cmp.Or(r.Ruler, journal.Throughput), r.Libtpu)
+	return fmt.Sprintf("promoted on %s from candidate %d of run %s, %d %s cycles, libtpu %s", r.Date, r.Candidate, r.Run, r.Cycles, cmp.Or(r.Ruler, ruler.Issue), r.Libtpu)
 }
 
 // Class returns the class of accuracy of a search whose matrix products have at least precision least.

@@ -26,7 +26,7 @@ type Export struct {
 
 // Exports lists the forms.
 var Exports = []Export{
-	{"t4", "Kernel Tuner's T4 results, schema 1.0.0 (JSON): objective wall_cycles or throughput_cycles of the first target", writeT4},
+	{"t4", "Kernel Tuner's T4 results, schema 1.0.0 (JSON): objective in-order_cycles or issue_cycles of the first target", writeT4},
 	{"traces", "FlashInfer-Bench traces (JSON lines): correctness by class, static cycles by ruler in its extra; latency is 0 where no device is attached", writeTraces},
 	{"csv", "a row for each candidate and target", writeCSV},
 	{"markdown", "a log: hypothesis, change, exact command, result, hot spots before and after, verdict, next", Markdown},
@@ -96,10 +96,10 @@ const cyclesSuffix = "_cycles"
 func objective(s *journal.State) string {
 	for _, c := range s.Now().Candidates() {
 		if cost := c.Cost(s.Header.Targets[0]); cost != nil {
-			return cost.RulerName() + cyclesSuffix
+			return string(cost.RulerName()) + cyclesSuffix
 		}
 	}
-	return s.Header.RulerName() + cyclesSuffix
+	return string(s.Header.RulerName()) + cyclesSuffix
 }
 
 func writeT4(w io.Writer, _ string, s *journal.State) error {
@@ -127,7 +127,7 @@ func writeT4(w io.Writer, _ string, s *journal.State) error {
 		}
 		for k, t := range s.Header.Targets {
 			if cost := c.Cost(t); cost != nil {
-				name := cost.RulerName() + cyclesSuffix
+				name := string(cost.RulerName()) + cyclesSuffix
 				if k > 0 {
 					name += "/" + t
 				}
@@ -295,7 +295,7 @@ func writeCSV(w io.Writer, _ string, s *journal.State) error {
 			if k.Verdict != "" {
 				continue
 			}
-			cost := []string{k.Target, k.RulerName(), number(k.Cycles), number(k.Wall), number(k.HBM), number(k.Score), number(float64(k.PerToken)), number(k.Spills), number(k.VMEM), k.Slot, number(float64(k.Fill)), strings.Join(k.Hot(), " ")}
+			cost := []string{k.Target, string(k.RulerName()), number(k.Cycles), number(k.Wall), number(k.HBM), number(k.Score), number(float64(k.PerToken)), number(k.Spills), number(k.VMEM), k.Slot, number(float64(k.Fill)), strings.Join(k.Hot(), " ")}
 			if err := out.Write(slices.Concat(common, cost, tail)); err != nil {
 				return err
 			}
@@ -345,7 +345,7 @@ func Markdown(w io.Writer, dir string, s *journal.State) error {
 	for _, name := range slices.Sorted(mapKeys(h.Plugins)) {
 		p.printf(", %s %s", name, h.Plugins[name])
 	}
-	p.printf(". Figures are static cycles per token and value head by %s; nothing ran on a TPU unless a device is named.\n", h.RulerName())
+	p.printf(". Figures are static %s cycles per token and value head; nothing ran on a TPU unless a device is named.\n", h.RulerName())
 	if len(h.Shapes) > 1 {
 		p.printf("\nWeighed shapes:\n\n")
 		for _, x := range h.Shapes {
@@ -428,7 +428,7 @@ func result(h *journal.Header, c *journal.Candidate, runs *journal.Timing) strin
 	var parts []string
 	for _, t := range h.Targets {
 		if k := c.Cost(t); k != nil {
-			parts = append(parts, fmt.Sprintf("%s %.3f (%d cycles by %s, %d spills)", t, float64(k.PerToken), k.Score, k.RulerName(), k.Spills))
+			parts = append(parts, fmt.Sprintf("%s %.3f (%d %s cycles, %d spills)", t, float64(k.PerToken), k.Score, k.RulerName(), k.Spills))
 		}
 	}
 	for _, k := range c.Costs {

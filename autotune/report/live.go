@@ -63,7 +63,7 @@ func (l *Live) Screen(width, height int) string {
 			continue
 		}
 		cost, seed := c.Cost(t), seedOf(v, t).Cost(t)
-		line("%-6s %7.2f cycles per token and head by %s  %5.1f x below the first  #%-4d %s", t, float64(cost.PerToken), cost.RulerName(), float64(seed.Score)/float64(cost.Score), c.ID, spark(v, t, 24))
+		line("%-6s %7.2f %s cycles per token and head  %5.1f x below the first  #%-4d %s", t, float64(cost.PerToken), cost.RulerName(), float64(seed.Score)/float64(cost.Score), c.ID, spark(v, t, 24))
 		if base := BaselineOf(v, t); base != nil {
 			line("       %s", base)
 		}

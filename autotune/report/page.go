@@ -36,7 +36,7 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 
 // note says what the figures of a run are.
 func note(h *journal.Header) string {
-	return "Candidates are ranked by " + journal.RulerTexts[h.RulerName()] + ". Figures are of the whole module, per token and value head. Nothing ran on a device unless a device column says so."
+	return "Candidates are ranked by " + h.RulerName().Text() + ". Figures are of the whole module, per token and value head. Nothing ran on a device unless a device column says so."
 }
 
 // page is what the template shows.
@@ -194,7 +194,7 @@ func newPageTarget(s *journal.State, v journal.View, t string, rows []Row) pageT
 	now, had := champion.Cost(t), seed.Cost(t)
 	p.Champion = &pageCandidate{champion.ID, now.PerToken, named(champion.Variant), short(champion.Variant)}
 	p.Seed = &pageCandidate{seed.ID, had.PerToken, named(seed.Variant), short(seed.Variant)}
-	p.Ruler = now.RulerName()
+	p.Ruler = string(now.RulerName())
 	p.Times = float64(had.Score) / float64(now.Score)
 	p.Error, p.Share, p.VMEM = "-", "-", mib(now.VMEM)
 	if w := champion.Worst(); w != nil {

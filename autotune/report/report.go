@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/ruler"
 )
 
 // Summary is the summary of a run.
@@ -17,7 +18,7 @@ type Summary struct {
 	Strategy   string                  `json:"strategy"`
 	Seed       uint64                  `json:"seed"`
 	Targets    []string                `json:"targets"`
-	Ruler      string                  `json:"ruler"`               // ranking unit on targets that have it: wall or throughput
+	Ruler      ruler.Ruler             `json:"ruler"`               // ranking unit on targets that have it
 	Objective  string                  `json:"objective,omitempty"` // what it minimizes, if not cost alone
 	Stopped    string                  `json:"stopped,omitempty"`   // why the last driver stopped
 	Flight     string                  `json:"flight,omitempty"`    // how many candidates its last session judged at a time, and the limit
@@ -42,11 +43,11 @@ type Summary struct {
 
 // Ranking orders the correct candidates by their score on a target, best first; of equals the earlier is first.
 type Ranking struct {
-	Target string    `json:"target"`
-	Ruler  string    `json:"ruler"` // of the scores; empty without rows
-	Rows   []Row     `json:"rows"`
-	Base   *Baseline `json:"baseline,omitempty"` // nil if auto is a seed, or was not judged
-	Absent []Row     `json:"absent,omitempty"`   // ranked on other targets, without a cost here; verdict and reason are this target's
+	Target string      `json:"target"`
+	Ruler  ruler.Ruler `json:"ruler"` // of the scores; empty without rows
+	Rows   []Row       `json:"rows"`
+	Base   *Baseline   `json:"baseline,omitempty"` // nil if auto is a seed, or was not judged
+	Absent []Row       `json:"absent,omitempty"`   // ranked on other targets, without a cost here; verdict and reason are this target's
 }
 
 // Row is one candidate. Costs are for the ranking's target; rejected candidates have none.

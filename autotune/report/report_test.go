@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/ruler"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/exam/accuracy"
 )
@@ -92,9 +93,9 @@ func TestSummary(t *testing.T) {
 	require.Equal(t, 3, sum.Rankings[0].Rows[0].ID)
 	require.Equal(t, 9, sum.Rankings[1].Rows[0].ID)
 	require.Len(t, sum.Portfolio, 2)
-	require.True(t, strings.HasPrefix(note(s.Header), "Candidates are ranked by static cycles by throughput"), "a journal of before names no ruler")
-	s.Header.Ruler = journal.Wall
-	require.Contains(t, note(s.Header), "cycles by wall")
+	require.True(t, strings.HasPrefix(note(s.Header), "Candidates are ranked by static issue cycles"), "a journal of before names no ruler")
+	s.Header.Ruler = ruler.InOrder
+	require.Contains(t, note(s.Header), "in-order cycles")
 	dead := map[string]bool{}
 	for _, f := range sum.Axes {
 		dead[f.Axis] = f.Dead
@@ -188,7 +189,7 @@ func TestScreen(t *testing.T) {
 		require.Contains(t, lines[0], "gdngen search")
 	}
 	screen := (&Live{View: s.Now(), Elapsed: time.Minute}).Screen(160, 40)
-	for _, want := range []string{"9 candidates, 9.0 a minute", "18.31 cycles per token and head by throughput", "6.7 x below the first", "hot: state, solve; fullest slot VALU 50 %", "kq=joined on #3"} {
+	for _, want := range []string{"9 candidates, 9.0 a minute", "18.31 issue cycles per token and head", "6.7 x below the first", "hot: state, solve; fullest slot VALU 50 %", "kq=joined on #3"} {
 		require.Contains(t, screen, want)
 	}
 	require.Contains(t, (&Live{}).Screen(80, 24), "getting ready")
@@ -228,7 +229,7 @@ func TestExports(t *testing.T) {
 		require.Equal(t, r.Invalidity == "correct", *r.Correctness == 1)
 		require.InDelta(t, 2000., r.Times["compilation_time"], 1e-9)
 		if i < 4 {
-			require.Equal(t, "throughput_cycles", r.Measurements[0].Name)
+			require.Equal(t, "issue_cycles", r.Measurements[0].Name)
 		}
 	}
 	lines := strings.Split(strings.TrimSpace(write("traces")), "\n")
@@ -320,7 +321,7 @@ func TestStandings(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, sum.Text(&b, 2))
 	require.Contains(t, b.String(), "champions in a step of a model")
-	require.Contains(t, b.String(), "1000 by wall")
+	require.Contains(t, b.String(), "1000 in-order")
 	require.Contains(t, b.String(), "vmem")
 
 	require.NoError(t, os.WriteFile(path, []byte("nonsense\n"), 0o644))

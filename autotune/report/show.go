@@ -37,8 +37,8 @@ func WriteCandidates(w io.Writer, s *journal.State) {
 	t.Write(w)
 }
 
-// wallText formats in-order cycles; empty if unknown.
-func wallText(cycles int64) string {
+// inOrder formats in-order cycles; empty if unknown.
+func inOrder(cycles int64) string {
 	if cycles == 0 {
 		return "?"
 	}
@@ -74,7 +74,7 @@ func WriteCandidate(w io.Writer, s *journal.State, c *journal.Candidate) {
 			line("cost", "%s: %s (%s)", k.Target, k.Verdict, k.Reason)
 			continue
 		}
-		line("cost", "%s: %.3f per token and value head by %s; %d cycles as throughput, %s as wall, main memory %d; %d spills, %s of VMEM; %s %.0f %% full", k.Target, float64(k.PerToken), k.RulerName(), k.Cycles, wallText(k.Wall), k.HBM, k.Spills, terminal.Size(k.VMEM), k.Slot, 100*float64(k.Fill))
+		line("cost", "%s: %.3f %s cycles per token and value head; %d issue cycles, %s in order, %d of HBM; %d spills, %s of VMEM; %s %.0f %% full", k.Target, float64(k.PerToken), k.RulerName(), k.Cycles, inOrder(k.Wall), k.HBM, k.Spills, terminal.Size(k.VMEM), k.Slot, 100*float64(k.Fill))
 		for _, st := range k.Stages {
 			line("", "  %-12s %9d", st.Name, st.Cycles)
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/ruler"
 	"github.com/gdngen/gdngen/internal/store"
 )
 
@@ -20,7 +21,7 @@ type Standing struct {
 	Target    string          `json:"target"`
 	Model     string          `json:"model"`
 	Forward   bool            `json:"forward,omitempty"` // without the backward pass
-	Ruler     string          `json:"ruler,omitempty"`
+	Ruler     ruler.Ruler     `json:"ruler,omitempty"`
 	Score     int64           `json:"score,omitempty"` // cycles of the step
 	Rule      int64           `json:"rule,omitempty"`  // of these, the rule's cycles
 	MFU       float64         `json:"mfu,omitempty"`
@@ -84,7 +85,7 @@ func (p *printer) standings(l []Standing) {
 		if x.Forward {
 			model += ", forward"
 		}
-		rank, score, mfu := fmt.Sprint(x.Rank), fmt.Sprintf("%d by %s", x.Score, x.Ruler), fmt.Sprintf("%.1f %%", 100*x.MFU)
+		rank, score, mfu := fmt.Sprint(x.Rank), fmt.Sprintf("%d %s", x.Score, x.Ruler), fmt.Sprintf("%.1f %%", 100*x.MFU)
 		if x.Rank == 0 {
 			rank, score, mfu = "-", string(x.Verdict), "-"
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/ruler"
 )
 
 // Text writes the summary for a reader. top limits the rows of each ranking; 0 shows all.
@@ -31,10 +32,10 @@ func (s *Summary) Text(out io.Writer, top int) error {
 		p.printf("judged %s\n", s.Flight)
 	}
 	for _, r := range s.Rankings {
-		if s.Ruler == journal.Modelled {
+		if s.Ruler == ruler.Modelled {
 			p.printf("\n%s: cycles per token and value head, and microseconds, modelled from machine code (nothing ran on a GPU)\n", r.Target)
 		} else {
-			p.printf("\n%s: cycles per token and value head by %s (static; nothing ran on a TPU)\n", r.Target, cmp.Or(r.Ruler, s.Ruler))
+			p.printf("\n%s: %s cycles per token and value head (static; nothing ran on a TPU)\n", r.Target, cmp.Or(r.Ruler, s.Ruler))
 		}
 		p.ranking(r.Rows, top)
 		if r.Base != nil {
@@ -108,7 +109,7 @@ func (p *printer) ranking(rows []Row, top int) {
 	if timed {
 		head = "device\t"
 	}
-	modelled := rows[0].Cost.RulerName() == journal.Modelled
+	modelled := rows[0].Cost.RulerName() == ruler.Modelled
 	if modelled {
 		memory, us = "shared", "us\t"
 	}

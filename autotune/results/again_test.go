@@ -14,6 +14,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/check"
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/measure"
+	"github.com/gdngen/gdngen/autotune/ruler"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/internal/rotate"
 	"github.com/gdngen/gdngen/ir/target"
@@ -77,10 +78,10 @@ func TestCyclesOfPage(t *testing.T) {
 		require.NoError(t, err)
 		cost, err := w.forms.Cost(t.Context(), w.Instrument, try.Form, target)
 		require.NoError(t, err)
-		took, refused := cost.By(measure.Wall, e.target)
+		took, refused := cost.By(ruler.InOrder, e.target)
 		require.Empty(t, refused)
 		n := float64(e.row.spec.Work())
-		now, had := figure("%.3f", measure.Wall.On(e.target), float64(took)/n, float64(cost.Cycles)/n), cellsOf(lines[e.line])[3]
+		now, had := figure("%.3f", ruler.InOrder.On(e.target), float64(took)/n, float64(cost.Cycles)/n), cellsOf(lines[e.line])[3]
 		if *updateCycles {
 			lines[e.line] = strings.Replace(lines[e.line], "| "+had+" |", "| "+now+" |", 1)
 			continue

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/check"
 	"github.com/gdngen/gdngen/autotune/measure"
+	"github.com/gdngen/gdngen/autotune/ruler"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir/target"
@@ -24,9 +25,9 @@ type Champion struct {
 	Name     string        `json:"name,omitempty"` // of the candidate; empty if none is correct
 	Text     string        `json:"text,omitempty"` // of the candidate, in the form of --variant
 	Variant  string        `json:"variant,omitempty"`
-	Ruler    measure.Ruler `json:"ruler,omitempty"`                 // unit of the ranking on the target
+	Ruler    ruler.Ruler   `json:"ruler,omitempty"`                 // unit of the ranking on the target
 	PerToken float64       `json:"cycles_per_token_head,omitempty"` // by the ruler
-	Issued   float64       `json:"throughput_per_token_head,omitempty"`
+	Issued   float64       `json:"issue_per_token_head,omitempty"`
 	HBMRatio float64       `json:"hbm_ratio,omitempty"` // HBM traffic over the necessary; 0: unknown
 	Cost     *measure.Cost `json:"cost,omitempty"`
 	Errors   []check.Row   `json:"errors,omitempty"`   // in the form of gdngen check
@@ -37,11 +38,11 @@ type Champion struct {
 func (c *Champion) cell() string { return figure("%.2f", c.Ruler, c.PerToken, c.Issued) }
 
 // figure formats cycles by a ruler, with the issue cycles.
-func figure(format string, ruler measure.Ruler, cycles, throughput float64) string {
-	if ruler == measure.Throughput {
+func figure(format string, by ruler.Ruler, cycles, issued float64) string {
+	if by == ruler.Issue {
 		return fmt.Sprintf("("+format+")", cycles)
 	}
-	return fmt.Sprintf(format+" ("+format+")", cycles, throughput)
+	return fmt.Sprintf(format+" ("+format+")", cycles, issued)
 }
 
 // Result is a row of the plan with its champion on each target.
@@ -195,7 +196,7 @@ func (w *work) champion(ctx context.Context, row *Row, candidates []Candidate, t
 		if err != nil {
 			return nil, err
 		}
-		took, refused := cost.By(measure.Wall, t.Name)
+		took, refused := cost.By(ruler.InOrder, t.Name)
 		if refused != "" {
 			best.Rejected = append(best.Rejected, try.Name+": "+refused)
 			continue
@@ -216,7 +217,7 @@ func (w *work) champion(ctx context.Context, row *Row, candidates []Candidate, t
 		}
 		best.Name, best.Text, best.Variant, best.Cost, best.Errors = e.Name, e.Candidate.Variant, e.Form.Variant.String(), e.cost, errs
 		work := float64(row.spec.Work())
-		best.Ruler, best.PerToken, best.Issued = measure.Wall.On(t.Name), float64(e.took)/work, float64(e.cost.Cycles)/work
+		best.Ruler, best.PerToken, best.Issued = ruler.InOrder.On(t.Name), float64(e.took)/work, float64(e.cost.Cycles)/work
 		if e.cost.HBMBytes >= 0 {
 			best.HBMRatio = float64(e.cost.HBMBytes) / float64(row.spec.NecessaryBytes())
 		}

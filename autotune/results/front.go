@@ -12,7 +12,7 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/check"
 	"github.com/gdngen/gdngen/autotune/journal"
-	"github.com/gdngen/gdngen/autotune/measure"
+	"github.com/gdngen/gdngen/autotune/ruler"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/ir/target"
 )
@@ -78,7 +78,7 @@ func (w *work) front(ctx context.Context, f *FrontPlan, targets []*target.Target
 			if err != nil {
 				return nil, fmt.Errorf("front, %s on %s: %w", c.Name, t.Name, err)
 			}
-			took, _ := cost.By(measure.Wall, t.Name)
+			took, _ := cost.By(ruler.InOrder, t.Name)
 			p.PerToken = append(p.PerToken, float64(took)/float64(f.spec.Work()))
 			if p.Errors == nil {
 				if p.Errors, err = try.errors(ctx, w.Instrument.Cache, false); err != nil {
@@ -110,7 +110,7 @@ func (f *Front) mark() {
 const frontTitle = "## Cycles against error"
 
 func (f *Front) markdown(b *bytes.Buffer, classes []string) {
-	fmt.Fprintf(b, "%s\n\n`%s`. Cycles by wall, of targets without one by throughput. In bold what no other candidate beats in both cycles on that target and the worst error of all classes.\n\n| variant | class |", frontTitle, f.Spec)
+	fmt.Fprintf(b, "%s\n\n`%s`. In-order cycles, and issue cycles of targets whose latencies are not known. In bold what no other candidate beats in both cycles on that target and the worst error of all classes.\n\n| variant | class |", frontTitle, f.Spec)
 	for _, t := range f.Targets {
 		fmt.Fprintf(b, " %s |", t)
 	}

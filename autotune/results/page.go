@@ -12,12 +12,12 @@ import (
 func (r *Table) markdown(b *bytes.Buffer) {
 	fmt.Fprintf(b, `# Results
 
-Champions by target and shape: of the candidates named below, the one of least cycles by wall whose numbers are within the limits; of targets without a wall, by throughput. Made by
+Champions by target and shape: of the candidates named below, the one of least in-order cycles whose numbers are within the limits; of targets whose latencies are not known, of least issue cycles. Made by
 
     gdngen list results --out docs/data/results.md
 
-with %s%s. %s Cycles are those of the whole module, per token and value head: wall, and in brackets
-throughput, which stands alone where a target has no wall.
+with %s%s. %s Cycles are those of the whole module, per token and value head: in order, and in brackets
+issue cycles, alone where the latencies of a target are not known.
 
 - *form* is the variant that auto stands for on the target.
 - *ratio* is to the first table's figure for the same target, or to that of the table named.

@@ -83,7 +83,7 @@ func (r *Table) peers(b *bytes.Buffer) {
 		}
 	}
 	if len(bench) > 0 {
-		b.WriteString("\n## Public kernels on the bench work\n\nStatic cycles per token and value head of the modules that these projects lower: wall, and in brackets throughput, alone where the wall is not known. " +
+		b.WriteString("\n## Public kernels on the bench work\n\nStatic cycles per token and value head of the modules that these projects lower: in order, and in brackets issue cycles, alone where in-order cycles are not known. " +
 			"`python3 tests/peers/run.py` measures those with a version again, by the compiler named; the others can not be lowered from a package and keep the figures of their date. " +
 			"Errors of outputs and states, times 1000, are those of docs/accuracy.md, where the arithmetic of a kernel is known.\n\n")
 		peerTable(b, bench, accuracy.Headline, (*Peer).off)

@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/promoted"
+	"github.com/gdngen/gdngen/autotune/ruler"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/pjrt/plugins"
 	"github.com/spf13/cobra"
@@ -239,7 +239,7 @@ func documentsFolder(t *testing.T) string {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), config, 0o644))
 	for _, run := range []string{"naive", "first"} {
-		writeRun(func(err error) { require.NoError(t, err) }, filepath.Join(dir, "runs", run), "bench,t=64", "v6e", journal.Wall, []string{"naive=900", "merge-packed=500", "merge-rows=510", "token=2000", "bf16=400", "bf16x3=450", "tpu=300"})
+		writeRun(func(err error) { require.NoError(t, err) }, filepath.Join(dir, "runs", run), "bench,t=64", "v6e", ruler.InOrder, []string{"naive=900", "merge-packed=500", "merge-rows=510", "token=2000", "bf16=400", "bf16x3=450", "tpu=300"})
 	}
 	return dir
 }

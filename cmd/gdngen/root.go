@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/ruler"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/spf13/cobra"
@@ -24,7 +24,7 @@ func (a CLI) root() *cobra.Command {
 		Long: `gdngen generates kernels of the gated delta rule (Gated DeltaNet), checks their numbers against a float64 reference, says what
 they cost on five TPU generations with no TPU attached, and searches structural variants for the cheapest correct one.
 
-A cost is in ` + journal.RulerTexts[journal.Wall] + `. It is not a measurement.
+A cost is in ` + ruler.InOrder.Text() + `. It is not a measurement.
 
 ` + app.ExitHelp,
 		Example: `  gdngen tour                                          the first ten minutes, played

@@ -26,6 +26,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/bench"
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/promoted"
+	"github.com/gdngen/gdngen/autotune/ruler"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/loop"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
@@ -150,28 +151,28 @@ func storedSchedules(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// makeRun DIR SPEC TARGET VARIANT=CYCLES... writes the journal of a run in which the variants had these costs by wall; one named older names no
+// makeRun DIR SPEC TARGET VARIANT=CYCLES... writes the journal of a run in which the variants had these in-order cycles; one named older names no
 // ruler.
 func makeRun(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) < 4 {
 		ts.Fatalf("usage: makerun DIR SPEC TARGET VARIANT=CYCLES...")
 	}
-	ruler := journal.Wall
+	by := ruler.InOrder
 	if args[0] == "older" {
-		ruler = ""
+		by = ""
 	}
-	writeRun(ts.Check, ts.MkAbs(args[0]), args[1], args[2], ruler, args[3:])
+	writeRun(ts.Check, ts.MkAbs(args[0]), args[1], args[2], by, args[3:])
 }
 
 // writeRun writes the journal of a run in which variants had some costs, each VARIANT=CYCLES, by a ruler.
-func writeRun(check func(error), dir, spec, onTarget, ruler string, costs []string) {
+func writeRun(check func(error), dir, spec, onTarget string, by ruler.Ruler, costs []string) {
 	s, err := gdn.Parse(spec)
 	check(err)
 	target, err := target.Lookup(onTarget)
 	check(err)
 	j, _, err := journal.Open(dir)
 	check(err)
-	check(j.Append(journal.KindHeader, journal.Header{Format: journal.Format, Rules: journal.Rules, Spec: s.String(), Targets: []string{onTarget}, Ruler: ruler, Strategy: "exhaustive",
+	check(j.Append(journal.KindHeader, journal.Header{Format: journal.Format, Rules: journal.Rules, Spec: s.String(), Targets: []string{onTarget}, Ruler: by, Strategy: "exhaustive",
 		Lookahead: 1, Precision: "bf16x1", Plugins: map[string]string{"libtpu": "1.2.3"}, Gates: []string{"build", "verdict"}}))
 	for i, arg := range costs {
 		at := strings.LastIndex(arg, "=")
@@ -180,7 +181,7 @@ func writeRun(check func(error), dir, spec, onTarget, ruler string, costs []stri
 		score, err := strconv.ParseInt(arg[at+1:], 10, 64)
 		check(err)
 		c := &journal.Candidate{ID: i + 1, Variant: f.Variant.String(), Fitted: f.Variant.Fit(s).String(), IR: arg, Hypothesis: "seed", Gate: "verdict",
-			Costs: []journal.Cost{{Target: onTarget, Ruler: ruler, Cycles: score, Wall: score, Score: score, Schedule: arg,
+			Costs: []journal.Cost{{Target: onTarget, Ruler: by, Cycles: score, Wall: score, Score: score, Schedule: arg,
 				PerToken: journal.Figure(float64(score) / float64(s.Work()))}}}
 		c.Verdict, c.Reason, err = j.State().Now().Rank(c)
 		check(err)

@@ -32,7 +32,7 @@ var tourSteps = []tourStep{
 		"Each row is an output on a class of inputs. RMS, MAX and BIAS are three kinds of its error, and the LIMIT behind each is what rounding alone allows: STATUS is \"pass\" where all three are within theirs.",
 		false, "check --spec SMALL --target TARGET --engine module --classes random,identical"},
 	{"What it costs on a TPU that is not there: libtpu compiles, and the schedule is read.",
-		"WALL is all that the schedule takes in order; PER TOKEN and value head it compares with any kernel. The rows of STAGE add up to the whole, and those of BOUND say how far one could go.",
+		"IN-ORDER is all cycles of the schedule with their waits; PER TOKEN and value head it compares with any kernel. The rows of STAGE add up to the whole, and those of BOUND say how far one could go.",
 		true, "explain --spec SPEC --target TARGET"},
 	{"A small search: other variants, judged by the same gates, and ranked by cost.",
 		"A \"verdict\" of \"improved\" is better than all before it, \"close\" and \"worse\" are not; a candidate that a gate refuses is listed below with the reason. The folder of the run is enough to go on, also after a kill.",

@@ -42,8 +42,8 @@ func (s *site) charts() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return "<div class=\"charts\"><figure>" + lineChart("cycles per token and value head by wall, 8 heads, against tokens of one sequence", "tokens", tokens) + "</figure><figure>" +
-		lineChart("cycles per token and value head by wall, T 4096, against value heads", "value heads", heads) + "</figure></div>" +
+	return "<div class=\"charts\"><figure>" + lineChart("in-order cycles per token and value head, 8 heads, against tokens of one sequence", "tokens", tokens) + "</figure><figure>" +
+		lineChart("in-order cycles per token and value head, T 4096, against value heads", "value heads", heads) + "</figure></div>" +
 		"<p class=\"soft\">From <a href=\"docs/data/results.html\">champions by target and shape</a>, which has the command of each.</p>" +
 		"<h3>Errors by class of inputs</h3><p>Rms of the error of outputs over that of a float64 reference, times 1000, at 512 tokens. A stronger colour is a larger error. <a href=\"docs/accuracy.html\">Accuracy</a> says what the classes are.</p>" + table, nil
 }

@@ -12,12 +12,14 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/gdngen/gdngen/autotune/ruler"
 )
 
 // scheduleTable names the stored pages, a row each: work, spec, target, figure, compiler, commit, date.
 const scheduleTable = "schedules.tsv"
 
-// stored is a row of it. Figure is cycles per token and value head, in brackets by throughput.
+// stored is a row of it. Figure is cycles per token and value head, in brackets issue cycles.
 type stored struct{ Work, Spec, Target, Figure, Compiler, Commit, Date string }
 
 // page is the file of the row's page, compressed as it is stored.
@@ -113,9 +115,9 @@ func (r *stored) explain(program, dir string) error {
 		return fmt.Errorf("gdngen %s: %w\n%s", strings.Join(args, " "), err, errs.Bytes())
 	}
 	var of []struct {
-		Compiler string  `json:"compiler"`
-		Ruler    string  `json:"ruler"`
-		PerToken float64 `json:"cycles_per_token_head"`
+		Compiler string      `json:"compiler"`
+		Ruler    ruler.Ruler `json:"ruler"`
+		PerToken float64     `json:"cycles_per_token_head"`
 	}
 	var whole struct{ Targets json.RawMessage }
 	if json.Unmarshal(out, &whole) != nil || whole.Targets == nil {
@@ -125,7 +127,7 @@ func (r *stored) explain(program, dir string) error {
 		return fmt.Errorf("gdngen %s: its JSON has no target: %w", strings.Join(args, " "), err)
 	}
 	r.Compiler, r.Figure = of[0].Compiler, fmt.Sprintf("%.2f", of[0].PerToken)
-	if of[0].Ruler != "wall" {
+	if of[0].Ruler != ruler.InOrder {
 		r.Figure = "(" + r.Figure + ")"
 	}
 	page, err := os.ReadFile(file)

@@ -90,7 +90,7 @@ func (s *site) write() error {
 	for _, part := range []struct {
 		head string
 		text func() (string, error)
-	}{{"<h2>Schedules</h2><p>Cycles per token and value head by wall; by throughput in brackets where a target's latencies are not known. A page shows the slots over the schedule, bundle by bundle, and what each stage costs; pointing at a figure shows its date, commit and compiler.</p>", s.schedules}, {"<h2>Searches</h2>", s.reports}, {"<h2>Charts</h2>", s.charts}} {
+	}{{"<h2>Schedules</h2><p>In-order cycles per token and value head; issue cycles in brackets where a target's latencies are not known. A page shows the slots over the schedule, bundle by bundle, and what each stage costs; pointing at a figure shows its date, commit and compiler.</p>", s.schedules}, {"<h2>Searches</h2>", s.reports}, {"<h2>Charts</h2>", s.charts}} {
 		text, err := part.text()
 		if err != nil {
 			return err

@@ -21,7 +21,7 @@ func TestSite(t *testing.T) {
 		return string(data)
 	}
 	home := read("index.html")
-	for _, want := range []string{"<figcaption>cycles per token and value head by wall, T 4096", ">gdngen, f32-like</td>", `<a href="explain/train_v5e.html" title="`, "runs/train.jsonl", "runs/kda.jsonl", `href="docs/serving.html"`, "runs/tiny.jsonl"} {
+	for _, want := range []string{"<figcaption>in-order cycles per token and value head, T 4096", ">gdngen, f32-like</td>", `<a href="explain/train_v5e.html" title="`, "runs/train.jsonl", "runs/kda.jsonl", `href="docs/serving.html"`, "runs/tiny.jsonl"} {
 		require.Contains(t, home, want)
 	}
 	require.Equal(t, 2, strings.Count(home, "<svg"))

@@ -170,7 +170,7 @@ func operatorReadme(d operatorData, p Provenance) string {
 		cost += fmt.Sprintf("| %s | %d | %d |\n", c.Target, c.Wall, c.Cycles)
 	}
 	if cost != "" {
-		cost = "\n## Cost\nStatic cycles of Mosaic kernels by the same variant, " + p.Libtpu + "; nothing ran on a TPU:\n\n| TPU | wall | throughput |\n|---|---:|---:|\n" + cost
+		cost = "\n## Cost\nStatic cycles of Mosaic kernels by the same variant, " + p.Libtpu + "; nothing ran on a TPU:\n\n| TPU | in-order | issue |\n|---|---:|---:|\n" + cost
 	}
 	return fmt.Sprintf(`# %s
 

@@ -406,9 +406,9 @@ func (f *file) describeAll(given, s gdn.Spec, p Provenance) string {
 			}
 			text := c.Target
 			if c.Wall > 0 {
-				text += " wall " + each(c.Wall) + ","
+				text += " in-order " + each(c.Wall) + ","
 			}
-			l = append(l, text+" throughput "+each(c.Cycles))
+			l = append(l, text+" issue "+each(c.Cycles))
 		}
 		fmt.Fprintf(&b, "  cost: static cycles of Mosaic kernels alike (a token and value head), %s:\n    %s\n", p.Libtpu, strings.Join(l, "\n    "))
 	}

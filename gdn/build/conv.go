@@ -37,7 +37,7 @@ func convolving(p *plan) bool {
 }
 
 // Stages of convolutions. The state's phase is the first to need values, and has less vector work than the one before: so it convolves them (bench on
-// v6e: 3.09 cycles by wall, 3.17 with all in the first phase, 3.19 spread over it).
+// v6e: 3.09 in-order cycles, 3.17 with all in the first phase, 3.19 spread over it).
 const (
 	stageKeys   = "convolution"
 	stageValues = "taps"

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/autotune/measure"
+	"github.com/gdngen/gdngen/autotune/ruler"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/model"
@@ -167,7 +168,7 @@ func TestOneRow(t *testing.T) {
 	require.Equal(t, v6e.PeakFlops()/4, made.PeakFlops())
 	require.NotEqual(t, measure.Facts(v6e), measure.Facts(made))
 
-	require.Equal(t, measure.Throughput, measure.Wall.On("v9x"), "latencies are not known")
+	require.Equal(t, ruler.Issue, ruler.InOrder.On("v9x"), "latencies are not known")
 	_, err = model.AttentionCycles(model.Config{}, made, false)
 	require.ErrorContains(t, err, "v9x is not known")
 

@@ -52,7 +52,7 @@ type Target struct {
 	MostDelay int       `zero:"all branches have BranchDelay"`
 	Register  Shape     // in elements of 32 bits
 	Slots     Slots     // per bundle
-	Timing    *Timing   // nil: only throughput is modelled, no stalls
+	Timing    *Timing   // nil: only issue cycles are modelled, no stalls
 	Attention Attention // cost of an attention layer
 
 	Unknown []string `zero:"all is known"` // names of fields with unknown facts

@@ -103,7 +103,7 @@ func (refusing) Compile(context.Context, aot.Request) (*aot.Result, error) { ret
 
 // What can not be measured is an error that names its source, and what only the cache could tell is left out.
 func TestUnmeasured(t *testing.T) {
-	p, err := parsePassage("a.md\tx {cycles tiny token v6e} and {wall tiny token v6e}.")
+	p, err := parsePassage("a.md\tx {cycles tiny token v6e} and {in-order tiny token v6e}.")
 	require.NoError(t, err)
 	m := &meter{measure.Instrument{Compiler: refusing{}, Libtpu: "x", Scratch: t.TempDir()}}
 	_, err = p.compare(t.Context(), "x 1 and 2.", "", m)
@@ -142,8 +142,8 @@ func TestSums(t *testing.T) {
 	x, err := m.value(t.Context(), "peer token MaxText-PR-4348-chunk-128 v6e + peer token MaxText-PR-4348-chunk-128 v6e / peer token MaxText-PR-4376 v6e")
 	require.NoError(t, err)
 	require.InDelta(t, 2*13.7/15.3, x, 1e-9)
-	_, err = m.value(t.Context(), "peer wall-token MaxText-PR-4376 v6e")
-	require.ErrorContains(t, err, "has no wall-token on v6e")
+	_, err = m.value(t.Context(), "peer in-order-token MaxText-PR-4376 v6e")
+	require.ErrorContains(t, err, "has no in-order-token on v6e")
 	both, err := m.value(t.Context(), "error tiny default v6e random rms")
 	require.NoError(t, err)
 	o, err := m.value(t.Context(), "error tiny default v6e random rms o")

@@ -88,8 +88,8 @@ func (x *off) value(ctx context.Context, m *meter) (float64, error) {
 
 // parsePeer parses QUANTITY NAME TARGET of a public kernel, with dashes for blanks.
 func parsePeer(words []string) (*term, error) {
-	if len(words) != 3 || words[0] != "wall-token" && words[0] != "token" {
-		return nil, errors.New("want peer QUANTITY NAME TARGET, with wall-token or token as the quantity")
+	if len(words) != 3 || words[0] != "in-order-token" && words[0] != "token" {
+		return nil, errors.New("want peer QUANTITY NAME TARGET, with in-order-token or token as the quantity")
 	}
 	t, err := target.Lookup(words[2])
 	if err != nil {
@@ -116,7 +116,7 @@ func parsePeer(words []string) (*term, error) {
 // ofPeer returns a figure of a public kernel, per token and value head.
 func (t *term) ofPeer() (float64, error) {
 	of := t.peer.Cycles
-	if t.quantity == "wall-token" {
+	if t.quantity == "in-order-token" {
 		of = t.peer.Wall
 	}
 	x, ok := of[t.target.Name]

@@ -45,10 +45,10 @@ var quantities = map[string]func(p *measure.Program, c *measure.Compiled, t *tar
 	"token": func(p *measure.Program, c *measure.Compiled, _ *target.Target) (float64, error) {
 		return perToken(p, c.Report.Cycles)
 	},
-	"wall": func(_ *measure.Program, c *measure.Compiled, _ *target.Target) (float64, error) {
+	"in-order": func(_ *measure.Program, c *measure.Compiled, _ *target.Target) (float64, error) {
 		return known(c.Report.Wall.Cycles)
 	},
-	"wall-token": func(p *measure.Program, c *measure.Compiled, _ *target.Target) (float64, error) {
+	"in-order-token": func(p *measure.Program, c *measure.Compiled, _ *target.Target) (float64, error) {
 		return perToken(p, c.Report.Wall.Cycles)
 	},
 	"hbm": func(_ *measure.Program, c *measure.Compiled, _ *target.Target) (float64, error) {
@@ -86,11 +86,11 @@ func bound(p *measure.Program, c *measure.Compiled, t *target.Target, name strin
 	return 0, fmt.Errorf("the program has no bound %q", name)
 }
 
-// fields of parts of a training step: cycles by the ruler, the same and cycles by throughput per token and value head, cycles by
-// throughput, and the utilisation.
+// fields of parts of a training step: cycles by the ruler, the same and issue cycles per token and value head, issue
+// cycles, and the utilisation.
 var fields = map[string]func(sum *mfu.Row, c model.Config, t *target.Target) float64{
 	"time": func(sum *mfu.Row, _ model.Config, _ *target.Target) float64 { return sum.Time },
-	"wall-token": func(sum *mfu.Row, c model.Config, _ *target.Target) float64 {
+	"in-order-token": func(sum *mfu.Row, c model.Config, _ *target.Target) float64 {
 		return sum.Time / float64(c.Spec().Work())
 	},
 	"token": func(sum *mfu.Row, c model.Config, _ *target.Target) float64 {
@@ -131,7 +131,7 @@ func parseTerm(text string) (*term, error) {
 	words := strings.Fields(text)
 	if len(words) > 0 && words[0] == "mfu" {
 		if len(words) != 7 || fields[words[1]] == nil {
-			return nil, errors.New("want mfu FIELD MODEL TARGET KIND PART PASS, with time, cycles, wall-token, token or percent as the field")
+			return nil, errors.New("want mfu FIELD MODEL TARGET KIND PART PASS, with time, cycles, in-order-token, token or percent as the field")
 		}
 		target, err := target.Lookup(words[3])
 		p := &part{model: words[2], kind: words[4], names: strings.Split(words[5], "+"), pass: words[6]}

@@ -18,7 +18,7 @@ import (
 
 // public are the packages that other programs import. What they export is a promise: a change of it is in CHANGELOG.md.
 var public = []string{"ir/target", "ir", "ir/array", "ir/interp", "gdn", "gdn/build", "gdn/truth", "gdn/exam", "gdn/parallel", "gdn/layer", "gdn/layer/device", "gdn/layer/kernels",
-	"codegen", "codegen/route", "autotune/measure", "pjrt", "pjrt/plugins", "pjrt/trace"}
+	"codegen", "codegen/route", "autotune/measure", "autotune/ruler", "pjrt", "pjrt/plugins", "pjrt/trace"}
 
 const apiFile = "api.txt"
 

@@ -2,7 +2,7 @@
 
     python3 tests/peers/published.py
 
-published.tsv has the times, autotune/results/peers.json the walls of those peers that can be lowered. A factor is the geometric mean of published
+published.tsv has the times, autotune/results/peers.json in-order cycles of the peers that can be lowered. A factor is the geometric mean of published
 over static cycles; the spread is the largest deviation from it.
 """
 
@@ -11,17 +11,17 @@ import math
 import pathlib
 
 HERE = pathlib.Path(__file__).resolve().parent
-RULERS = ("throughput", "wall")
+RULERS = ("issue", "in-order")
 
 
 def rows():
-    peers = {p["name"]: p for p in json.loads((HERE.parent.parent / "results" / "peers.json").read_text())["peers"]}
+    peers = {p["name"]: p for p in json.loads((HERE.parent.parent / "autotune" / "results" / "peers.json").read_text())["peers"]}
     for line in (HERE / "published.tsv").read_text().splitlines():
         if line.startswith("#"):
             continue
-        kernel, target, work, cycles, peer, throughput = line.split("\t")
-        wall = peers.get(peer, {}).get("wall", {}).get(target)
-        yield {"kernel": kernel, "target": target, "work": work, "cycles": float(cycles), "throughput": float(throughput), "wall": wall}
+        kernel, target, work, cycles, peer, issue = line.split("\t")
+        in_order = peers.get(peer, {}).get("wall", {}).get(target)
+        yield {"kernel": kernel, "target": target, "work": work, "cycles": float(cycles), "issue": float(issue), "in-order": in_order}
 
 
 def cell(row, ruler):
@@ -30,9 +30,9 @@ def cell(row, ruler):
 
 def main():
     table = list(rows())
-    print("| kernel | target | work | published | throughput: ratio | wall: ratio |\n|---|---|---|---:|---:|---:|")
+    print("| kernel | target | work | published | issue: ratio | in-order: ratio |\n|---|---|---|---:|---:|---:|")
     for r in table:
-        print(f"| {r['kernel']} | {r['target']} | {r['work']} | {r['cycles']:.1f} | {cell(r, 'throughput')} | {cell(r, 'wall')} |")
+        print(f"| {r['kernel']} | {r['target']} | {r['work']} | {r['cycles']:.1f} | {cell(r, 'issue')} | {cell(r, 'in-order')} |")
     print("\n| target | ruler | kernels | factor | spread |\n|---|---|---:|---:|---:|")
     for target in sorted({r["target"] for r in table}):
         for ruler in RULERS:

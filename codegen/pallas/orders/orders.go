@@ -14,7 +14,7 @@ import (
 // Cost is the static cost of the kernels on a target.
 type Cost struct {
 	Target string
-	Cycles int64 // throughput, in cycles
+	Cycles int64 // issue cycles
 	Wall   int64 // in-order cycles; 0: unknown
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gdngen/gdngen/autotune/measure"
+	"github.com/gdngen/gdngen/autotune/ruler"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/pjrt"
 	"github.com/gdngen/gdngen/pjrt/aot"
@@ -206,8 +207,8 @@ func (a *App) Instrument(fresh bool) (*measure.Instrument, error) {
 
 // RulerFlag adds --ruler.
 func RulerFlag(c *cobra.Command, at *string) {
-	c.Flags().StringVar(at, "ruler", string(measure.Wall), "what programs are ranked by: wall (where the target has it) or throughput")
-	Complete(c, "ruler", []string{string(measure.Wall), string(measure.Throughput)})
+	c.Flags().StringVar(at, "ruler", string(ruler.InOrder), "cycles that programs are ranked by: in-order (where the target has them) or issue")
+	Complete(c, "ruler", []string{string(ruler.InOrder), string(ruler.Issue)})
 }
 
 // FreshFlag adds --fresh.

@@ -109,9 +109,9 @@ func best(dir string, s *journal.State) (l []string) {
 			continue
 		}
 		k := c.Cost(t)
-		text := fmt.Sprintf("%s: #%d, %.3f cycles per token and value head by %s, static (%d in all", t, c.ID, float64(k.PerToken), k.RulerName(), k.Score)
+		text := fmt.Sprintf("%s: #%d, %.3f %s cycles per token and value head, static (%d in all", t, c.ID, float64(k.PerToken), k.RulerName(), k.Score)
 		if k.Wall > 0 {
-			text += fmt.Sprintf("; throughput %d, wall %d", k.Cycles, k.Wall)
+			text += fmt.Sprintf("; %d issue cycles, %d in order", k.Cycles, k.Wall)
 		}
 		text += ")"
 		if e := c.Worst(); e != nil {

@@ -63,7 +63,7 @@ which the same command continues.`,
 }
 
 func writeAblation(w io.Writer, b *autotune.Ablation) {
-	fmt.Fprintf(w, "candidate %d, from candidate %d: cycles per token and value head on %s by %s (static), %.3f -> %.3f\n", b.Candidate, b.From, b.Target, b.Ruler,
+	fmt.Fprintf(w, "candidate %d, from candidate %d: %s cycles per token and value head on %s (static), %.3f -> %.3f\n", b.Candidate, b.From, b.Ruler, b.Target,
 		float64(b.Base.Alone.PerToken), float64(b.Whole.Alone.PerToken))
 	t := terminal.NewTable("MOVE", ">EXPECTED", ">ALONE", "", ">WITH THOSE ABOVE", "", "PAYS")
 	for _, m := range b.Moves {

@@ -11,7 +11,7 @@ import (
 	"github.com/gdngen/gdngen/autotune"
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/ladder"
-	"github.com/gdngen/gdngen/autotune/measure"
+	"github.com/gdngen/gdngen/autotune/ruler"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/loop"
 	"github.com/gdngen/gdngen/internal/remote"
@@ -84,14 +84,14 @@ func (a CLI) ladderFigure(dir, file string) (float64, error) {
 func (a CLI) searchFigure(dir, flags, tool string) (float64, error) {
 	words := strings.Fields(flags)
 	var c autotune.Config
-	var spec, targets, ruler string
+	var spec, targets, by string
 	f := pflag.NewFlagSet("search", pflag.ContinueOnError)
 	f.ParseErrorsAllowlist.UnknownFlags = true
 	f.SetOutput(io.Discard)
 	f.StringVar(&spec, "spec", "bench", "")
 	f.StringVar(&targets, "target", autotune.DefaultTargets[0], "")
 	f.StringVar(&targets, "targets", autotune.DefaultTargets[0], "") // its former name
-	f.StringVar(&ruler, "ruler", "", "")
+	f.StringVar(&by, "ruler", "", "")
 	f.StringVar(&c.Precision, "precision", "", "")
 	f.Uint64Var(&c.Seed, "seed", 1, "")
 	if err := f.Parse(words); err != nil {
@@ -106,7 +106,7 @@ func (a CLI) searchFigure(dir, flags, tool string) (float64, error) {
 		return 0, err
 	}
 	c.Targets = []string{list[0].Name}
-	if c.Ruler, err = measure.ParseRuler(ruler); err != nil {
+	if c.Ruler, err = ruler.Parse(by); err != nil {
 		return 0, app.Usage(err)
 	}
 	if tool == "" {

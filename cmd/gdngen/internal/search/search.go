@@ -13,10 +13,10 @@ import (
 	"github.com/gdngen/gdngen/autotune"
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/ladder"
-	"github.com/gdngen/gdngen/autotune/measure"
 	"github.com/gdngen/gdngen/autotune/objective"
 	"github.com/gdngen/gdngen/autotune/promoted"
 	"github.com/gdngen/gdngen/autotune/report"
+	"github.com/gdngen/gdngen/autotune/ruler"
 	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/autotune/worker"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
@@ -74,8 +74,8 @@ func (a CLI) SearchCmd() *cobra.Command {
 		Long: `search judges variants of a spec by gates, cheap ones first: legality, IR, analytic bound, the interpreter, a CPU against float64 on
 ordinary and adversarial inputs, the compiler, static cost, and full numerics. Each candidate gets a verdict and a
 reason in a journal of JSON lines, from which a run that was stopped or killed goes on. A candidate can not change
-tolerances. Candidates are ranked by wall if the target has a
-wall model; otherwise, or with --ruler throughput, by throughput. A run keeps its ruler.`,
+tolerances. Candidates are ranked by in-order cycles where the
+latencies of the target are known; elsewhere, or with --ruler issue, by issue cycles. A run keeps its ruler.`,
 		Example: "  gdngen search run --budget 3m --run runs/first\n  gdngen run resume --budget 3m --run runs/first\n  gdngen run best runs/first --target v6e",
 		GroupID: "work",
 	}, a.searchRunCmd())
@@ -179,7 +179,7 @@ func (a CLI) runOf(s *searchFlags, r *runFlags, named bool) (err error) {
 	if table != nil && len(s.on.on) > 0 {
 		return app.Usage(errors.New("--on is for TPU targets: candidates for GPUs are judged here"))
 	}
-	if c.Ruler, err = measure.ParseRuler(string(c.Ruler)); err != nil {
+	if c.Ruler, err = ruler.Parse(c.Ruler); err != nil {
 		return app.Usage(err)
 	}
 	if err := r.aims(c); err != nil {

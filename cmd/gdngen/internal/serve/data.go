@@ -77,7 +77,7 @@ func runData(dir string) (*data, error) {
 	}
 	sum := report.New(dir, s)
 	d := &data{Kind: "search", Dir: dir, Title: sum.Spec, State: cmp.Or(sum.Stopped, "not begun"), Live: sum.Driven, Gates: []gate{}, Workers: []worker{}, Targets: []target{},
-		Note: "Cycles per token and value head, by " + journal.RulerTexts[sum.Ruler] + "."}
+		Note: "Per token and value head: " + sum.Ruler.Text() + "."}
 	improved := sum.Verdicts[journal.Improved]
 	d.Tiles = []tile{{fmt.Sprint(sum.Candidates), "candidates"}, {fmt.Sprint(improved), "improved"}, {fmt.Sprint(sum.Cells), "structures with a cost"}, {rounded(sum.Seconds), "of drivers at work"},
 		{fmt.Sprintf("%.1f", sum.PerMinute), "candidates a minute"}, {rounded(sum.CPU), "of processor time"}, {fmt.Sprint(sum.Infra), "failures of machinery"}, {sum.Strategy, "strategy"}}

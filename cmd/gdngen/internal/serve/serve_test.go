@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gdngen/gdngen/autotune/journal"
+	"github.com/gdngen/gdngen/autotune/ruler"
 )
 
 // writing is a run in progress: a journal that is open, with a baseline of 400 cycles.
@@ -29,14 +30,14 @@ func begin(t *testing.T) writing {
 	require.NoError(t, err)
 	t.Cleanup(func() { j.Close() })
 	w := writing{j, t, dir}
-	require.NoError(t, j.Append(journal.KindHeader, journal.Header{Format: journal.Format, Rules: journal.Rules, Spec: "b=1,t=32,hk=1,hv=2,k=16,v=16,dtype=f32", Targets: []string{"v6e"}, Ruler: journal.Wall,
+	require.NoError(t, j.Append(journal.KindHeader, journal.Header{Format: journal.Format, Rules: journal.Rules, Spec: "b=1,t=32,hk=1,hv=2,k=16,v=16,dtype=f32", Targets: []string{"v6e"}, Ruler: ruler.InOrder,
 		Strategy: "model:4", Lookahead: 1, Precision: "bf16x1", Gates: []string{"build", "verdict"}}))
 	require.NoError(t, j.Append(journal.KindBaseline, journal.Candidate{Variant: "algo=token", Gate: "verdict", Verdict: journal.Improved, Costs: cost(400)}))
 	return w
 }
 
 func cost(score int64) []journal.Cost {
-	return []journal.Cost{{Target: "v6e", Ruler: journal.Wall, Cycles: score, Wall: score, Score: score, Schedule: fmt.Sprint(score), PerToken: journal.Figure(score) / 64}}
+	return []journal.Cost{{Target: "v6e", Ruler: ruler.InOrder, Cycles: score, Wall: score, Score: score, Schedule: fmt.Sprint(score), PerToken: journal.Figure(score) / 64}}
 }
 
 // judge appends a candidate with a cost.

@@ -79,8 +79,8 @@ func (row *Row) write(dir, name, text string) error {
 func (row *Row) writePallas(dir, version string, tell func(error)) error {
 	p := pallas.Provenance{Version: version, Libtpu: "by " + row.Source}
 	if row.Cycles > 0 && row.form.Spec.Init && pallas.Fit(row.form.Spec, row.form.Variant) == row.form.Variant { // the file takes an initial state and any size
-		cost := pallas.Cost{Target: row.Target, Cycles: row.Throughput}
-		if row.Cycles != row.Throughput {
+		cost := pallas.Cost{Target: row.Target, Cycles: row.Issue}
+		if row.Cycles != row.Issue {
 			cost.Wall = row.Cycles
 		}
 		p.Costs = []pallas.Cost{cost}

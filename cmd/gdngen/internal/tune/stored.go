@@ -73,7 +73,7 @@ func (s Stored) fill(row *Row) bool {
 	found, ok := s[row.key()]
 	if ok {
 		row.Source = storedSource + found.Source
-		row.set(found.Cycles, found.Throughput)
+		row.set(found.Cycles, found.Issue)
 	}
 	return ok
 }

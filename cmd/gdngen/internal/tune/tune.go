@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/gdngen/gdngen/autotune/measure"
+	"github.com/gdngen/gdngen/autotune/ruler"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
 	"github.com/gdngen/gdngen/gdn/model"
@@ -29,15 +30,15 @@ type Row struct {
 	Program string `json:"program"`       // hash of the Mosaic program
 	Facts   string `json:"facts"`         // hash of the target's facts in the cost model
 
-	Ruler      measure.Ruler `json:"ruler"`
-	Cycles     int64         `json:"cycles,omitempty"` // of one layer, by the ruler; 0: unknown
-	Throughput int64         `json:"throughput,omitempty"`
-	PerToken   float64       `json:"cycles_per_token_head,omitempty"`
-	Layers     int           `json:"layers"`
-	All        int64         `json:"all_layers,omitempty"` // cycles of the rule in all layers
-	Source     string        `json:"source,omitempty"`     // of the cost: a compiler, or a stored result of one
-	Unknown    string        `json:"unknown,omitempty"`    // why there is no cost
-	Files      []string      `json:"files,omitempty"`
+	Ruler    ruler.Ruler `json:"ruler"`
+	Cycles   int64       `json:"cycles,omitempty"` // of one layer, by the ruler; 0: unknown
+	Issue    int64       `json:"issue,omitempty"`
+	PerToken float64     `json:"cycles_per_token_head,omitempty"`
+	Layers   int         `json:"layers"`
+	All      int64       `json:"all_layers,omitempty"` // cycles of the rule in all layers
+	Source   string      `json:"source,omitempty"`     // of the cost: a compiler, or a stored result of one
+	Unknown  string      `json:"unknown,omitempty"`    // why there is no cost
+	Files    []string    `json:"files,omitempty"`
 
 	program *measure.Program
 	form    *route.Form
@@ -74,7 +75,7 @@ func New(c model.Config, works []*Work, z Sizes, targets []*target.Target, suit 
 				loads = z.Loads
 			}
 			for _, load := range loads {
-				row := &Row{Work: w.Name, Spec: s.String(), Load: load.Text, load: load, Target: t.Name, Ruler: measure.Wall.On(t.Name), Layers: r.Layers, Facts: measure.Facts(t), to: t}
+				row := &Row{Work: w.Name, Spec: s.String(), Load: load.Text, load: load, Target: t.Name, Ruler: ruler.InOrder.On(t.Name), Layers: r.Layers, Facts: measure.Facts(t), to: t}
 				if err := row.make(s, suit); err != nil {
 					return nil, fmt.Errorf("%s on %s: %w", w.Name, t.Name, err)
 				}
@@ -133,7 +134,7 @@ func (r *Result) Cost(ctx context.Context, stored Stored, x *measure.Instrument)
 		if err != nil {
 			return fmt.Errorf("%s on %s: %w", row.Work, row.Target, err)
 		}
-		cycles, err := row.Ruler.Cycles(c.Report)
+		cycles, err := measure.CyclesBy(row.Ruler, c.Report)
 		if err != nil {
 			row.Unknown = err.Error()
 			continue
@@ -145,8 +146,8 @@ func (r *Result) Cost(ctx context.Context, stored Stored, x *measure.Instrument)
 }
 
 // set fills the figures that follow from the cycles of one layer.
-func (row *Row) set(cycles, throughput int64) {
-	row.Cycles, row.Throughput, row.All = cycles, throughput, cycles*int64(row.Layers)
+func (row *Row) set(cycles, issue int64) {
+	row.Cycles, row.Issue, row.All = cycles, issue, cycles*int64(row.Layers)
 	row.PerToken = float64(cycles) / float64(row.load.tokens*row.form.Spec.HeadsV)
 }
 

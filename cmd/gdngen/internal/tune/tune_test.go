@@ -90,7 +90,7 @@ func TestStored(t *testing.T) {
 	again := make(64)
 	require.NoError(t, again.Cost(context.Background(), stored, nil))
 	row := again.Rows[0]
-	require.Equal(t, []int64{1280, 1000, 3840}, []int64{row.Cycles, row.Throughput, row.All})
+	require.Equal(t, []int64{1280, 1000, 3840}, []int64{row.Cycles, row.Issue, row.All})
 	require.Equal(t, "stored, libtpu 1", row.Source)
 	require.Zero(t, again.Rows[1].Cycles)
 	require.Equal(t, row, again.Best())

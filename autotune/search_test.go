@@ -92,7 +92,7 @@ func TestSearch(t *testing.T) {
 	}
 	var text bytes.Buffer
 	require.NoError(t, sum.Text(&text, 10))
-	for _, want := range []string{"v5e: cycles per token", "... ", "rejected", "too large", "candidates a minute"} {
+	for _, want := range []string{"v5e: in-order cycles per token", "... ", "rejected", "too large", "candidates a minute"} {
 		require.Contains(t, text.String(), want)
 	}
 	data, err := json.Marshal(sum)
@@ -545,7 +545,7 @@ func TestRulerOfRun(t *testing.T) {
 	c := quick(t, 3)
 	c.Ruler = "clock"
 	_, err := Search(t.Context(), c)
-	require.ErrorContains(t, err, `unknown ruler "clock" (known: wall throughput)`)
+	require.ErrorContains(t, err, `unknown ruler "clock" (known: in-order issue)`)
 }
 
 func TestSecondDriver(t *testing.T) {

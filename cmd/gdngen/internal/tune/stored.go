@@ -47,6 +47,7 @@ func ReadStored() (Stored, error) {
 func parseStored(data []byte) (Stored, error) {
 	s := Stored{}
 	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
 	for {
 		row := &Row{}
 		err := d.Decode(row)

@@ -96,7 +96,7 @@ func TestStored(t *testing.T) {
 	require.Equal(t, row, again.Best())
 	var table bytes.Buffer
 	again.Write(&table)
-	require.Regexp(t, `v5e +1280 +10.00 +3840 +wall +stored, libtpu 1 `, table.String())
+	require.Regexp(t, `v5e +1280 +10.00 +3840 +in-order +stored, libtpu 1 `, table.String())
 	require.Regexp(t, `v4 +- +- +- +throughput +- `, table.String())
 
 	other := make(65)
@@ -150,7 +150,7 @@ func TestLoads(t *testing.T) {
 	require.Equal(t, []float64{100, 100}, []float64{a.PerToken, b.PerToken})
 	var table bytes.Buffer
 	r.Write(&table)
-	require.Regexp(t, `v6e +2x1\+30 +6400 +100.00 +19200 +wall`, table.String())
+	require.Regexp(t, `v6e +2x1\+30 +6400 +100.00 +19200 +in-order`, table.String())
 	require.NoError(t, r.WriteFiles(t.TempDir(), map[string]bool{Mosaic: true}, "v0", func(string) {}, func(err error) { t.Error(err) }))
 	require.Len(t, a.Files, 1)
 	require.Empty(t, b.Files)

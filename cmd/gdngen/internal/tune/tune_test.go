@@ -97,7 +97,7 @@ func TestStored(t *testing.T) {
 	var table bytes.Buffer
 	again.Write(&table)
 	require.Regexp(t, `v5e +1280 +10.00 +3840 +in-order +stored, libtpu 1 `, table.String())
-	require.Regexp(t, `v4 +- +- +- +throughput +- `, table.String())
+	require.Regexp(t, `v4 +- +- +- +issue +- `, table.String())
 
 	other := make(65)
 	require.NoError(t, other.Cost(context.Background(), stored, nil))

@@ -17,6 +17,8 @@ func JSONError(data []byte, err error) error {
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError
 	switch {
+	case bytes.HasPrefix(data, []byte("\xef\xbb\xbf")), bytes.HasPrefix(data, []byte("\xff\xfe")), bytes.HasPrefix(data, []byte("\xfe\xff")):
+		return errors.New("the document begins with a byte order mark: save it as UTF-8 without one")
 	case errors.As(err, &syntax):
 		return fmt.Errorf("line %d: %w", line(syntax.Offset), err)
 	case errors.As(err, &kind):

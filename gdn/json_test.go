@@ -20,6 +20,8 @@ func TestJSONError(t *testing.T) {
 		"{\"wide\": []}":                   "field wide is an array, want a number",
 		"{\"bogus\": 1}":                   "unknown field \"bogus\"",
 		"{\"size\": 1,\n":                  "line 2: it ends before it is whole",
+		"\xef\xbb\xbf{}":                   "the document begins with a byte order mark: save it as UTF-8 without one",
+		"\xff\xfe{\x00}\x00":               "the document begins with a byte order mark: save it as UTF-8 without one",
 		"":                                 "line 1: it ends before it is whole",
 		"{\n\n x}":                         "line 3: invalid character 'x' looking for beginning of object key string",
 	} {

@@ -9,6 +9,7 @@ import (
 	"github.com/gdngen/gdngen/codegen/mosaic"
 	"github.com/gdngen/gdngen/codegen/route"
 	"github.com/gdngen/gdngen/gdn"
+	"github.com/gdngen/gdngen/internal/suggest"
 	"github.com/gdngen/gdngen/ir"
 	"github.com/gdngen/gdngen/ir/target"
 )
@@ -87,6 +88,8 @@ func ReadForeign(name string, data []byte) (*Program, error) {
 		return nil, fmt.Errorf("%s is Python: lower it, and give the text (%s)", name, loweredByJAX)
 	case filepath.Ext(name) == ".json":
 		return nil, fmt.Errorf("%s is JSON: gdngen tune takes the config.json of a model; here give StableHLO text (in JAX, %s)", name, loweredByJAX)
+	case suggest.Stead(data) != "":
+		return nil, fmt.Errorf("%s is %s", name, suggest.Stead(data))
 	case !bytes.Contains(data, []byte("main")):
 		return nil, fmt.Errorf("%s holds no StableHLO module: there is no @main (JAX writes one by %s)", name, loweredByJAX)
 	}

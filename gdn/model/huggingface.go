@@ -36,7 +36,7 @@ type huggingFace struct {
 	DenseLayers []int `json:"mlp_only_layers"`
 	SparseStep  int   `json:"decoder_sparse_step"`
 
-	// Kimi Linear's family uses other names, and counts layers from 1 or from 0; only their number matters.
+	// Kimi Linear's family uses other names, and counts layers from 1 or from 0.
 	ExpertsUsedKimi int `json:"num_experts_per_token"`
 	ExpertsShared   int `json:"num_shared_experts"`
 	DenseFirst      int `json:"first_k_dense_replace"`
@@ -116,8 +116,17 @@ func (f *huggingFace) layers(c *Config) error {
 		}
 	case f.Kimi != nil:
 		c.AttentionLayers = c.Layers - len(f.Kimi.Layers)
-		if named := len(f.Kimi.Layers) + len(f.Kimi.Full); named != c.Layers {
-			c.Notes = append(c.Notes, fmt.Sprintf("kda_layers and full_attn_layers name %d of %d layers: the others count as full attention", named, c.Layers))
+		named := slices.Sorted(slices.Values(slices.Concat(f.Kimi.Layers, f.Kimi.Full)))
+		for i, n := range named {
+			switch {
+			case n < 0 || n > c.Layers || n == c.Layers && named[0] == 0:
+				return fmt.Errorf("model: kda_layers and full_attn_layers have layer %d, num_hidden_layers is %d", n, c.Layers)
+			case i > 0 && n == named[i-1]:
+				return fmt.Errorf("model: kda_layers and full_attn_layers have layer %d twice", n)
+			}
+		}
+		if len(named) != c.Layers {
+			c.Notes = append(c.Notes, fmt.Sprintf("kda_layers and full_attn_layers name %d of %d layers: the others count as full attention", len(named), c.Layers))
 		}
 	case f.Interval != nil && *f.Interval < 1:
 		return fmt.Errorf("model: full_attention_interval is %d; want 1 or more", *f.Interval)

@@ -91,6 +91,7 @@ func TestPublished(t *testing.T) {
 
 func TestHuggingFaceFaults(t *testing.T) {
 	const qwen = `{"model_type": "qwen3_next", "hidden_size": 8`
+	const kimi = `{"model_type": "kimi_linear", "hidden_size": 8, "num_hidden_layers": 4, "linear_attn_config": {"num_heads": 1, "head_dim": 8, `
 	for text, want := range map[string]string{
 		`{"model_type": "llama", "hidden_size": 8, "num_hidden_layers": 2}`:     `model: model_type "llama" has no layer that is known here; known are Qwen3-Next`,
 		`{"model_type": "qwen3_next"}`:                                          "field hidden_size is missing",
@@ -102,6 +103,12 @@ func TestHuggingFaceFaults(t *testing.T) {
 		qwen + `, "num_hidden_layers": 1, "full_attention_interval": 9}`:        "attention_every is 9",
 		qwen + `, "num_hidden_layers": 1, "full_attention_interval": 1}`:        "all 1 layers are attention",
 		qwen + `, "num_hidden_layers": 4, "full_attention_interval": 0}`:        "full_attention_interval is 0; want 1 or more",
+		kimi + `"kda_layers": [1, 2, 999]}}`:                                    "kda_layers and full_attn_layers have layer 999, num_hidden_layers is 4",
+		kimi + `"kda_layers": [0, 1, 4]}}`:                                      "have layer 4, num_hidden_layers is 4",
+		kimi + `"kda_layers": [-1]}}`:                                           "have layer -1, num_hidden_layers is 4",
+		kimi + `"kda_layers": [1, 2, 1]}}`:                                      "have layer 1 twice",
+		kimi + `"kda_layers": [1, 2], "full_attn_layers": [2]}}`:                "have layer 2 twice",
+		qwen + `, "num_hidden_layers": 4, "rms_norm_eps": -1e-6}`:               "epsilon of the output norm is -1e-06, want a positive number",
 		qwen + "}\n{}": "line 2: invalid character '{' after top-level value",
 		qwen + `, "num_hidden_layers": 4, "linear_num_value_heads": 17}`:                          "hv",
 		`{"hidden": 8, "layers": 1, "batch": 1, "tokens": 9, "rule": {"name": "gla", "conv": 1}}`: `rule.name is "gla"; want gdn or kda`,

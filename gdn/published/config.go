@@ -101,7 +101,9 @@ func Read(data []byte) (Config, error) {
 		return c, errors.New("field hidden_size is missing")
 	}
 	c.Hidden, c.Heads, c.Eps = *f.Hidden, or(f.Heads, 0), f.Eps
-	c.Mixer, err = words(f)
+	if c.Mixer, err = words(f); err == nil && !(c.Mixer.NormEps > 0) {
+		err = fmt.Errorf("epsilon of the output norm is %g, want a positive number", c.Mixer.NormEps)
+	}
 	return c, err
 }
 

@@ -1,7 +1,8 @@
-// Package suggest finds the name that a user meant.
+// Package suggest finds the name that a user meant, and what lies in place of a file.
 package suggest
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 )
@@ -39,4 +40,15 @@ func editDistance(a, b string) int {
 		}
 	}
 	return row[len(b)]
+}
+
+// Stead returns what data is where no download put the file itself: a pointer of Git LFS or a page in HTML, with advice; "" for other data.
+func Stead(data []byte) string {
+	switch {
+	case bytes.HasPrefix(data, []byte("version https://git-lfs")):
+		return "a pointer of Git LFS in place of the file: fetch it by git lfs pull"
+	case bytes.HasPrefix(bytes.TrimSpace(data[:min(len(data), 64)]), []byte("<")):
+		return "a page in HTML or XML, such as that of a refused download, in place of the file: download it again"
+	}
+	return ""
 }

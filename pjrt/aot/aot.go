@@ -221,7 +221,7 @@ func (c *Compiler) ready(ctx context.Context, passes string) error {
 			return damaged
 		}
 		return &InfraError{Op: "start the compile worker", Err: fmt.Errorf(
-			"it ended (%s) while loading %s; does main call aot.RunWorkerIfAsked first? stderr: %s", exit, lib, noise)}
+			"it ended (%s) while loading %s: is that file whole, and does main call aot.RunWorkerIfAsked first? stderr: %s", exit, lib, noise)}
 	case err == child.ErrLate:
 		c.drop()
 		return &InfraError{Op: "start the compile worker", Err: fmt.Errorf("not ready after %v", startLimit)}

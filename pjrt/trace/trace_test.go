@@ -222,6 +222,8 @@ func TestDamaged(t *testing.T) {
 	}{
 		"empty":   {nil, "the file is empty"},
 		"text":    {[]byte("hello, this is no trace at all\n"), "nor an XSpace"},
+		"page":    {[]byte("<!DOCTYPE html>"), "no trace: a page in HTML or XML"},
+		"pointer": {[]byte("version https://git-lfs.github.com/spec/v1\n"), "no trace: a pointer of Git LFS in place of the file: fetch it by git lfs pull"},
 		"elf":     {[]byte("\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00"), "nor an XSpace"},
 		"json":    {[]byte(`{"a": [1, 2], "b": {}}`), "the JSON has no traceEvents"},
 		"list":    {[]byte(`{"traceEvents": 7}`), "traceEvents is no list"},

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/gdngen/gdngen/internal/suggest"
 )
 
 // The format is tsl/profiler/protobuf/xplane.proto. Field numbers are given where they are used; other fields are skipped.
@@ -40,6 +42,9 @@ func (d *damage) Error() string { return d.reason }
 func (m message) each(what string, numbers, parts []protowire.Number, do func(field) error) error {
 	for at := 0; at < len(m.b); {
 		bad := func(size int) error {
+			if advice := suggest.Stead(m.b); advice != "" && m.at == 0 {
+				return &damage{m.at, "no trace: " + advice}
+			}
 			reason := fmt.Sprintf("neither trace events (JSON) nor an XSpace: %s is no valid protobuf", what)
 			if errors.Is(protowire.ParseError(size), io.ErrUnexpectedEOF) {
 				reason = fmt.Sprintf("cut off, or no XSpace: %s ends too early", what)

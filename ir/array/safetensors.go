@@ -16,7 +16,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/gdngen/gdngen/internal/suggest"
 	"github.com/gdngen/gdngen/ir"
 )
 
@@ -152,6 +151,8 @@ func parseSafetensors(data []byte) (*File, error) {
 
 // foreign lists first bytes of other files that are found in place of weights, with advice.
 var foreign = []struct{ start, advice string }{
+	{"version https://git-lfs", "a pointer of Git LFS in place of the file: fetch it by git lfs pull"},
+	{"<", "a page in HTML or XML, such as that of a refused download, in place of the file: download it again"},
 	{"PK\x03\x04", "a zip archive, as torch.save writes: convert it to safetensors"},
 	{"\x80\x02", "a pickle of Python: convert it to safetensors"},
 	{"GGUF", "a GGUF file: weights are read from safetensors"},
@@ -162,9 +163,6 @@ var foreign = []struct{ start, advice string }{
 func beginning(data []byte) string {
 	if len(data) == 0 {
 		return ""
-	}
-	if advice := suggest.Stead(data); advice != "" {
-		return fmt.Sprintf("; the file begins with %q: %s", data[:min(len(data), 24)], advice)
 	}
 	for _, f := range foreign {
 		if strings.HasPrefix(string(data[:min(len(data), len(f.start))]), f.start) {

@@ -18,7 +18,7 @@ var rooms = []struct {
 	why           string
 }{
 	{[]string{"ir/target"}, nil, "facts of machines stand on the ground"},
-	{[]string{"ir", "ir/array", "ir/interp"}, []string{"ir", "ir/array", "ir/interp", "ir/passes", "internal/suggest", "internal/vector"}, "the IR and its meaning know no machine and no rule"},
+	{[]string{"ir", "ir/array", "ir/interp"}, []string{"ir", "ir/array", "ir/interp", "ir/passes", "internal/vector"}, "the IR and its meaning know no machine and no rule"},
 	{[]string{"ir/passes"}, []string{"ir", "ir/array", "ir/interp", "ir/passes", "internal/vector"}, "a pass for every target knows no machine, no rule and no emitter"},
 	{[]string{"codegen/plain"}, []string{"ir", "ir/array", "ir/interp", "ir/passes", "internal/vector"}, "what lowers to plain ops knows no machine"},
 	{[]string{"codegen/tpu", "codegen/tpu/internal/pipeline", "codegen/tpu/internal/tiles"}, []string{"codegen/tpu/internal/", "ir", "ir/", "internal/vector", "ir/target"}, "what lowers to kernels of a TPU knows no rule and no emitter"},

@@ -61,7 +61,7 @@ the whole device; none needs to be attached. GPUs are targets of the triton back
 			}
 			yes := map[bool]string{true: "yes", false: "no"}
 			return app.Emit(a.App, rows, rows, func(w io.Writer) {
-				t := terminal.NewTable("TARGET", "TOPOLOGY", ">MXUS", ">PEAK TFLOP/S", ">VMEM", ">HBM GB/S", ">CLOCK GHZ", "BF16 VECTORS")
+				t := terminal.NewTable("TARGET", "TOPOLOGY", ">MXUS", ">TFLOP/S A CORE", ">VMEM", ">HBM GB/S A CORE", ">CLOCK GHZ", "BF16 VECTORS")
 				for _, r := range tpus {
 					t.Add(r.Name, r.Topology, fmt.Sprintf("%d x %d²", r.MXUs, r.MXUSize), fmt.Sprintf("%.0f", r.Peak/1e12), terminal.Size(int64(r.VMEM)),
 						fmt.Sprintf("%.0f", r.HBM/1e9), fmt.Sprintf("%.2f", r.Clock/1e9), yes[r.BF16VPU])

@@ -34,7 +34,7 @@ func SupportsPackage(s gdn.Spec) error {
 }
 
 // Package writes a Python package of a name, which pip installs: functions of torch with the arguments of flash-linear-attention, forward and
-// backward, for any sizes of a call. interpreter is the text of the module by which its tests run without a GPU. Equal arguments give equal bytes.
+// backward, for any sizes of a call. interpreter is the text of the module by which it runs without a GPU. Equal arguments give equal bytes.
 func Package(name, version, interpreter string) ([]File, error) {
 	replace := strings.NewReplacer("@NAME@", name, "@DISTRIBUTION@", strings.ReplaceAll(name, "_", "-"), "@VERSION@", version, "@SOURCE@", folder.Address)
 	files := []File{{"LICENSE", folder.License}}
@@ -45,7 +45,7 @@ func Package(name, version, interpreter string) ([]File, error) {
 		}
 		files = append(files, File{replace.Replace(f[0]), replace.Replace(string(text))})
 	}
-	files = append(files, File{"tests/interpreter.py", interpreter})
+	files = append(files, File{"src/" + name + "/interpreter.py", interpreter})
 	texts := map[string]string{}
 	for _, f := range files {
 		texts[f.Path] = f.Text

@@ -4,7 +4,6 @@ Inputs and limits are those that flash-linear-attention tests itself with: the r
 """
 
 import os
-import sys
 
 import pytest
 import torch
@@ -13,10 +12,6 @@ import torch.nn.functional as F
 device = "cuda" if torch.cuda.is_available() else "cpu"
 if device == "cpu":
     os.environ["TRITON_INTERPRET"] = "1"
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    from interpreter import emulate_rounding
-
-    emulate_rounding()
 
 from @NAME@ import chunk_gated_delta_rule, flashinfer, fused_recurrent_gated_delta_rule, rule, serving  # noqa: E402
 
@@ -249,6 +244,18 @@ def test_operators(monkeypatch, part):
         torch.library.opcheck(torch.ops.@NAME@.recurrent, (q.detach(), k, v, g, beta, None, None, h0, cu, 0.2, True, False, False, True, True), test_utils=tests)
 
 
+def test_compile():
+    """torch.compile takes a call as one graph, forward and backward."""
+    (q, k, v, g, beta, h0), do, _ = draw(1, 20, 1, 2, 16, 16, torch.float32)
+    results = []
+    for call in (chunk_gated_delta_rule, torch.compile(chunk_gated_delta_rule, fullgraph=True, backend="aot_eager")):
+        own = [x.clone().requires_grad_() for x in (q, k, v)]
+        o, ht = call(*own, g, beta, initial_state=h0, output_final_state=True)
+        o.backward(do)
+        results.append([o, ht, *(x.grad for x in own)])
+    assert all(map(torch.equal, *results))
+
+
 def test_pool():
     """States of a pool by index, one skipped, in place; another layout, other places to leave them, raw gates, under the names of serving programs."""
     (q, k, v, g, beta, h0), _, _ = draw(3, 1, 1, 2, 16, 32, torch.float32, sequences=5)
@@ -321,6 +328,47 @@ def test_flashinfer(HQ, HK, HV, alpha, beta, dtype):
     assert same is pool and (pool[into[1]] == 123.0).all() and not pool[[1, 3]].any()
     with pytest.raises(ValueError, match="explicit output_state pool"):
         flashinfer.chunk_gated_delta_rule(on(q), on(k), on(v), on(g), on(b), 1.0, pool, True, at, state_indices=index)
+
+
+@pytest.mark.parametrize(("tokens", "dtype", "kept"), [
+    (1, torch.float32, torch.float32), (1, torch.bfloat16, torch.bfloat16), (2, torch.float32, torch.float32), (4, torch.bfloat16, torch.bfloat16),
+    (0, torch.float16, torch.float16), (0, torch.bfloat16, torch.float32)])
+def test_vllm(monkeypatch, tokens, dtype, kept):
+    """vLLM's steps, windows of drafts, and rows of q, k and v (tokens 0), by raw gates, on its distributions and by its limits.
+
+    Index 0 of a pool is padding; after tokens that were accepted a window starts from the state of the last one.
+    """
+    monkeypatch.setattr(serving, "FIRST_STATE", 1)
+    torch.manual_seed(0)
+    packed, N, tokens, HK, HV, K = not tokens, 4, max(tokens, 1), 1, 2, 128
+    fill = torch.randn if packed else torch.rand
+    rows = fill(N * tokens, (2 * HK + HV) * K + 64 * packed, dtype=dtype)[:, :(2 * HK + HV) * K].to(device)
+    q, k, v = (x.view(1, N * tokens, -1, K) for x in rows.split([HK * K, HK * K, HV * K], 1))
+    A_log, dt_bias, *ab = (fill(*shape, dtype=dtype).to(device) for shape in ((HV,), (HV,), (N * tokens, HV), (N * tokens, HV)))
+    pool = fill(2 * N * tokens + 1, HV, K, K, dtype=kept).to(device)
+    at = (torch.randperm(2 * N * tokens)[:N * tokens] + 1).view(N, tokens).to(device, torch.int32)
+    accepted = torch.randint(1, max(tokens, 2), (N,), dtype=torch.int32).to(device)
+    if packed:
+        at[2], at[3] = -1, 0
+    valid = at[:, 0] > 0
+    wide = [x.double().view(N, tokens, *x.shape[2:]) for x in (q, k, v)]
+    unit = [x / (x.square().sum(-1, keepdim=True) + 1e-6).sqrt() for x in wide[:2]]
+    a, b = (x.double().view(N, tokens, HV) for x in ab)
+    g, h0 = -A_log.double().exp() * F.softplus(a + dt_bias.double()), pool.double()[at.long().gather(1, accepted.long()[:, None] - 1)[:, 0]].transpose(2, 3)
+    after = pool.double()
+    for t in range(1, tokens + 1):
+        want, states = reference(*(x[:, :t] for x in (*unit, wide[2], g, b.sigmoid())), h0, K**-0.5, [(n, 0, t) for n in range(N)])
+        after[at[valid, t - 1].long()] = states.transpose(2, 3)[valid]
+    if packed:
+        o = torch.empty(N, 1, HV, K, dtype=dtype, device=device)
+        serving.fused_recurrent_gated_delta_rule_packed_decode(rows, *ab, A_log, dt_bias, K**-0.5, pool, o, at[:, 0].contiguous(), True)
+    else:
+        named = dict(ssm_state_indices=at[:, 0].contiguous()) if tokens == 1 else dict(ssm_state_indices=at, num_accepted_tokens=accepted)
+        o, _ = serving.fused_sigmoid_gating_delta_rule_update(A_log, ab[0], dt_bias, q=q, k=k, v=v, b=ab[1], initial_state=pool, use_qk_l2norm_in_kernel=True,
+                                                              cu_seqlens=torch.arange(0, N * tokens + 1, tokens, device=device, dtype=torch.int32), **named)
+    limits = dict(atol=1e-4, rtol=1e-4) if dtype == torch.float32 else dict(atol=2e-2, rtol=1e-2) if packed else dict(atol=1e-2, rtol=1e-2)
+    torch.testing.assert_close(o.view(want.shape)[valid], want[valid].to(dtype), **limits)
+    torch.testing.assert_close(pool, after.to(kept), **limits)
 
 
 def test_null_block(monkeypatch):

@@ -470,7 +470,7 @@ func (p *plan) seedsOf(texts []string) (seeds []strategy.Seed, err error) {
 	return seeds, nil
 }
 
-// proposer identifies everything that proposals depend on apart from header and candidates: the versions of strategy
+// proposer identifies everything that proposals depend on except header and candidates: the versions of strategy
 // and policy, the table of choices, and the estimator (by its estimates for the seeds).
 func (p *plan) proposer() string {
 	choices, estimates := sha256.New(), sha256.New()

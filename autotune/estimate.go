@@ -143,7 +143,7 @@ const (
 type slot int
 
 const (
-	slotPush slot = iota // weights into a matrix unit
+	slotPush slot = iota // weights into an MXU
 	slotMul
 	slotXLU
 	slotALU

@@ -128,7 +128,7 @@ func TestPatienceAgain(t *testing.T) {
 	require.GreaterOrEqual(t, again.Candidates, first.Candidates+6)
 }
 
-// A search ends where nothing can be gained: at the time that main memory takes for inputs and outputs.
+// A search ends where nothing can be gained: at the time that HBM takes for inputs and outputs.
 func TestBoundEnds(t *testing.T) {
 	c := quick(t, 40)
 	c.Targets = []string{"v6e"}

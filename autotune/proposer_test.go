@@ -205,7 +205,7 @@ func sortedChange(l []string) []string {
 	return out
 }
 
-// A proposer that never says anything of use pauses the run, with what it had said recorded.
+// A proposer without a usable answer pauses the run, and its answers are recorded.
 func TestUselessProposer(t *testing.T) {
 	c := quick(t, 100)
 	c.Seeds, c.Strategy, c.Failures = []string{"naive"}, answers(t, say("no")), 4

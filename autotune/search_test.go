@@ -103,7 +103,7 @@ func TestSearch(t *testing.T) {
 }
 
 // The same header gives the same journal, whatever the number of workers, the speed of gates and the interruptions. The lookahead is
-// part of the header, and follows the workers where nothing else is said.
+// part of the header, and follows the workers by default.
 func TestDeterminism(t *testing.T) {
 	n := max(12, rotate.Short(24)) // a multiple of 3
 	few := []string{"naive", "default", "split"}
@@ -569,7 +569,7 @@ func TestSecondDriver(t *testing.T) {
 func TestPruning(t *testing.T) {
 	c := quick(t, 6)
 	c.Lookahead, c.Seeds, c.Strategy = 1, []string{"default", "forward", "token", "ladder", "block", "split"}, "exhaustive"
-	c.Objective = objective.Objective{Most: 1e-9} // which no cost meets: ranked by cycles, and a miracle below the bound of main memory ends nothing
+	c.Objective = objective.Objective{Most: 1e-9} // which no cost meets: ranked by cycles, and a miracle below the bound of HBM ends nothing
 	c.Evaluator = &fake{roomy: true, refuse: func(gate string, w *judge.Work) *judge.Refusal {
 		miracle := func(target string) journal.Cost {
 			return journal.Cost{Target: target, Ruler: ruler.InOrder, Cycles: 1, Wall: 1, Score: 1, PerToken: perToken(w, 1), Schedule: "wonder"}

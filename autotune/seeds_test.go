@@ -112,7 +112,7 @@ func TestSeedsPromoted(t *testing.T) {
 	require.Empty(t, header(Config{Promoted: []promoted.Row{row}}).Promoted, "of another target")
 }
 
-// A search allows what auto computes in, where it is told no precision: auto is among its seeds, and nobody is warned.
+// A search allows what auto computes in, where it is told no precision: auto is among its seeds, and there is no warning.
 func TestFloorIsAuto(t *testing.T) {
 	for text, want := range map[string]string{"tiny": "bf16x3", "tiny,seqs=2": "bf16x3", "bench,dtype=f32,direction=train": "", "bench": "bf16x1", "decode,dtype=f32": "f32", "tiny,rule=kda": "bf16x3"} {
 		c := Config{Spec: spec(t, text), Targets: []string{"v5e", "v6e"}, Warn: func(said string) { require.Fail(t, said) }}

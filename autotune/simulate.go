@@ -21,7 +21,7 @@ type Simulation struct {
 	Reason   string           `json:"reason"`  // why it ended
 }
 
-// within lists the shares of Simulation.Within.
+// within lists the keys of Simulation.Within, with the ratio to the journal's best score that each stands for.
 var within = []struct {
 	name  string
 	ratio float64

@@ -12,9 +12,9 @@ import (
 	"github.com/gdngen/gdngen/internal/store"
 )
 
-// ScoreOf judges the champion of another search again: the text of its program passes all gates here, after the variant
-// naive, in a run of its own in c.Dir. Spec and targets are c's, whatever the other run claims. A program that is wrong
-// for them, or has no cost, is an error.
+// ScoreOf judges the champion of another search again, and returns it as a candidate of a run of its own in c.Dir,
+// after the variant naive. The text of its program passes all gates here. Spec and targets are c's, whatever the other
+// run claims. A program that is wrong for them, or has no cost, is an error.
 func ScoreOf(ctx context.Context, found string, c Config) (*journal.Candidate, error) {
 	s, _, err := journal.Read(found, nil)
 	if err != nil {

@@ -38,7 +38,7 @@ func rewritten(t *testing.T, from string, change func(*journal.Header, *journal.
 	return dir
 }
 
-// A journal that another version of the strategy or of the rules made is no faulty one: what can not be recomputed is said, and what can
+// A journal that another version of the strategy or of the rules made is no faulty one: a note says what can not be recomputed, and what can
 // be is. It is not gone on with.
 func TestVerifyOtherVersions(t *testing.T) {
 	c := quick(t, 20)

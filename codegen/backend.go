@@ -21,7 +21,7 @@ type Artifact struct {
 	Kernels []Kernel // the kernels that Text calls, in program order
 }
 
-// Kernel is one kernel in the text form of its own dialect.
+// Kernel is the text of one kernel: a Mosaic body, Triton or PTX, by backend.
 type Kernel struct {
 	Name, Text string
 }

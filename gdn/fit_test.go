@@ -95,7 +95,7 @@ func TestSuited(t *testing.T) {
 		{"bench,k=64,v=64,rows=flat", wide, "tpu-long,layout=bhdt,hbm=yes"}, // lanes are cut at whole registers
 		{"bench,l2norm", small, "tpu-128,state_delay=6,prologue_end=100"},
 		{"bench,b=4", wide, "tpu-long,persistent_rows=yes,hbm=yes"},
-		{"bench,b=8,t=128", wide, "tpu-long,batch=2,chunks=1,persistent_rows=yes,head_group=2,state_delay=3,hbm=yes"}, // rows in lockstep where chunks are few
+		{"bench,b=8,t=128", wide, "tpu-long,batch=2,chunks=1,persistent_rows=yes,head_group=2,state_delay=3,hbm=yes"}, // rows interleaved where chunks are few
 		{"bench,b=8,t=200", small, "tpu-128,chunks=2,persistent_rows=yes,state_delay=6"},                              // four chunks would be half padding
 		{"bench,b=4,t=1000", wide, "tpu-long,hbm=yes"},                                                                // rows that lie one behind another would be a copy more
 		{"bench,b=8,hk=1,hv=2", wide, "tpu-long,batch=4,persistent_rows=yes,hbm=yes"},                                 // rows where heads are few
@@ -112,7 +112,7 @@ func TestSuited(t *testing.T) {
 		{"bench,k=64,v=128", small, "tpu-128,state_delay=6"},
 		{"bench,k=64,v=64", wide, "tpu-long,layout=bhdt,hbm=yes"},
 		{"bench,k=256,v=256", wide, "tpu-long,hbm=yes"},
-		{"bench,k=256,v=256", small, "tpu,decay_bf16=rows,interleave=no,prologue_end=100"}, // four tiles of a matrix unit a state
+		{"bench,k=256,v=256", small, "tpu,decay_bf16=rows,interleave=no,prologue_end=100"}, // four tiles of an MXU a state
 		{"bench,k=64,v=64,t=40", small, "tpu-long,phases_before=0"},
 	} {
 		s := mustParse(t, c.spec)
@@ -132,7 +132,7 @@ func TestSuited(t *testing.T) {
 }
 
 // Visits of packed sequences share a program up to twice as many heads as fill it, then half of them; fewer where memory does not hold them. On
-// matrix units of 128 first with another schedule.
+// MXUs of 128 first with another schedule.
 func TestSuitedPacked(t *testing.T) {
 	for _, c := range []struct {
 		heads string
@@ -251,7 +251,7 @@ func TestChoices(t *testing.T) {
 		list := forms(t, c.auto, mustParse(t, c.spec), Machine{Cores: 1, MXUSize: c.size})
 		require.Equal(t, parseVariant(t, c.want).String(), list[0].String(), "%s %s", c.spec, c.auto)
 	}
-	fastMemory := Machine{Cores: 1, MXUSize: 256, VMEM: 64 << 20} // beside it raw gates in float32 cost a fifth
+	fastMemory := Machine{Cores: 1, MXUSize: 256, VMEM: 64 << 20} // with it, raw gates in float32 cost a fifth
 	require.Equal(t, parseVariant(t, "decode,hbm=yes"), parseVariant(t, forms(t, "auto", mustParse(t, "contest-decode"), fastMemory)[0].String()))
 	require.Equal(t, parseVariant(t, "decode-f32,hbm=yes"), parseVariant(t, forms(t, "auto", mustParse(t, "decode"), fastMemory)[0].String()))
 	for spec, want := range map[string][3]string{

@@ -10,7 +10,7 @@ import (
 // kernel uses them, whether they only reorder instructions.
 type Group uint8
 
-// The groups. GroupForm is the mathematics, without the inverse (I + A)^-1, which is GroupInverse. GroupMapping decides what shares a program,
+// The groups. GroupForm has the mathematical form except the inverse (I + A)^-1, which is GroupInverse. GroupMapping decides which work shares a program,
 // GroupLayout the order of dimensions.
 const (
 	GroupForm Group = iota

@@ -41,8 +41,9 @@ func (s Spec) Decodes() Spec {
 	return s
 }
 
-// Prompts returns the spec of the remaining sequences of a mixed batch, or s without one. It has one more sequence, for padding, and the tokens of the
-// first sequences belong to sequences without a state.
+// Prompts returns the spec of a mixed batch's other sequences, those that are not Decodes; s itself if it is no mixed
+// batch. It has one more sequence, for padding. The tokens of the decodes come first in the rows and belong to no
+// sequence.
 func (s Spec) Prompts() Spec {
 	if s.Mixed > 0 {
 		s.Seqs, s.Mixed = s.Seqs+1, 0

@@ -191,7 +191,7 @@ func TestPresets(t *testing.T) {
 }
 
 // The floors of the bench work in cycles per token and value head are public figures of the cost notes: MXU without the
-// inverse at chunk 128 is .75 on two 256 x 256 units, and main memory is .83 at 1640 GB/s and 1.75 GHz.
+// inverse at chunk 128 is .75 on two 256 x 256 units, and HBM is .83 at 1640 GB/s and 1.75 GHz.
 func TestSpecCost(t *testing.T) {
 	s, err := LookupPreset("bench")
 	require.NoError(t, err)

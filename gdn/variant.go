@@ -9,7 +9,7 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// The enumerations of a Variant. Their meaning is in the rows of Axes.
+// The types of a Variant's enumerated fields. Axes has the values of each and what they mean.
 type (
 	Algo         uint8
 	Solve        uint8

@@ -68,7 +68,7 @@ const (
 	NumOps
 )
 
-// Unit is the hardware unit that executes an op. On machines without matrix units, a vector machine does all work.
+// Unit is the hardware unit that executes an op. On machines without MXUs, a vector machine does all work.
 type Unit uint8
 
 const (

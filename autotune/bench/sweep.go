@@ -27,8 +27,8 @@ type Item struct {
 	Solution   *flashinfer.Solution // names the variant in traces
 }
 
-// Choose resolves the text of the variant for target (nil: a CPU), and names the solution after it. The user's
-// champions are not considered: others compare with these figures.
+// Choose resolves text, such as "auto", to a variant for target (nil: a CPU), and names the solution after it. It
+// ignores the user's own champions, so that the figures can be reproduced by others.
 func (it *Item) Choose(text string, target *target.Target) error {
 	d := it.Definition
 	p, err := flashinfer.NewProblem(d)
@@ -53,7 +53,7 @@ func (it *Item) Choose(text string, target *target.Target) error {
 	return err
 }
 
-// Config is a sweep.
+// Config has the definitions to measure on a device, and how.
 type Config struct {
 	Plugin   string // path of the PJRT plugin
 	Items    []Item

@@ -74,7 +74,7 @@ func Choose(cases []truth.Case, only string) ([]truth.Case, error) {
 	return kept, nil
 }
 
-// Engine computes cases.
+// Engine computes the outputs of cases by one plan.
 type Engine struct {
 	Plan    engine.Plan
 	Compute engine.Compute

@@ -43,7 +43,7 @@ func TestAdvice(t *testing.T) {
 	require.Regexp(t, `(?m)^edges +300 +23\.1% +each op waits`, b.String())
 }
 
-// The next command is one that the advice names, with a value beside the one that the variant has.
+// The next command is one that the advice names, with another value than the variant's.
 func TestNext(t *testing.T) {
 	s, err := gdn.Parse("bench")
 	require.NoError(t, err)

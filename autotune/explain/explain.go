@@ -162,7 +162,7 @@ func (e *Explanation) Took() int64 {
 	return e.Report.Cycles
 }
 
-// Own returns the cycles of Took outside of the ops that the module calls.
+// Own returns the part of Took spent in the module's top level, outside of the ops that it calls, in cycles.
 func (e *Explanation) Own() int64 {
 	if e.Ruler == ruler.InOrder {
 		return e.Report.Wall.Own
@@ -170,7 +170,8 @@ func (e *Explanation) Own() int64 {
 	return e.Report.TopLevel
 }
 
-// Changed lists the axes in which two variants of a spec differ, as A -> B; empty if one is no variant.
+// Changed lists the axes in which two variants of a spec differ, as "axis A -> B"; "" if one of the two modules has no
+// variant.
 func (r *Result) Changed() string {
 	if r.Against == nil || r.Module.Program.Spec == nil || r.Against.Program.Spec == nil {
 		return ""

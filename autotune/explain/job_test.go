@@ -43,7 +43,7 @@ func (r recorded) Compile(_ context.Context, q aot.Request) (*aot.Result, error)
 	return &aot.Result{CodeBytes: 7}, err
 }
 
-// One of several targets that refuses is left out and told of; an only one is the error. Beside another module all is compared.
+// One of several targets that refuses is left out and told of; an only one is the error. With a second module, all figures are compared.
 func TestJob(t *testing.T) {
 	p, err := measure.ReadForeign("dot.mlir", []byte("module @dot {\n  func.func @main(%a: tensor<512x512xf32>) -> tensor<512x512xf32> {\n    return %a : tensor<512x512xf32>\n  }\n}\n"))
 	require.NoError(t, err)
@@ -116,7 +116,7 @@ func (a asked) Compile(ctx context.Context, q aot.Request) (*aot.Result, error) 
 	return r, err
 }
 
-// On a target whose kernels want an option of the compiler, what a module takes without it is beside what it takes.
+// On a target whose kernels want an option of the compiler, what a module takes without it is shown next to what it takes with it.
 func TestPlain(t *testing.T) {
 	p, err := measure.ReadForeign("dot.mlir", []byte("module @dot {\n  func.func @main(%a: tensor<512x512xf32>) -> tensor<512x512xf32> {\n    return %a : tensor<512x512xf32>\n  }\n}\n"))
 	require.NoError(t, err)

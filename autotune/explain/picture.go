@@ -30,7 +30,7 @@ const (
 	unitColour  = "#8a94a0"
 )
 
-// smallUnits are the slots shown below the stages. Generations name the matrix unit's slot differently.
+// smallUnits are the slots shown below the stages. Generations name the MXU's slot differently.
 var smallUnits = []struct{ slot, label string }{{"MXU", "matrix units"}, {"MATMUL", "matrix units"}, {"VALU", "vector units"}}
 
 // smallShare is the least share of the instructions for a stage to have a row.

@@ -6,11 +6,11 @@ import (
 )
 
 // roofline has the roofs of a target and the points of a module, in units of its view box. x is work over traffic, y
-// the share of the matrix units' peak, both on logarithmic scales of base 2.
+// the share of the MXUs' peak, both on logarithmic scales of base 2.
 type roofline struct {
 	Width, Height            float64
 	Left, Right, Top, Bottom float64
-	Ridge                    float64 // flop per byte at which HBM and matrix units limit equally
+	Ridge                    float64 // flop per byte at which HBM and MXUs limit equally
 	Roof                     string  // path
 	X, Y                     []tick
 	Points                   []rooflinePoint

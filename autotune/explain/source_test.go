@@ -13,7 +13,7 @@ import (
 	"github.com/gdngen/gdngen/pjrt/llo"
 )
 
-// The lines of a foreign kernel are beside its hot spots where their file is at hand; a module without locations says how to get some.
+// The lines of a foreign kernel are shown with its hot spots if their file is available; a module without locations says how to get some.
 func TestSourceLines(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "mine.py")
 	require.NoError(t, os.WriteFile(file, []byte("def kernel(x):\n    y = x @ w\n    "+strings.Repeat("z", 100)+"\n"), 0o644))

@@ -37,7 +37,7 @@ type Source struct {
 	Content string `json:"content"`
 }
 
-// Languages and Bindings are the values of the schema.
+// Languages and Bindings list the values that the schema allows for a solution's language and binding.
 var (
 	Languages = []string{"python", "triton", "cpp", "cuda", "tilelang"}
 	Bindings  = []string{"tvm-ffi", "torch"}

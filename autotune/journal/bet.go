@@ -45,7 +45,7 @@ func idle(c *Cost) float64 {
 	return float64(c.Wall-c.Cycles) / float64(c.Wall)
 }
 
-// matrix reports whether a slot belongs to the matrix units.
+// matrix reports whether a slot belongs to the MXUs.
 func matrix(slot string) bool { return slot == "MXU" || slot == "MATMUL" }
 
 // BetsOf returns Bets of a candidate and its parent, on the first target with both costs; compared is false if there is

@@ -17,7 +17,7 @@ const (
 	CauseLegality   Cause = "legality"              // it can not be built, emitted or compiled
 	CauseNumerics   Cause = "correctness"           // wrong numbers
 	CauseUnstable   Cause = "compile instability"   // the compiler crashed or hung, or spills much more
-	CauseMemory     Cause = "memory path"           // vector memory, or main memory is now what limits
+	CauseMemory     Cause = "memory path"           // vector memory, or HBM is now what limits
 	CauseFusion     Cause = "fusion boundary"       // work moved out of the kernels, or into more of them
 	CauseModel      Cause = "cost model"            // it compiles, and the cost model can not read its schedule
 	CauseInternal   Cause = "internal fault"        // this program failed, not the candidate
@@ -26,7 +26,7 @@ const (
 	CauseNoParent   Cause = "not the best of seeds" // correct, and slower; it was changed from nothing
 )
 
-// Causes lists them.
+// Causes lists all causes except CauseNone.
 var Causes = []Cause{CauseBottleneck, CauseLocal, CauseLegality, CauseNumerics, CauseUnstable, CauseMemory, CauseFusion, CauseModel, CauseInternal, CauseRepeated, CauseProposal, CauseNoParent}
 
 const (
@@ -43,10 +43,11 @@ const GateProposal = "proposal"
 var byVerdict = map[Verdict]Cause{Duplicate: CauseRepeated, Pruned: CauseBottleneck, Invalid: CauseLegality, Numerics: CauseNumerics, EmitError: CauseLegality,
 	CompileReject: CauseLegality, VMEM: CauseMemory, CostUnknown: CauseModel, Timeout: CauseUnstable, Crash: CauseUnstable, Internal: CauseInternal}
 
-// Cause is what follows from a verdict alone; none from one with a rank.
+// Cause returns the cause that a verdict alone implies; CauseNone if the candidate was ranked.
 func (v Verdict) Cause() Cause { return byVerdict[v] }
 
-// CauseOf says why a candidate did not become the best, with the evidence; nothing for one that did. View holds its parent.
+// CauseOf returns why a candidate did not become the best, with the evidence; CauseNone if it did. The view must
+// contain its parent.
 func (v View) CauseOf(c *Candidate) (Cause, string) {
 	switch {
 	case c.Verdict == Improved:
@@ -68,7 +69,8 @@ func (v View) CauseOf(c *Candidate) (Cause, string) {
 	return CauseLegality, fmt.Sprintf("no target costs both this and its parent, candidate %d", parent.ID)
 }
 
-// Compare finds the cause of a loss, or of a gain that was not enough, in two costs: what is now, and what had been.
+// Compare returns the cause of a loss, or of an insufficient gain, from two costs on a target: now is the candidate's,
+// had its parent's.
 func Compare(target string, now, had *Cost) (Cause, string) {
 	loss := now.Score - had.Score
 	rel := float64(loss) / float64(had.Score)

@@ -61,7 +61,7 @@ func requireGoesOn(t *testing.T, dir string, promised, most int, what string) {
 	require.Equal(t, records, s.Len(), what)
 }
 
-// Wherever the power goes, what was promised is there, no more than one record beside it, and the journal goes on.
+// Wherever the power goes, what was promised is there, at most one further record, and the journal goes on.
 func TestPowerLoss(t *testing.T) {
 	d := crash.New(filepath.Join(t.TempDir(), "run"))
 	require.NoError(t, fill(d, t, 100, 90, 80, 70))

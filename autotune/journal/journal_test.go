@@ -310,7 +310,7 @@ func TestVerify(t *testing.T) {
 	}))
 }
 
-// Lint refuses what nobody could understand or judge again later.
+// Lint refuses records that can not be understood or judged again later.
 func TestLint(t *testing.T) {
 	lint := func(change func(c *Candidate)) []string {
 		dir := t.TempDir()
@@ -403,7 +403,7 @@ func distinct(t *testing.T, path string, a, b reflect.Value) {
 	}
 }
 
-// A note is a record beside the decisions: it is found by its candidate, takes no time of drivers, and must say something of a candidate that is there.
+// A note is a record that is no decision: it is found by its candidate, takes no time of drivers, and must say something of a candidate that is there.
 func TestNotes(t *testing.T) {
 	dir := t.TempDir()
 	require.ErrorIs(t, AddNote(dir, Note{Candidate: 1, Text: "x"}), os.ErrNotExist)

@@ -13,9 +13,9 @@ var placeholder = regexp.MustCompile(`(?i)\b(todo|fixme|tbd|xxx|placeholder|lore
 // noReason stands for the hypothesis that a proposer did not give in journals of older versions.
 const noReason = "given by the proposer without a reason"
 
-// Lint lists what makes a journal unfit to be read later: placeholders, no hypothesis, verdicts without reason, gate or evidence,
-// nothing that a command could judge again, events without a message. It says nothing of
-// whether decisions are right: Verify does.
+// Lint lists faults that would make a journal useless to a later reader: placeholders, a missing hypothesis, verdicts
+// without reason, gate or evidence, candidates that no command can judge again, events without a message. It does not
+// check decisions; Verify does.
 func Lint(s *State) (faults []string) {
 	add := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	for _, c := range s.Now().Candidates() {

@@ -11,7 +11,7 @@ import (
 // CloseWithin is how close to the best, as a ratio of scores, a candidate is close.
 const CloseWithin = 1.1
 
-// CloseText says how close that is.
+// CloseText is CloseWithin as text: "within 10 %".
 var CloseText = fmt.Sprintf("within %.0f %%", 100*(CloseWithin-1))
 
 // notCheaper is what succeeds says of a candidate that is not cheaper than the champion.

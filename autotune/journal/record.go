@@ -19,7 +19,7 @@ const Format = 2
 // Rules is the version of Rank, CauseOf and the champions. Raise it when an old record gets another verdict, reason or cause.
 const Rules = 1
 
-// Kind is the kind of a record's body.
+// Kind says which type the body of a record has.
 type Kind string
 
 // The kinds.
@@ -194,7 +194,7 @@ type Cost struct {
 	Stages []Stage     `json:"stages,omitempty"` // cycles by stage of the algorithm, by the ruler, most first
 	XLA    int64       `json:"glue,omitempty"`   // cycles outside of kernels, by the ruler
 	Calls  int64       `json:"calls,omitempty"`  // ops that the module runs
-	Stall  int64       `json:"stall,omitempty"`  // cycles of waiting for a matrix unit
+	Stall  int64       `json:"stall,omitempty"`  // cycles of waiting for an MXU
 	Slot   string      `json:"slot,omitempty"`   // the fullest slot of the op with most cycles
 	Fill   Figure      `json:"fill,omitempty"`   // its share of full bundles
 	Shapes []ShapeCost `json:"shapes,omitempty"` // if the run weighs several specs; the figures above are weighted sums

@@ -196,7 +196,7 @@ func (s *State) Now() View { return s.At(s.Len()) }
 // At returns the view of the first n candidates. Adding more does not change it.
 func (s *State) At(n int) View { return View{s, n} }
 
-// View is the knowledge after a number of candidates had been judged.
+// View is the state of a run after its first n candidates were judged. It is immutable.
 type View struct {
 	s *State
 	n int

@@ -2,7 +2,7 @@ package journal
 
 import "slices"
 
-// Verdict is what became of a candidate.
+// Verdict is the result of judging a candidate.
 type Verdict string
 
 // The verdicts. A failure of the machinery is none of them: it is a record of kind error, and the candidate is tried again.
@@ -38,8 +38,8 @@ func (v *Verdict) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Known says whether v is one of Verdicts.
+// Known reports whether v is one of Verdicts.
 func (v Verdict) Known() bool { return slices.Contains(Verdicts, v) }
 
-// Ranked says whether a candidate with this verdict is correct and has a cost of its own.
+// Ranked reports whether a candidate with this verdict is correct and has its own cost.
 func (v Verdict) Ranked() bool { return v == Improved || v == Close || v == Worse }

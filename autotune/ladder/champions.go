@@ -15,8 +15,8 @@ import (
 // mostChampions is the number of champions that climb at the end of a session: the latest ones.
 const mostChampions = 3
 
-// Champions judges the last champions of a search, on its first target, in a training step of a model, and stores their
-// standings in the folder of the run. Those that have a standing are not judged again.
+// Champions judges the last champions of a search in a training step of a model, on the search's first target, and
+// stores the results (standings) in the folder of the run. It skips champions that have one.
 func Champions(ctx context.Context, dir string, m model.Config, forward bool, e Evaluator, note func(format string, args ...any)) error {
 	s, _, err := journal.Read(dir, nil)
 	if err != nil {

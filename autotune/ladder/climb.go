@@ -13,7 +13,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/journal"
 )
 
-// Decision is what to do with the candidate.
+// Decision is a ladder's decision about the candidate.
 type Decision string
 
 // The decisions.
@@ -23,7 +23,7 @@ const (
 	Inconclusive Decision = "inconclusive" // the measured interval covers what is asked
 )
 
-// Outcome is what became of a rung.
+// Outcome is the result of one rung.
 type Outcome string
 
 // The outcomes.
@@ -36,7 +36,7 @@ const (
 	Undecided Outcome = "undecided"
 )
 
-// Ends says whether nothing above a rung is tried.
+// Ends reports whether the climb stops at a rung with this outcome: it neither passed nor gained.
 func (o Outcome) Ends() bool { return o != Passed && o != Gained }
 
 // UnmarshalText reads a decision by its present name, or by the one that older journals have.
@@ -63,7 +63,7 @@ type Record struct {
 	Reason   string        `json:"reason,omitempty"`
 }
 
-// Climb is what a ladder found.
+// Climb is the result of a ladder.
 type Climb struct {
 	Dir      string        `json:"run"`
 	Config   Config        `json:"config"`

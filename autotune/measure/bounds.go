@@ -20,8 +20,8 @@ type Bound struct {
 	Meaning string  `json:"meaning"`
 }
 
-// Bounds returns lower bounds on a schedule's cycles: by the traffic and the matrix products that the spec needs, and
-// by the module's own.
+// Bounds returns lower bounds on a schedule's cycles: two from the HBM traffic and the matrix products that the spec
+// needs, and those of the module itself.
 func (p *Program) Bounds(r *llo.Report, t *target.Target) []Bound {
 	var list []Bound
 	took, err := CyclesBy(ruler.InOrder, r)
@@ -58,11 +58,13 @@ func Score(cycles, hbmBytes int64, s gdn.Spec, t *target.Target) int64 {
 	return max(cycles, int64(HBMCycles(max(hbmBytes, s.NecessaryBytes()), t)))
 }
 
-// Least returns a lower bound on the score of any program of the variant: the necessary traffic, and the arithmetic.
+// Least returns a lower bound in cycles on the score of any program of the variant: the larger of the time for the
+// necessary traffic and the time for the arithmetic.
 //
-// For the chunkwise form the arithmetic is its matrix products on full matrix units in single passes, without the inverse.
-// Products shared by several value heads count once, so it holds for every variant of the same chunk. For the token recurrence it
-// is the decay and the update of each element of the float32 state at each token, which no matrix unit does.
+// For the chunkwise form the arithmetic is its matrix products at the MXU's peak in single bf16 passes, without the
+// inverse. Products shared by several value heads count once, so the bound holds for every variant of the same chunk.
+// For the token recurrence it is the decay and the update of each element of the float32 state at each token, in the
+// VPU.
 func Least(s gdn.Spec, v gdn.Variant, t *target.Target) int64 {
 	f := v.Fit(s)
 	work := s.Flops(f.Chunk) / t.PeakFlops()
@@ -72,7 +74,7 @@ func Least(s gdn.Spec, v gdn.Variant, t *target.Target) int64 {
 	return max(int64(HBMCycles(s.NecessaryBytes(), t)), int64(work))
 }
 
-// MXUBusy returns the cycles that matrix products occupy the busiest matrix unit, over all calls.
+// MXUBusy returns the cycles that the busiest MXU is occupied by matrix products, over all calls.
 func MXUBusy(r *llo.Report) (cycles int64) {
 	for _, op := range r.Ops {
 		cycles += op.Calls * op.MXUBusy
@@ -119,7 +121,7 @@ func fullest(need map[string]float64) (most float64, name string) {
 }
 
 // mxuFlops returns the peak floating-point operations per cycle of bf16 products whose dimensions are at most width.
-// Products of half the size of a matrix unit fill at most half of it, two of them packed into one.
+// Products of half the size of an MXU fill at most half of it, two of them packed into one.
 func mxuFlops(t *target.Target, width int) float64 {
 	if 2*width <= t.MXUSize {
 		return t.PeakFlops() / 2

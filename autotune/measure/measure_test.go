@@ -124,7 +124,7 @@ func TestDamagedCache(t *testing.T) {
 	require.Equal(t, 2, c.asked)
 }
 
-// A schedule that steers by a table whose values nobody gave compiles, and has no cost: that is no refusal by the compiler.
+// A schedule that depends on a table without given values compiles, and has no cost: that is no refusal by the compiler.
 func TestCostUnknown(t *testing.T) {
 	x := instrument(t, &recorded{dump: "varlen_v6e_0.0.51"})
 	p := Foreign("varlen", "module @main {}")

@@ -150,8 +150,8 @@ func ParseLoad(text string) ([]int, error) {
 // maxLoad is the largest repeat count.
 const maxLoad = 1 << 16
 
-// Under sets the scalars to those of packed sequences of the given lengths, in order for a mixed batch. It errs if the spec has no packed sequences or the
-// lengths do not fit it.
+// Under sets the program's scalars for packed sequences of the given lengths; in a mixed batch, in its order. It errs
+// if the spec has no packed sequences or the lengths do not fit it.
 func (p *Program) Under(load []int) error {
 	var tokens int
 	for _, n := range load {

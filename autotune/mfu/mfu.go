@@ -1,6 +1,6 @@
-// Package mfu models how well a training step with the rule uses the matrix units of a TPU: it costs the parts and
+// Package mfu models how well a training step with the rule uses the MXUs of a TPU: it costs the parts and
 // pieces of a step of a gdn/model, and sums them. The model flop utilisation of a part is its model flops over the
-// flops that fully busy matrix units would do in the modelled time. Model flops count the mathematics, by gdn/model.
+// flops that fully busy MXUs would do in the modelled time. Model flops count the mathematics, by gdn/model.
 package mfu
 
 import (
@@ -154,7 +154,8 @@ func sumUp(parts, pieces []*Row, t *target.Target) []*Row {
 	return rows
 }
 
-// Parts costs the parts of a step that of selects, by kind, part and pass. Shares of the step are not set. There are no pieces and no sums.
+// Parts returns the costs of those parts of a training step for which of returns true: it sees kind, part and pass of a
+// row. Shares of the step are not set. There are no pieces and no sums.
 func Parts(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.Variant, t *target.Target, of func(*Row) bool) ([]*Row, error) {
 	rows, err := partRows(ctx, x, c, v, t, false, of)
 	for _, r := range rows {
@@ -198,7 +199,7 @@ func Modules(c model.Config, forward bool) []Module {
 	return slices.DeleteFunc(modules(c, forward), func(m Module) bool { return m.Build == nil })
 }
 
-// RuleAlone returns the passes of the rule as separate modules; a step has them within others.
+// RuleAlone returns the passes of the rule as modules of their own. In a training step they are parts of other modules.
 func RuleAlone(c model.Config, forward bool) (l []Module) {
 	for _, p := range model.Parts(c) {
 		if p.Kind != "rule" || p.Name != "rule" {

@@ -9,7 +9,7 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// A step is the sum of its pieces, each as often as it runs; parts are summed beside them by pass.
+// A step is the sum of its pieces, each as often as it runs; parts are summed separately, by pass.
 func TestSumUp(t *testing.T) {
 	target, err := target.Lookup("v6e")
 	require.NoError(t, err)

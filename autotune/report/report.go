@@ -11,7 +11,7 @@ import (
 	"github.com/gdngen/gdngen/autotune/ruler"
 )
 
-// Summary is the summary of a run.
+// Summary has the results of a search, for the report.
 type Summary struct {
 	Dir        string                  `json:"dir"`
 	Spec       string                  `json:"spec"`

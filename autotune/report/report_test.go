@@ -264,7 +264,7 @@ func TestCommandOfShapes(t *testing.T) {
 		Command(h, &journal.Candidate{Variant: "x=1"}))
 }
 
-// Where an objective had errors measured, the front has them over flash-linear-attention's, with public kernels beside.
+// Where an objective had errors measured, the front has them over flash-linear-attention's, with public kernels in the same table.
 func TestFrontWithPeers(t *testing.T) {
 	s := journal.NewState()
 	require.NoError(t, s.Add(journal.Record{Kind: journal.KindHeader, Body: []byte(`{"format":2,"spec":"b=1,t=4096,hk=4,hv=8,k=128,v=128,dtype=bf16","targets":["v6e"],"lookahead":1,"objective":"cost@error=fla"}`)}))

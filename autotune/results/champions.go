@@ -51,7 +51,7 @@ type Result struct {
 	Champions []*Champion `json:"champions"`
 }
 
-// Table is the whole table.
+// Table has the results of the page docs/data/results.md: a row for each spec, with its cheapest variants by target.
 type Table struct {
 	Compiler   string      `json:"compiler"`
 	Revision   string      `json:"revision,omitempty"` // of gdngen, if the build knows it
@@ -143,7 +143,7 @@ func only(targets []*target.Target, names string) []*target.Target {
 	})
 }
 
-// Maker makes tables.
+// Maker measures the programs of a Table.
 type Maker struct {
 	Instrument *measure.Instrument
 	Compiler   string // name and version

@@ -168,7 +168,7 @@ func (p *Plan) candidatesFor(row *Row) []Candidate {
 	return list
 }
 
-// about returns a candidate's variant on a spec, whatever the target; auto is resolved for matrix units of 256 rows.
+// about returns a candidate's variant on a spec, whatever the target; auto is resolved for MXUs of 256 rows.
 func (c *Candidate) about(s gdn.Spec) (gdn.Variant, error) {
 	if _, ok := gdn.ParseAuto(c.Variant); !ok {
 		return gdn.ParseVariant(c.Variant)

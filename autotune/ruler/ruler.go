@@ -21,7 +21,8 @@ const (
 // former has the names of earlier versions.
 var former = map[string]Ruler{"wall": InOrder, "throughput": Issue}
 
-// UnmarshalText reads a name, also one of an earlier version. It takes any text, since Parse says which are known.
+// UnmarshalText reads a ruler's name, or a name of an earlier version. It accepts any text; Parse refuses unknown
+// names.
 func (r *Ruler) UnmarshalText(text []byte) error {
 	*r = Ruler(text)
 	if now, ok := former[string(text)]; ok {

@@ -60,7 +60,7 @@ func TestKernels(t *testing.T) {
 	}
 }
 
-// Each class of a sheet has one case, by what is worst against its limit: of what failed, the reason; of two sheets, the worse.
+// Each class of a Case has one row, with its worst error relative to the limit, or the reason of a failure; of two Cases, the worse.
 func TestJudge(t *testing.T) {
 	s, err := gdn.Parse("t=40,hk=2,k=8")
 	require.NoError(t, err)

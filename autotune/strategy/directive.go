@@ -44,8 +44,8 @@ func (d Directive) Axes() (names []string) {
 //go:embed directives/*.md
 var directiveWords embed.FS
 
-// Words returns the directive's text in Markdown, for a programmer: what limits there, what has been tried, where to
-// look.
+// Words returns the directive's text in Markdown, for the agent that proposes changes: the bottleneck, earlier
+// attempts, and where to look.
 func (d Directive) Words() string {
 	text, err := directiveWords.ReadFile("directives/" + d.Name + ".md")
 	if err != nil {
@@ -54,7 +54,7 @@ func (d Directive) Words() string {
 	return string(text)
 }
 
-// LookupDirective returns a preset by name.
+// LookupDirective returns the preset with a name; an unknown name is an error that lists the presets.
 func LookupDirective(name string) (Directive, error) {
 	var names []string
 	for _, d := range Directives {

@@ -41,7 +41,7 @@ type Question struct {
 	Escalation *Escalation `json:"escalation,omitempty"`
 }
 
-// Demand is what a session requires of its proposer.
+// Demand is a session's requirements on an outside proposer: a directive's text, and the axes it may change.
 type Demand struct {
 	Name  string   `json:"name,omitempty"` // of a preset
 	Axes  []string `json:"axes,omitempty"` // axes that it may change

@@ -158,7 +158,7 @@ func (w *weighing) weigh(o origin, v gdn.Variant) (s step, ok bool) {
 	return s, true
 }
 
-// morePasses reports whether some products of w take more passes of the matrix unit than v's, which saves nothing. A
+// morePasses reports whether some products of w take more passes of the MXU than v's, which saves nothing. A
 // precision that refers to another axis counts as the lowest.
 func morePasses(v, w gdn.Variant) bool {
 	taken := func(v gdn.Variant, a gdn.Axis) float64 {

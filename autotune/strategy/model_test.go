@@ -88,7 +88,7 @@ func simulated(t *testing.T, s Space, text string, candidates int, rule func(gdn
 }
 
 // factored is a rule by which values of axes multiply the cycles of the kernels, and the layout
-// decides on glue.
+// decides on the cycles of XLA ops.
 func factored(factors map[string]float64, glue map[string]float64) func(gdn.Variant) journal.Cost {
 	return func(v gdn.Variant) journal.Cost {
 		kernel, outside := 1e6, 0.
@@ -105,7 +105,7 @@ func factored(factors map[string]float64, glue map[string]float64) func(gdn.Vari
 	}
 }
 
-// Where the cheapest kernel has the dearest glue, the model finds the whole that is cheapest, by
+// Where the cheapest kernel has the dearest XLA ops, the model finds the whole that is cheapest, by
 // estimates that are off in level and blind to an axis: with each, sooner than elites.
 func TestModelFindsBestWhole(t *testing.T) {
 	factors := map[string]float64{"layout=bt_hd": .7, "layout=bthd": .9, "layout=bhdt": 2, "solve=merge": .5, "solve=ladder": .6, "heads=0": .4, "heads=4": .6, "kq=joined": .9, "transpose_k=key": .85, "phases_before=1": .8, "phases_before=2": .9, "head_group=2": .95}
@@ -200,7 +200,7 @@ func TestUnknownCost(t *testing.T) {
 }
 
 // A choice that is refused or unsafe alone is weighed with what it needs: aligned blocks of packed sequences, from a variant that lacks most
-// of it, and from one that lacks the masks that keep sequences apart.
+// of it, and from one without the masks that separate sequences.
 func TestNeededChoices(t *testing.T) {
 	s := space(t)
 	s.Spec, _ = gdn.Parse("contest-prefill,t=2048,seqs=15")
@@ -247,7 +247,7 @@ func TestForecastFromNothing(t *testing.T) {
 	require.NotNil(t, newPolicy(s, &model{s, 4}).Next(t.Context(), j.state.Now(), nil))
 }
 
-// Elites are good and far apart.
+// Elites are good and differ in many axes.
 func TestElites(t *testing.T) {
 	s := space(t, "naive")
 	j := newJudged(t, s)

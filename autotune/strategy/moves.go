@@ -253,7 +253,7 @@ func (r *record) trials(m Move) (n int, failed, drift float64) {
 	return n, failed, drift
 }
 
-// passes are the matrix unit's passes per product, by precision: fewer are not dearer.
+// passes are the MXU's passes per product, by precision: fewer are not dearer.
 var passes = map[string]float64{"f32": 6, "bf16x6": 6, "bf16x3": 3, "bf16x1": 1}
 
 // hotShare returns the share of a schedule that an axis influences.

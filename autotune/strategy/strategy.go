@@ -270,7 +270,8 @@ func (s Space) present() (Space, error) {
 	return s, nil
 }
 
-// Reaches reports whether a precision is at least another one. f32 and bf16x6 count as equal, since their limits are.
+// Reaches reports whether a precision is at least as exact as least. f32 and bf16x6 count as equal, since they have the
+// same error limits.
 func Reaches(precision, least string) bool {
 	rank := map[string]int{"f32": 3, "bf16x6": 3, "bf16x3": 2, "bf16x1": 1}
 	return rank[precision] >= rank[least]

@@ -202,8 +202,8 @@ func (p *Pool) judge(ctx context.Context, w *judge.Work) (*reply, error) {
 	return first, nil
 }
 
-// Confirm has another machine, or another worker, compute the costs of a candidate again. Its answer is not recorded:
-// if it differs, one of the two is wrong, and an error says so.
+// Confirm lets another machine, or another worker, compute the costs of a candidate again. The second result is not
+// recorded. It errs if the two differ.
 func (p *Pool) Confirm(ctx context.Context, proposed, judged *judge.Work) error {
 	avoid := &avoided{}
 	if first, ok := judged.Left.(*reply); ok && first.by != nil {

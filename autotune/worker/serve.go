@@ -42,7 +42,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
 	orders := make(chan *message)
 	var fault error // why orders ended
 	go func() {
-		defer cancel() // nobody waits for the order in progress
+		defer cancel() // the result of the order in progress is no longer needed
 		defer close(orders)
 		for r := newReader(in); ; {
 			m, err := r.next()

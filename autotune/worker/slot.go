@@ -110,7 +110,7 @@ type conn struct {
 	*pipes
 	out      *writer
 	messages chan *message // closed at the end, after fault is set
-	gone     chan struct{} // closed when nobody listens any more
+	gone     chan struct{} // closed when there is no listener any more
 	fault    error
 
 	hello *Hello

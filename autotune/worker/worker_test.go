@@ -398,7 +398,7 @@ func TestMisbehaving(t *testing.T) {
 		t.Run(x.mode+" "+x.at, func(t *testing.T) {
 			once := onceEnv + "=" + filepath.Join(t.TempDir(), "once")
 			bad := func() *Engine { return engine(t, x.mode, once, atEnv+"="+x.at) }
-			o := PoolOptions{Limit: time.Minute} // what is said is not a matter of time
+			o := PoolOptions{Limit: time.Minute} // the text does not depend on times
 			switch {
 			case strings.Contains(x.says, "silent"):
 				o.Silence = testSilence
@@ -497,7 +497,7 @@ func TestBudgetEndsReadiness(t *testing.T) {
 	require.Less(t, sum.Candidates, judged)
 }
 
-// What a worker says beside its answer is noticed at the next order; a failure of its machinery is tried again as here.
+// Output of a worker besides its answer is noticed at the next order; a failure of its machinery is tried again as here.
 func TestLesserFaults(t *testing.T) {
 	want := local(t)
 	for mode, says := range map[string]string{"twice": "not asked", "fails": "no space left on device"} {

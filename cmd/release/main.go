@@ -87,7 +87,7 @@ func release(version, out, only string) error {
 	return sums(out)
 }
 
-// programs builds gdngen for each machine, and packs each with the files beside it.
+// programs builds gdngen for each machine, and packs each with its files.
 func programs(version, out string) error {
 	list, err := exec.Command("git", append([]string{"ls-files", "--"}, extraFiles...)...).Output()
 	if err != nil {

@@ -136,7 +136,7 @@ func (s *site) file(name string, data []byte) error {
 	return os.WriteFile(to, data, 0o644)
 }
 
-// reports writes the reports of the searches whose journals are kept beside this file, and gives a list of them.
+// reports writes the reports of the searches whose journals are in the folder of this file, and gives a list of them.
 func (s *site) reports() (string, error) {
 	names, err := fs.Glob(siteFiles, "runs/*.jsonl.gz")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Arrays of the caller are pinned to main memory where a kernel says so, under whatever shape; what the module makes itself is not, and a
+// Arrays of the caller are pinned to HBM where a kernel says so, under whatever shape; what the module makes itself is not, and a
 // result that shares the memory of an operand is pinned with it.
 func TestPinned(t *testing.T) {
 	text := func(grid string) string {
@@ -63,7 +63,7 @@ func TestPinned(t *testing.T) {
 	}
 }
 
-// Kernels that hand an array to each other, and keep the caller's in main memory, ask for a quarter more than they need, or 6 MiB; others for
+// Kernels that hand an array to each other, and keep the caller's in HBM, ask for a quarter more than they need, or 6 MiB; others for
 // a quarter and 16 MiB.
 func TestRoomForArrays(t *testing.T) {
 	for grid, want := range map[string]int{"": 25<<20/4*5 + 16<<20, ", main=1": 25 << 20 / 4 * 5} {

@@ -9,7 +9,7 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// Body returns the Mosaic module of a kernel as text. It errs if a schedule is pending, or if blocks or VMEM do not suit the target.
+// Body returns the Mosaic module of a kernel as text. It errs if a schedule is pending, or if the target does not support the blocks or has too little VMEM.
 func Body(kernel *ir.Instr, target *target.Target) (string, error) {
 	g := kernel.Attrs.Grid
 	if g.Sched != nil || g.Live > 0 {

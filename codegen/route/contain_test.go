@@ -37,7 +37,7 @@ func (p poison) String() string { return fmt.Sprintf("%s=%g", p.input, p.value) 
 // place is the row and the head, of heads, that an element belongs to.
 type place struct{ row, head, heads int }
 
-// ofAll is the row of what sums over all of them: the gradient of a parameter. A slot of a pool that is nobody's has row -1.
+// ofAll is the row of what sums over all of them: the gradient of a parameter. A slot of a pool that belongs to no sequence has row -1.
 const ofAll = -2
 
 // owner says where the elements of a tensor of the spec belong.

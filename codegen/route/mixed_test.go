@@ -12,7 +12,7 @@ import (
 )
 
 // The kernel of a mixed batch's prompts has as much room for registers that are spilled as it has alone: the pool that it takes from the decodes stays in
-// main memory. With 6 MiB in place of 16 a pool of 513 states was refused on v6e.
+// HBM. With 6 MiB in place of 16 a pool of 513 states was refused on v6e.
 func TestMixedRoom(t *testing.T) {
 	s := spec(t, "t=520,hk=2,hv=8,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,l2norm,seqs=11,packed,init,inplace,pool=513,read,mixed=1")
 	v, target := forTPU(t, s, gdn.Auto, "v6e")

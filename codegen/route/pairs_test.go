@@ -131,7 +131,7 @@ func TestDrawnPairs(t *testing.T) {
 	require.LessOrEqual(t, int(refused.Load()), max(n/20, 3))
 }
 
-// drawnPair draws a spec, a named variant that suits it, with up to eight axes changed, and a target.
+// drawnPair draws a spec, a named variant that is legal for it, with up to eight axes changed, and a target.
 func drawnPair(t *testing.T, draw *rand.Rand) (gdn.Spec, string, *target.Target) {
 	pick := func(l ...int) int { return l[draw.IntN(len(l))] }
 	some := func(text string, odds int) string {

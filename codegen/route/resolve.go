@@ -53,7 +53,7 @@ func (r Route) For(t *target.Target) *target.Target {
 //
 //	choices A, B, C: A needs 90 % of the memory, B 70 %   ->   B; C is never built
 //
-// An error says that the text does not parse or that the variant does not suit the spec. Modules built on the way stay in the form.
+// An error says that the text does not parse or that the variant is illegal for the spec. Modules built on the way stay in the form.
 func Resolve(s gdn.Spec, text string, t *target.Target, champions Champions) (*Form, error) {
 	f, err := known(s, text, t)
 	if err == nil {

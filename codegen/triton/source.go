@@ -19,7 +19,7 @@ var sourceText string
 
 var templates = template.Must(template.New("source").Parse(sourceText))
 
-// Name is the backend's.
+// Name is the backend's name in gdngen's flags.
 const Name = "triton"
 
 // Source writes the Python file of a spec by a variant. version is the generator's.

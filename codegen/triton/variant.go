@@ -135,9 +135,11 @@ func (v Variant) With(axis, value string) (Variant, error) {
 // decodes says whether a spec is one step of the recurrence.
 func decodes(s gdn.Spec) bool { return s.Tokens == 1 && s.Seqs == 0 }
 
-// Default is where a spec starts from: for a decode step one warp and 8 columns a program, or 4 where programs are few; for a prefill parts of chunks
-// of 64 where the sequences alone would leave a GPU idle, else chunks of 32, in wide programs without a pipeline where they are many. float32 inputs keep
-// their precision, and chunks of 64. An h100 and an h200 have timed the contest's heads (docs/gpu.md); between them modelled times decide.
+// Default returns the variant from which a search for a spec starts. A decode step has one warp and 8 columns a
+// program, or 4 if there are few programs. A prefill whose sequences would leave a GPU idle is split into parts of
+// chunks of 64; another has chunks of 32, in wide programs without a pipeline if programs are many. float32 inputs keep
+// their precision, with chunks of 64. The choices come from times on an h100 and an h200 for the contest's heads
+// (docs/gpu.md), and from modelled times elsewhere.
 func Default(s gdn.Spec) Variant {
 	v := Variant{BV: 8, Warps: 1, Stages: 2, Chunk: 64, Kernels: "two", PrepareWarps: 2, MapBV: 64, Inverse: "blocks", Leaf: 16, Prec: "bf16", Solve: "tf32x3", TParts: 2}
 	if s.DType == ir.F32 {

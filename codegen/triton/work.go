@@ -5,7 +5,7 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Work is what a launch of a kernel does that its code does not say.
+// Work has facts about a kernel's launch that its code does not show: iterations and HBM traffic.
 type Work struct {
 	Trips int   // of its loop over chunks, parts or rows, in the program that runs longest; 0: it has none
 	Bytes int64 // of main memory that it reads and writes, where programs that share an input read it once

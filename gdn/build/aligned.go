@@ -361,8 +361,8 @@ func (e *chunks) ahead(o *ir.Value, visit int) *ir.Value {
 	return b.Concat(1, first, b.SliceAxis(o, 1, rows, e.c))
 }
 
-// asSpec brings a state [N, V, K] into the order and type of the spec, in the block of an output. A kernel turns the few states that begin or end in a step;
-// in the glue it would be all of them, through main memory.
+// asSpec brings a state [N, V, K] into the order and type of the spec, in the block of an output. A kernel transposes the few states that begin or end in a step;
+// XLA ops would transpose all of them, through HBM.
 func (e *chunks) asSpec(x *ir.Value, like *operand) *ir.Value {
 	if e.s.State != gdn.StateVK {
 		x = e.b.Transpose(x, 0, 2, 1)

@@ -478,7 +478,7 @@ func (x *gridding) seenAs(o *operand, as func(shape []int) []int) *operand {
 	return &y
 }
 
-// chained reshapes an operand for back-to-back rows. Interleaved rows are a stride apart, so that each has its successor behind it in memory: nothing
+// chained reshapes an operand for back-to-back rows. Interleaved rows have a stride, so that each has its successor behind it in memory: nothing
 // moves.
 //
 // Eight rows, batch=2, of four steps each: steps 0 to 3 have rows 0 and 4, steps 4 to 7 rows 1 and 5

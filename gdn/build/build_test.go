@@ -114,7 +114,7 @@ func TestFitIsStable(t *testing.T) {
 	})
 }
 
-// What does not suit is refused before anything is built.
+// Illegal variants are refused before anything is built.
 func TestRefused(t *testing.T) {
 	s := gdntest.MustParse(t, "b=2,t=64,hk=2,hv=4,k=8")
 	_, err := Module(s, gdntest.MustVariant(t, "layout=bthd,heads=1"))

@@ -52,7 +52,7 @@ var sideBySide = []string{"tpu-packed,layout=bt_hd,chunk=16", "tpu-packed,layout
 // Every legitimate variant goes on from caches of the convolution, and leaves them.
 func TestConvolutionCaches(t *testing.T) { byEveryVariant(t, cachedSpecs) }
 
-// byEveryVariant computes specs by all variants that suit them. Classes, seeds and the place of norms and gates take turns.
+// byEveryVariant computes specs by all variants that are legal for them. Classes, seeds and the place of norms and gates take turns.
 func byEveryVariant(t *testing.T, specs []string) {
 	var list []gdn.Variant
 	for turn, n := range gdn.Variants {
@@ -79,7 +79,7 @@ func byEveryVariant(t *testing.T, specs []string) {
 	}
 }
 
-// NaN in slots that nobody starts from, and in all that belongs to a sequence without a state, changes no bit of the others.
+// NaN in slots from which no sequence starts, and in all that belongs to a sequence without a state, changes no bit of the others.
 func TestCachesContain(t *testing.T) {
 	for _, text := range cachedSpecs {
 		s := gdntest.MustParse(t, text)

@@ -18,7 +18,7 @@
 //	O = scale e^G Q S + P V'                         outputOf
 //	S <- e^(G_C) S + (e^(G_C - G) K)^T V'            update, with restK = e^(G_C - G) K
 //
-// In the code grown is e^G and left is e^(G_C - G), both [N, C]. Row i of the system is v'_i = beta_i (v_i - e^(G_i)
+// In the code grown is e^G and left is e^(G_C - G), the tail decay, both [N, C]. Row i of the system is v'_i = beta_i (v_i - e^(G_i)
 // S^T k_i - sum over j < i of D_ij (k_i . k_j) v'_j): k_i reads back the values that earlier tokens wrote, with their
 // decay since, and they are subtracted. A decay is always the exponential of a difference, never a quotient
 // of exponentials, since e^G alone underflows for strong decays.

@@ -17,7 +17,7 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// mixedSpecs are mixed batches with all that they may have beside.
+// mixedSpecs are mixed batches with all options that they support.
 var mixedSpecs = []string{
 	"t=40,hk=1,hv=2,k=16,v=8,gates=fused,l2norm,seqs=7,packed,init,pool=9,inplace,read,mixed=1,conv=4,convrows=4,convstate,convbias,rows=qkv",
 	"t=50,hk=1,hv=2,k=16,gates=fused,gatedtype=bf16,l2norm,seqs=8,packed,init,pool=36,inplace,read,mixed=4,conv=4,convstate,rows=flat",

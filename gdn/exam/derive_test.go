@@ -43,7 +43,7 @@ func derived(precision string, c truth.Class, tokens int) bool {
 
 const draws = 3
 
-// derivation is a sheet of one class in draws of it, with bf16 inputs and float32 outputs.
+// derivation is a Case of one class in draws of it, with bf16 inputs and float32 outputs.
 func derivation(t *testing.T, c truth.Class, doubled, bounded bool, tokens int, seed uint64) *Case {
 	s, err := gdn.Parse(fmt.Sprintf("t=%d,hk=%d,k=%d,dtype=bf16,out=f32", tokens, draws, derivedWidth))
 	require.NoError(t, err)
@@ -63,7 +63,7 @@ func derivation(t *testing.T, c truth.Class, doubled, bounded bool, tokens int, 
 	return x
 }
 
-// compute runs the arithmetic of a class of precision on all heads of a sheet.
+// compute runs the arithmetic of a class of precision on all heads of a Case.
 func compute(t *testing.T, x *Case, precision string) map[string]*array.Array {
 	return arith.Outputs(x.Spec, x.Inputs, func(h arith.Head) (o, state arith.Matrix) {
 		o, state, err := arith.Run(h, precision)

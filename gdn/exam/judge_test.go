@@ -179,7 +179,7 @@ func TestWorst(t *testing.T) {
 	require.True(t, math.IsNaN(worst[1].Error))
 }
 
-// A sheet is drawn once for equal questions, again for others.
+// A Case is drawn once for equal arguments, and anew for others.
 func TestCache(t *testing.T) {
 	s, err := gdn.Parse("t=20,hk=1,k=4")
 	require.NoError(t, err)

@@ -35,7 +35,7 @@ var examined = []string{
 var sampled = map[string]int{"bf16": 0, "tpu-long,tail_decay=v": 0, "tpu": 1, "tpu-packed": 2, "bf16,beta=left": 2, "decode": 3,
 	unnamed[2]: 0, unnamed[3]: 1, unnamed[4]: 2, unnamed[5]: 3}
 
-// seedOfHonest is the seed of the sheets of honest variants.
+// seedOfHonest is the seed of the Cases of honest variants.
 const seedOfHonest = 79
 
 // Honest variants pass, without a name too: a sample, or with -all every named one on every kind of spec.
@@ -61,7 +61,7 @@ func TestHonest(t *testing.T) {
 	}
 }
 
-// What auto takes passes too, on each kind of matrix unit: one chunk a step, some, and four; and packed sequences.
+// What auto takes passes too, on each kind of MXU: one chunk a step, some, and four; and packed sequences.
 func TestHonestAuto(t *testing.T) {
 	var cache Cache
 	// With this seed U in one part misses the limit of final states on one key.

@@ -13,9 +13,10 @@ const silent = -200
 // Program computes outputs by name from inputs by name.
 type Program func(inputs map[string]*array.Array) (map[string]*array.Array, error)
 
-// Within runs the inputs of x in a program for spec s, which has more tokens and is otherwise equal, so that one compiled program serves short and
-// long Cases. It appends padding tokens with zero k, v and beta and no decay; with packed sequences after the longest one, so that no empty sequence gets
-// a token. Their outputs are removed. Example: tokens a, b run as a, b, 0, 0 in a program of four.
+// Within runs the inputs of x in a program for spec s, which is x.Spec with more tokens, so that one compiled program
+// serves short and long Cases. It appends padding tokens with zero k, v and beta and no decay; with packed sequences
+// after the longest one, so that no empty sequence gets a token. Outputs of the padding are removed. Example: in a
+// program of four tokens, a and b run as a, b, 0, 0.
 func (x *Case) Within(s gdn.Spec, program Program) (map[string]*array.Array, error) {
 	if s == x.Spec {
 		return program(x.Inputs)

@@ -13,7 +13,7 @@ import (
 	"github.com/gdngen/gdngen/ir/interp"
 )
 
-// A program of more tokens gives for a sheet what a program of its own size gives, but for rounding, and a fault of it shows.
+// A program of more tokens gives for a Case the results of a program of the Case's size, except for rounding, and an error of it shows.
 func TestWithin(t *testing.T) {
 	for text, variants := range map[string][]string{
 		"b=2,t=70,hk=1,hv=2,k=16,v=8,dtype=bf16,init":                    {"default", "naive", "token"},

@@ -158,7 +158,7 @@ func TestFiniteDifferences(t *testing.T) {
 				moved[name] = array.FromFloat64s(in[name].Type, in[name].Shape, x)
 				return loss(moved)
 			}
-			const h = 1.0 / 1024 // exact in float32 beside these values; the fourth-order formula makes the error of the step vanish
+			const h = 1.0 / 1024 // exact in float32 relative to these values; the fourth-order formula makes the error of the step vanish
 			fd := (8*(at(h)-at(-h)) - (at(2*h) - at(-2*h))) / (12 * h)
 			num, den = num+(fd-grad[i])*(fd-grad[i]), den+fd*fd
 		}

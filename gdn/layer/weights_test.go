@@ -146,7 +146,7 @@ func TestLoadErrors(t *testing.T) {
 	require.ErrorContains(t, err, "weight_map has tensor x twice, in a.safetensors and in b.safetensors: keep one")
 }
 
-// A layer of bf16 beside quantised experts in one shard is read; a quantised tensor of the layer itself is refused with its type. Files that are
+// A layer of bf16 with quantised experts in the same shard is read; a quantised tensor of the layer itself is refused with its type. Files that are
 // something else say what they begin with.
 func TestPublishedShards(t *testing.T) {
 	c := layer.Config{Hidden: 8, HeadsK: 1, HeadsV: 2, KeyDim: 4, ValueDim: 4, ConvWidth: 4, NormEps: 1e-6}

@@ -104,7 +104,7 @@ func TestBackward(t *testing.T) {
 			run := func(m *ir.Module) map[string]*array.Array { return eval(t, m, inputs) }
 			fill(back)
 			grads := run(back)
-			delete(grads, "loss") // which the module of the loss gives beside the gradient
+			delete(grads, "loss") // which the module of the loss returns with the gradient
 			// value is what the gradients are of: the loss, or the sum of the outputs weighted by their gradients.
 			value := func() float64 {
 				sum := 0.0

@@ -34,7 +34,7 @@ func TestWriteFile(t *testing.T) {
 	require.False(t, info.Mode().IsRegular())
 }
 
-// What can not be written names the file that was asked for, and leaves what was there and nothing beside it.
+// What can not be written names the file that was asked for, and leaves the folder unchanged.
 func TestWriteFileFaults(t *testing.T) {
 	dir := t.TempDir()
 	for _, path := range []string{filepath.Join(dir, "none", "a"), dir} {

@@ -8,7 +8,7 @@ import (
 )
 
 // dot sums the products of Precision.Products, each a product of bf16 parts summed in index order
-// from 0, one after another. A matrix unit multiplies bf16 exactly and adds in f32, so a dot of a
+// from 0, one after another. An MXU multiplies bf16 exactly and adds in f32, so a dot of a
 // higher precision is several passes over parts of its operands: with x = x0 + x1, each rounded to
 // bf16,
 //
@@ -16,7 +16,7 @@ import (
 //	bf16x3   x0 y1 + x1 y0 + x0 y0
 //	bf16x6   x0 y2 + x2 y0 + x1 y1 before those
 //
-// the smaller first, so that they are not lost one by one beside the largest.
+// the smaller first, so that they are not rounded away next to the largest.
 //
 // The order of sums is fixed here, while a device has its own: comparisons with devices allow for
 // that. The sums are float64 if the result is F64, else float32; operands wider than the sums are

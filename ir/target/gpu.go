@@ -29,7 +29,7 @@ type GPU struct {
 	DRAM                          float64 // HBM bytes per second by the data sheet
 	Copy                          float64 // HBM bytes per second that a copy reaches: the floor of modelled times
 	Clock                         float64 // cycles per second under load
-	MatmulBF16                    int     // multiply-adds per cycle of one scheduler's matrix unit
+	MatmulBF16                    int     // multiply-adds per cycle of one scheduler's tensor core
 	Timing                        *GPUTiming
 	Calibrated                    string `zero:"the table is of public microbenchmarks"` // device and date of the calibration
 
@@ -51,7 +51,7 @@ type GPUTiming struct {
 	Uniform     float64
 	Double      float64
 	Matmul      float64 // mma.sync of one warp
-	MatmulUse   float64 // fraction of the matrix unit that mma.sync reaches
+	MatmulUse   float64 // fraction of the tensor core that mma.sync reaches
 	Barrier     float64
 	Release     float64 // until an instruction releases its source registers
 	Launch      float64 // microseconds of the shortest kernel in a graph
@@ -115,7 +115,7 @@ func chip(g GPU) GPU {
 	return g
 }
 
-// PeakFlops returns the largest number of bf16 floating point operations per cycle, with all matrix units busy.
+// PeakFlops returns the largest number of bf16 floating point operations per cycle, with all tensor cores busy.
 func (g *GPU) PeakFlops() float64 { return 2 * float64(g.SMs*g.Schedulers*g.MatmulBF16) }
 
 // GPUs returns the supported models, oldest first.

@@ -125,7 +125,7 @@ func TestCostFacts(t *testing.T) {
 	})
 }
 
-// A made-up generation is one row: what follows from facts works, and what is not known of it is refused or said.
+// A made-up generation is one row: what follows from facts works, and unknown facts are refused or reported.
 func TestOneRow(t *testing.T) {
 	v6e, err := target.Lookup("v6e")
 	require.NoError(t, err)

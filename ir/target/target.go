@@ -29,15 +29,15 @@ type Target struct {
 	Topology string  // smallest topology name that the compiler accepts
 	Kind     string  // device name from the runtime
 	Cores    int     // cores over which the compiler spreads a kernel's parallel points
-	MXUs     int     // matrix units per core
-	MXUSize  int     // rows and columns of one matrix unit
+	MXUs     int     // MXUs per core
+	MXUSize  int     // rows and columns of one MXU
 	VMEM     int     // bytes of vector memory
 	HBM      float64 // HBM bytes per second
 	Clock    float64 // cycles per second, derived from public peak figures
 	BF16VPU  bool    // the vector unit supports bf16
-	// MatmulBF16 and MatmulF32 are the cycles that one vmatmul holds its matrix unit: 16 rows of bf16, or 8 rows of f32.
+	// MatmulBF16 and MatmulF32 are the cycles that one vmatmul holds its MXU: 16 rows of bf16, or 8 rows of f32.
 	MatmulBF16, MatmulF32 int
-	// PushBF16 and PushF32 are the cycles that a weight push holds the port of its matrix unit, from distances in schedules. The compiler's
+	// PushBF16 and PushF32 are the cycles that a weight push holds the port of its MXU, from distances in schedules. The compiler's
 	// listing has 3 more than its pipeline needs.
 	PushBF16, PushF32 int64
 	BranchDelay       int // bundles executed after a branch and before its target

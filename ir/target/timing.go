@@ -14,7 +14,7 @@ type Timing struct {
 	VectorALU, VectorMove, VectorLoad int64
 	// Transcendental functions, from the push to the earliest pop (listing and profile).
 	Transcendental int64
-	// Matrix unit: from a product to its first result (profile; schedule); between two pops of the result queue (listing); number of
+	// MXU: from a product to its first result (profile; schedule); between two pops of the result queue (listing); number of
 	// results of a product of 16 bf16 rows, twice the number for 8 rows (listing).
 	Matmul        int64
 	MatmulPop     int64 `zero:"results have addresses, there is no queue"`
@@ -27,7 +27,7 @@ type Timing struct {
 	PairFirst                int64 `zero:"no push takes two registers"`
 	// Cycles between two pops of permuted, summed or transposed registers (listing).
 	LanePop int64
-	// Switches of a lane unit: delay of an instruction after another class (listing).
+	// Switches of an XLU: delay of an instruction after another class (listing).
 	TransposeAfterPermute32, TransposeAfterPermute16, SumAfterPermute int64
 	TransposeAfterSum, PermuteAfterSum                                int64
 	PermuteAfterTranspose, SumAfterTranspose                          int64

@@ -525,7 +525,7 @@ func TestMemoryAndKill(t *testing.T) {
 	compiles(t, c)
 }
 
-// A compile waits for those that measure, and a done context ends the waiting; a context that holds the machine waits for nobody.
+// A compile waits for those that measure, and a done context ends the waiting; a context that holds the machine does not wait.
 func TestSharesMachine(t *testing.T) {
 	lock := machine.New(t.TempDir(), nil)
 	held, free, err := lock.Measure(t.Context())

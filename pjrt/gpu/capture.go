@@ -87,7 +87,7 @@ func ReadCapture(dir string) (*Capture, error) {
 	return c, nil
 }
 
-// CaptureOptions says how a script is run.
+// CaptureOptions are the options of Capture.
 type CaptureOptions struct {
 	Python  string // a Python with the script's imports; "": Triton's own
 	Configs int    // the most configs per autotuned kernel

@@ -55,7 +55,7 @@ func TestCapture(t *testing.T) {
 	require.Greater(t, Time(more), 5*Time(list))
 }
 
-// What a script or its kernels lack is said.
+// An error says what a script or its kernels lack.
 func TestCaptureRefuses(t *testing.T) {
 	k := open(t)
 	g := h100(t)

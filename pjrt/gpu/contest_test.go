@@ -14,7 +14,7 @@ import (
 const flaOne, flaMany = 220.0, 145.2
 
 // The modelled times that docs/gpu.md shows for contest heads on an h100, and what they are to be: a prefill of one sequence by parts below 150 us
-// and one of many below flash-linear-attention's, a decode step of 64 at the rate of main memory in one pass, and of one within 1.2 us.
+// and one of many below flash-linear-attention's, a decode step of 64 at the rate of HBM in one pass, and of one within 1.2 us.
 func TestContestTimes(t *testing.T) {
 	k := open(t)
 	for _, c := range []struct {

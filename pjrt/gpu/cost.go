@@ -20,7 +20,7 @@ type Modelled struct {
 	Stack        int        `json:"stack_bytes"` // of a thread: spills
 	Instructions int        `json:"instructions"`
 	Cost         *sass.Cost `json:"cost,omitempty"`
-	Floor        float64    `json:"dram_floor_us"` // main-memory time by the data sheet's bandwidth
+	Floor        float64    `json:"dram_floor_us"` // HBM time by the data sheet's bandwidth
 	Trips        int        `json:"trips"`         // of the longest loop
 	Config       string     `json:"config,omitempty"`
 	Sampled      int        `json:"sampled,omitempty"` // configs of an autotuned kernel that were compiled

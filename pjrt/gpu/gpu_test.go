@@ -242,7 +242,7 @@ func TestCompile(t *testing.T) {
 	}
 }
 
-// What a GPU can not hold, and what a compiler refuses, is said.
+// Kernels that exceed a GPU, or that a compiler refuses, are errors with the reason.
 func TestFits(t *testing.T) {
 	g, err := target.LookupGPU("h100")
 	require.NoError(t, err)

@@ -29,12 +29,12 @@ type micro struct {
 	high     float64
 }
 
-// stride is the distance in bytes between the chained loads from main memory: no page, line or bank is hit twice.
+// stride is the distance in bytes between the chained loads from HBM: no page, line or bank is hit twice.
 const stride = 66048
 
 // micros are chains of dependent instructions, whose cycles are latencies, and one of independent products, whose cycles are a rate.
 // Arithmetic and products of a warp need no microkernel: ptxas wrote their latencies into the code as stalls. Values are zeros from
-// memory, unknown to the compiler. The chain through main memory is last, since the clock is up by then.
+// memory, unknown to the compiler. The chain through HBM is last, since the clock is up by then.
 var micros = []micro{
 	{name: "special", warps: 1, turns: 512, count: 32, body: "ex2.approx.ftz.f32 %f0, %f0;", constant: func(t *target.GPUTiming) *float64 { return &t.Special }, low: 1, high: 256},
 	{name: "shuffle", warps: 1, turns: 512, count: 32, body: "shfl.sync.bfly.b32 %r0, %r0, 1, 31, 0xffffffff;", constant: func(t *target.GPUTiming) *float64 { return &t.Shuffle }, low: 1, high: 256},

@@ -13,7 +13,7 @@ import (
 // disturbed is the share of the processors that others may use before a timing counts as disturbed.
 const disturbed = .5
 
-// Disturbed begins the message about it.
+// Disturbed is the beginning of the warning that timings were disturbed.
 const Disturbed = "other processes used"
 
 // clockTick is the unit of processor time in /proc.

@@ -30,7 +30,7 @@ const (
 	functions             = 30 // least number of functions in a table
 )
 
-// Table is the table of a loaded plugin.
+// Table is the PJRT API table of a loaded plugin, PJRT_Api.
 type Table struct {
 	api    unsafe.Pointer // the plugin's table
 	client atomic.Uintptr // the newest client; all clients of a plugin have the same devices

@@ -120,7 +120,7 @@ type Utilisation struct {
 	Opaque     float64  `json:"opaque_ps"`   // self time per step of custom calls, whose flops XLA does not know
 }
 
-// Work is the work of a step.
+// Work is the arithmetic of one step of the traced program, and the chips that share it, for MFU.
 type Work struct {
 	Flops, Tokens float64        // per step; no tokens: unknown
 	Chips         int            // 0: the number of chips in the trace

@@ -12,7 +12,7 @@ import (
 	"slices"
 )
 
-// Change is the change of a row.
+// Change compares a row of two traces: time per step in A and in B, and the difference.
 type Change struct {
 	Name  string  `json:"name"`
 	A     float64 `json:"a_ps"` // per step

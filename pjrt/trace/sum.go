@@ -12,7 +12,7 @@ import (
 // OpsLine is the line of a TPU profile with the instructions of programs.
 const OpsLine = "XLA Ops"
 
-// Query says what to sum.
+// Query selects the events of a trace to sum, and the key to group them by.
 type Query struct {
 	By     string  // a key of Keys; default op
 	Groups Groups  // for By "group"
@@ -457,7 +457,7 @@ type Group struct {
 	pattern *regexp.Regexp
 }
 
-// Groups are tried in order.
+// Groups are patterns for ops; an op belongs to the first that matches.
 type Groups []Group
 
 // Other is the group of ops that match no group.

@@ -27,7 +27,7 @@ func sum(t *testing.T, name string, q Query) *Summary {
 	return s
 }
 
-// errorText reads what XProf's command line said of a fixture; testdata/make.py has the commands.
+// errorText reads the output of XProf's command line for a fixture; testdata/make.py has the commands.
 func errorText(t *testing.T, name string, rows any) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", name+".xprof.json"))
@@ -246,7 +246,7 @@ func TestDamaged(t *testing.T) {
 	require.ErrorContains(t, err, "no trace in this folder")
 }
 
-// A trace of as many events as the converter writes is cut: it is said, and no shares are given.
+// A trace of as many events as the converter writes is cut: the report says so, and shows no shares.
 func TestCut(t *testing.T) {
 	defer func(n int) { mostEvents = n }(mostEvents)
 	mostEvents = 1000

@@ -114,8 +114,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// Works beside the bench work keep to cycles per token and value head and to the
-// main memory traffic that docs/data/results.md tells of: few tokens, heads parted over two cores, narrow heads;
+// Works other than the bench work keep to cycles per token and value head and to the
+// HBM traffic that docs/data/results.md tells of: few tokens, heads parted over two cores, narrow heads;
 // two of them by commit.
 func TestShapes(t *testing.T) {
 	for _, row := range rotate.Sample(8, []struct {

@@ -13,7 +13,7 @@
 //
 // A source is a quantity, a spec, a variant and a target, or a sum of such, or one over another: {A + B / C} is (A + B) / C. Quantities are cycles (issue) and in-order of the whole module,
 // token and in-order-token of it per token and value head, hbm and vmem in bytes, bound and module-bound: the cycles per token of the
-// necessary main memory traffic and of the fullest slot; kept: bytes per token and value head from the forward to the backward pass.
+// necessary HBM traffic and of the fullest slot; kept: bytes per token and value head from the forward to the backward pass.
 // "error SPEC VARIANT TARGET CLASS KIND [OUTPUT]" is the error that gdngen check finds of the kernels, rms, max or bias, with all for the
 // worst class, and "peer QUANTITY NAME TARGET" the in-order-token or token of a public kernel, from the tables of package results.
 // "mfu FIELD MODEL TARGET KIND PART PASS" is a figure of gdngen model cost, time in in-order cycles, cycles (issue), in-order-token and token

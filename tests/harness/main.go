@@ -6,7 +6,7 @@
 //	go run ./tests/harness -only fuzz -for 90s
 //	go run ./tests/harness -ci             what CI draws by the commit, about two minutes
 //
-// It writes a dated row of each into tests/harness/results.tsv, the table of docs/trust.md, and inputs worth keeping beside the fuzz targets.
+// It writes a dated row of each into tests/harness/results.tsv, the table of docs/trust.md, and inputs worth keeping into the folders of the fuzz targets.
 package main
 
 import (

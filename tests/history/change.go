@@ -1,4 +1,4 @@
-// Package history says what the commits under test change, so that tests compute that beside a sample.
+// Package history says what the commits under test change, so that tests compute that in addition to a sample.
 package history
 
 import (
@@ -18,7 +18,7 @@ import (
 // BaseEnv names the commit that a change begins at, for a CI that knows what it tested last.
 const BaseEnv = "GDNGEN_BASE"
 
-// Change is what the commits under test and the working tree change, beside a base: the commit of BaseEnv, else where the branch left the
+// Change is what the commits under test and the working tree change, relative to a base: the commit of BaseEnv, else where the branch left the
 // main line, else, on the main line, the commit before.
 type Change struct {
 	Base    string   // commit

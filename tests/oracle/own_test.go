@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// JAX lowers the source of README's own kernel to the text beside it. Paths begin at examples: they are in the kernel's bytecode too.
+// JAX lowers the source of README's own kernel to the stored text next to it. Paths begin at examples: they are in the kernel's bytecode too.
 func TestOwnKernel(t *testing.T) {
 	const name = "examples/jax/own_kernel"
 	source, err := filepath.Abs(filepath.Join("..", "..", name+".py"))

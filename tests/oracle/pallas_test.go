@@ -30,7 +30,7 @@ import (
 var quickJAX = []string{"JAX_PLATFORMS=cpu", "PJRT_NPROC=8", "XLA_FLAGS=--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true --xla_cpu_multi_thread_eigen=false --xla_cpu_enable_concurrency_optimized_scheduler=false"}
 
 // inputClasses are what every generated file is run on: realistic inputs, correlated keys, one key throughout, strong resets; and of a decay a
-// channel channels of 0 and -30 beside each other, channels that are cleared, all at the bound.
+// channel adjacent channels of 0 and -30, channels that are cleared, all at the bound.
 var inputClasses = []string{"random", "cos.75", "cos.99", "identical", "reset.cos.9", "beta2", "mixed", "cleared", "bound"}
 
 // pallasRows are champions of different structure, each on a work that shows something else: few tokens, sequences, widths that
@@ -327,7 +327,7 @@ func callWhereOthersDo(t *testing.T, py string, files []pallas.File) {
 	example, err := filepath.Abs(filepath.Join("..", "..", "examples", "jax", "maxtext_gdn.py"))
 	require.NoError(t, err)
 	lint(t, py, example)
-	copied := filepath.Join(dir, "maxtext_gdn.py") // Python looks for modules beside a program
+	copied := filepath.Join(dir, "maxtext_gdn.py") // Python looks for modules in the folder of a program
 	text, err := os.ReadFile(example)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(copied, text, 0o644))

@@ -22,7 +22,7 @@ type process struct {
 	log     *bytes.Buffer
 }
 
-// idle are the processes that serve nobody: as many are made as tests ask at a time.
+// idle are the processes without a client: as many are made as tests ask at a time.
 var idle struct {
 	sync.Mutex
 	list []*process

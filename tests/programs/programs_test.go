@@ -18,7 +18,7 @@ import (
 )
 
 // frozen is the digest of the programs at the base, and of their names. It stays; programs may change, with a reason. It changed twice,
-// when axes got the names of the field: the hashes beside them did not.
+// when axes got the names of the field: their hashes did not.
 const frozen = "ceb5103c7f7c016c"
 
 func readTable(t *testing.T) *table {
@@ -190,7 +190,7 @@ func (t *table) stood(name, preset, target string) string {
 	return text
 }
 
-// Rows that a test computes beside the champions.
+// Rows that a test computes in addition to the champions.
 const (
 	sampled = 8  // drawn by the commit
 	changed = 24 // drawn where code that makes programs has changed

@@ -62,7 +62,8 @@ func (p Plan) Auto() bool {
 	return ok
 }
 
-// ByPTX reports whether kernels inside of StableHLO compute a spec: the text is auto, and kernels take the spec.
+// ByPTX reports whether the spec is computed by PTX kernels inside StableHLO: the plan has them, its variant is auto,
+// and they support the spec.
 func (p Plan) ByPTX(s gdn.Spec) bool {
 	return p.PTX != nil && p.Text == gdn.Auto && p.PTX.Supports(s) == nil
 }
@@ -98,7 +99,7 @@ func (p Plan) TargetName() string {
 	return p.Target.Name
 }
 
-// Levels of the intermediate representation that the interpreter computes at.
+// The levels of the intermediate representation at which the interpreter can run a program.
 const (
 	Tensor = "tensor"
 	Kernel = "kernel" // after the lowering of grids

@@ -16,7 +16,7 @@ func Strides(shape []int) []int {
 	return s
 }
 
-// Block is a copy of elements between two arrays: both are stepped through in one shape, with their own strides.
+// Block is a copy of elements between two arrays: both are traversed in the same shape, each with its own strides.
 type Block struct {
 	Shape    []int
 	DstStr   []int
@@ -188,8 +188,8 @@ func Iota(e mlir.Elem, shape []int, axis int) *Tensor {
 	return strided(Convert(line, e), shape, str, 0)
 }
 
-// Take returns elements of x along an axis by number: for each position of index, from its own row or column. ok is false for an index
-// outside x, which it returns.
+// Take returns r with r[..., i, ...] = x[..., index[..., i, ...], ...] along an axis; index has the shape of r. If an
+// index is outside x, ok is false and outside is that index.
 func Take(x, index *Tensor, axis int) (r *Tensor, outside int, ok bool) {
 	own, str := Strides(x.Shape), Strides(index.Shape)
 	r = New(x.Elem, index.Shape...)

@@ -1,14 +1,14 @@
-// Package chains groups a kernel's instructions into independent strands of work.
+// Package chains groups a kernel's instructions into independent chains of work.
 //
 // Tile writes the number of a tile into a task: the head, or the pair of heads once two heads are merged. Pair 1 is made from tasks 2
 // and 3 and continues as task 1, a number that half of pair 0 had before. Ordered by these numbers, pairs would be mixed, and no two
 // would look alike.
 //
-// A strand is a connected part of one stage: an instruction, its operands and its users, except values that several strands share.
-// Ordered by strands, the work on one pair is contiguous and repeats for the next pair: a loop.
+// A chain is a connected part of one stage: an instruction, its operands and its users, except values that several chains share.
+// Ordered by chains, the work on one pair is contiguous and repeats for the next pair: a loop.
 //
 //	task     h0 h1 h2 h3   h0 h1   as tiled: heads, then pairs
-//	strand   0  0  1  1    0  1    pair 1 reads the results of heads 2 and 3
+//	chain    0  0  1  1    0  1    pair 1 reads the results of heads 2 and 3
 package chains
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Name replaces the tile in each instruction's task by the number of its strand. A strand of one tile has the tile's number, or its
-// pair's number if its stage has pairs. Other strands are numbered per stage, in the order in which they begin. The stages in one count
+// Name replaces the tile in each instruction's task by the number of its chain. A chain of one tile has the tile's number, or its
+// pair's number if its stage has pairs. Other chains are numbered per stage, in the order in which they begin. The stages in one count
 // as a single stage.
 func Name(b *ir.Block, one ...string) {
 	n := len(b.Instrs)
@@ -46,16 +46,16 @@ type work struct {
 	one          []string // stages that count as one
 	reads, users [][]int  // of each instruction
 	parent       []int    // of union-find
-	joined       []bool   // it belongs to a strand
+	joined       []bool   // it belongs to a chain
 }
 
 // Odd is the suffix of the names of the second of two heads that are computed together.
 const Odd = "_odd"
 
-// few is the most tiles among the users of a value that joins them, and the most strands that an instruction without a tile joins.
+// few is the most tiles among the users of a value that joins them, and the most chains that an instruction without a tile joins.
 const few = 2
 
-// forward joins instructions with their operands. An instruction without a tile joins the one strand that it reads. It joins two if its
+// forward joins instructions with their operands. An instruction without a tile joins the one chain that it reads. It joins two if its
 // users have a tile, for then two heads become a pair.
 func (w *work) forward() {
 	for i, in := range w.instrs {
@@ -74,7 +74,7 @@ func (w *work) forward() {
 	}
 }
 
-// back joins an instruction that reads no strand, such as a load, with the only strand that reads it.
+// back joins an instruction that reads no chain, such as a load, with the only chain that reads it.
 func (w *work) back() {
 	strand := func(i int) bool { return w.joined[i] }
 	for i, users := range slices.Backward(w.users) {
@@ -113,7 +113,7 @@ func (w *work) find(i int) int {
 	return i
 }
 
-// shared returns the instructions that serve several strands and not their own: they belong to no tile, though made as part of one.
+// shared returns the instructions that serve several chains and not their own: they belong to no tile, though made as part of one.
 func (w *work) shared() []bool {
 	out := make([]bool, len(w.instrs))
 	for i, users := range slices.Backward(w.users) {
@@ -129,9 +129,9 @@ func (w *work) shared() []bool {
 	return out
 }
 
-// number writes the numbers of strands into tasks.
+// number writes the numbers of chains into tasks.
 func (w *work) number() {
-	mixed, first := map[int]bool{}, map[int]int{} // whether a strand has several tiles; its first tile
+	mixed, first := map[int]bool{}, map[int]int{} // whether a chain has several tiles; its first tile
 	for i, in := range w.instrs {
 		if s := w.find(i); w.joined[i] && in.Task.Head >= 0 {
 			h, ok := first[s]
@@ -142,11 +142,11 @@ func (w *work) number() {
 		}
 	}
 	shared := w.shared()
-	pairs := map[string]bool{} // stages with mixed strands
+	pairs := map[string]bool{} // stages with mixed chains
 	for i, in := range w.instrs {
 		pairs[w.stage(in)] = pairs[w.stage(in)] || w.joined[i] && !shared[i] && mixed[w.find(i)]
 	}
-	begun := map[string]int{} // mixed strands of a stage
+	begun := map[string]int{} // mixed chains of a stage
 	number := map[int]int{}
 	for i, in := range w.instrs {
 		if shared[i] {

@@ -9,7 +9,7 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// row is an instruction: its task, what it reads, and the strand that it is to have.
+// row is an instruction: its task, what it reads, and the chain that it is to have.
 type row struct {
 	name, task string
 	reads      []string
@@ -72,7 +72,7 @@ func TestName(t *testing.T) {
 	}
 }
 
-// TestOdd: of two heads in one strand the second's values are called so, with their names and without.
+// TestOdd: of two heads in one chain the second's values are called so, with their names and without.
 func TestOdd(t *testing.T) {
 	b := &ir.Block{}
 	add := func(task string, reads ...*ir.Value) *ir.Value {

@@ -65,7 +65,8 @@ type Item struct {
 	final   *Item // the loop's result, if this is the value of its last round
 }
 
-// Handed returns the value that the rounds of a loop carry, if x is the loop's final value of it; else x.
+// Handed returns the value that a loop passes from one iteration to the next, if x is its final value after the loop;
+// otherwise x.
 func (x *Item) Handed() *Item {
 	if x.Maker != nil && x.Maker.Loop != nil {
 		for _, c := range x.Maker.Loop.Carries {

@@ -10,8 +10,9 @@ type Usage struct {
 // NewUsage returns an empty Usage.
 func NewUsage() *Usage { return &Usage{map[*Item]int{}, map[*Item]*Node{}, map[*Item]bool{}} }
 
-// Resolve rewrites each reference to the item that its reader sees: an item of a loop around the reader, or else an element of the list
-// that the loop makes. It counts the reads; after has references read after the nodes.
+// Resolve replaces the item of each reference by the item that is visible to its reader: an item of an enclosing loop,
+// or an element of the list that the loop makes. It counts the reads. after has references that are read after the
+// nodes.
 func (u *Usage) Resolve(nodes []*Node, own map[*Item]bool, after ...*Ref) {
 	own = clone(own)
 	here := map[*Item]bool{}

@@ -119,7 +119,7 @@ func (k *Plan) split(s *step) {
 	}
 }
 
-// RollPhases finds the loops of each phase; the stages in beside are rolled separately.
+// RollPhases finds the loops of each phase; the stages in parameter beside are rolled separately.
 func (k *Plan) RollPhases(beside []string) {
 	lists := make([][4][]*loops.Node, len(k.Phases))
 	each := func(f func([]*loops.Node) []*loops.Node) {

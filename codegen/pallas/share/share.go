@@ -140,8 +140,9 @@ func Out(files []string, own ...string) (common string, left []string, taken [][
 	return joined(texts), left, taken
 }
 
-// From removes from a file the definitions that modules have too, with all that they use. It returns the rest, and the names to import
-// from each module. Definitions named in own stay. So do names that several modules define, since each may mean another.
+// From removes from a file the definitions that one of modules also has, with everything that they use. It returns the
+// rest, and for each module the names to import from it. It keeps definitions named in own, and names that several
+// modules define, since each module may mean another.
 func From(modules []string, file string, own ...string) (left string, taken [][]string) {
 	chosen, where := map[string]string{}, map[string]int{} // by first name; by each name
 	for i, m := range modules {

@@ -16,8 +16,8 @@ var (
 	firstOut = regexp.MustCompile(`out_shape = \((_pinned|jax\.ShapeDtypeStruct)\((\([^()]*\)), `)
 )
 
-// Ragged changes a program so that its only kernel reads q, k and v, and writes o, for any number of tokens: the last block of each then
-// ends beyond its array. If the program has another form, it returns funcs unchanged, and false.
+// Ragged changes a program so that its only kernel accepts any number of tokens: the last blocks of q, k, v and o then
+// extend beyond the ends of the arrays. If the program has another form, it returns funcs unchanged, and false.
 func Ragged(funcs []string, run string) ([]string, bool) {
 	out := slices.Clone(funcs)
 	call, shapes := -1, map[string]string{}

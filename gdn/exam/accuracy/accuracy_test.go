@@ -121,7 +121,7 @@ func remake(t *testing.T) {
 	require.NoError(t, os.WriteFile("errors.tsv", []byte(text), 0o644))
 }
 
-// docs/measured.md has the errors of the table beside costs.
+// docs/measured.md has the errors of the table, with costs.
 func TestMeasured(t *testing.T) {
 	data, err := os.ReadFile("../../../docs/measured.md")
 	require.NoError(t, err)
@@ -183,7 +183,7 @@ func TestClaims(t *testing.T) {
 }
 
 // Ratios of cycles that docs/measured.md states are at equal accuracy: where they stand for a class of ours, it errs no more than the public
-// kernel in any of the headline's classes, or a twentieth more beside tokamax, and where they do not, as much more as the page says.
+// kernel in any of the headline's classes, or a twentieth more than tokamax, and where they do not, as much more as the page says.
 func TestRatiosAtEqualAccuracy(t *testing.T) {
 	for _, row := range []struct {
 		ours, peer string

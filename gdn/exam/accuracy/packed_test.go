@@ -52,7 +52,7 @@ func bySequence(t *testing.T, kernel string) func(s gdn.Spec, in map[string]*arr
 	}
 }
 
-// The kernels of packed sequences err as docs/accuracy.md says beside public kernels: on a class of inputs that rotates by commit, or on
+// The kernels of packed sequences have the errors that docs/accuracy.md compares with public kernels: on a class of inputs that rotates by commit, or on
 // all.
 func TestPackedSequences(t *testing.T) {
 	for _, claim := range []struct {

@@ -24,7 +24,7 @@ type Launch struct {
 type Cost struct {
 	Time         float64 `json:"modelled_us"` // the larger of Issue and DRAM
 	Issue        float64 `json:"issue_us"`    // time on the multiprocessors
-	DRAM         float64 `json:"dram_us"`     // main-memory time, at a copy's rate
+	DRAM         float64 `json:"dram_us"`     // HBM time, at a copy's rate
 	Cycles       float64 `json:"cycles"`      // per wave
 	Turn         float64 `json:"turn_cycles"` // per turn of the longest loop; 0: no loop
 	Resident     int     `json:"resident"`    // programs per multiprocessor

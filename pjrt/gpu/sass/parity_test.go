@@ -37,7 +37,7 @@ func reservedTwice(t *testing.T) *target.GPU {
 	return &g
 }
 
-// Figures of a model that was written apart from this one, in Python, with the constants of the table, for the same machine code by Triton 3.6.0 for
+// Figures of a model that was written independently of this one, in Python, with the constants of the table, for the same machine code by Triton 3.6.0 for
 // sm_90: prototypes of decode, scan and prepare in their variants, kernels of this generator (own), and those of flash-linear-attention 0.6.0
 // (chunk_gated_delta_rule on packed sequences, several of its autotuning's configs a kernel).
 func TestOtherModel(t *testing.T) {

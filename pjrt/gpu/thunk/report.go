@@ -12,7 +12,7 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// Report counts what a GPU would run, over all loop turns.
+// Report has the launches, bytes and modelled time of a program on a GPU, over all iterations of its loops.
 type Report struct {
 	Kernels  int     `json:"kernels"`  // launch sites in the text: a kernel launched at two places counts twice
 	Launches int64   `json:"launches"` // of kernels and copies, over all turns
@@ -53,7 +53,8 @@ type counter struct {
 	loops map[int]int // number of loops by line
 }
 
-// Count counts the thunks on a GPU. turns are the total turns of loops by line of the program; XLA's own counts have priority.
+// Count returns the report of a program on g. turns has the total iterations of loops by their line in the program;
+// XLA's own counts have priority.
 func (p *Program) Count(turns map[int]int64, g *target.GPU) *Report {
 	c := &counter{Report: &Report{}, g: g, turns: turns, loops: map[int]int{}}
 	p.Walk(func(t *Thunk) {

@@ -32,7 +32,7 @@ func TestUnknownOption(t *testing.T) {
 	require.Empty(t, UnknownOption("Failed to parse 'x' into flag: No such compile option: 'y'"))
 }
 
-// Where no metadata server of Google's answers, libtpu is told not to ask: nobody, another server, and one that is silent.
+// Where no metadata server of Google's answers, libtpu is told not to ask: no server, another server, and a silent one.
 func TestEnvironment(t *testing.T) {
 	skip, silent := []string{"TPU_SKIP_MDS_QUERY=1"}, make(chan struct{})
 	for name, row := range map[string]struct {
@@ -60,7 +60,7 @@ func TestEnvironment(t *testing.T) {
 	require.Empty(t, Environment(t.Context()), "the user has said")
 }
 
-// Who has libtpu's lock is named, and nobody is told to remove it.
+// The holder of libtpu's lock is named, without the advice to remove the lock.
 func TestBusy(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "libtpu_lockfile")
 	f, err := os.Create(file)

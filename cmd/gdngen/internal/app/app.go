@@ -170,7 +170,7 @@ func (a *App) AOT() (*aot.Compiler, error) {
 	return a.Compiler, nil
 }
 
-// Waiting notes the processes that the command waits for.
+// Waiting prints a note that names the processes for which the command waits.
 func (a *App) Waiting(holders []machine.Holder) { a.Note("%s", machine.Waiting(holders)) }
 
 // NoWaitFlag adds --no-wait.

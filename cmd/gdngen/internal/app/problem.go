@@ -123,7 +123,7 @@ func (a *App) TellRenamed(text string) {
 	}
 }
 
-// AccuracyText is the value of --accuracy, which changes the value of --variant.
+// AccuracyText is the value of flag --accuracy. Setting it rewrites the variant text At, the value of --variant.
 type AccuracyText struct {
 	At   *string
 	name string

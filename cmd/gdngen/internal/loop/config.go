@@ -68,7 +68,7 @@ type Config struct {
 	Show         []string `json:"show,omitempty"`          // files and folders of homes, /tmp and /run that agents and checks may read
 	AgentNetwork bool     `json:"agent_network,omitempty"` // agents reach the network
 	CheckNetwork bool     `json:"check_network,omitempty"` // so do checks; always with On
-	Unwatched    bool     `json:"unattended,omitempty"`    // nobody reads warnings: a missing sandbox is an error, unless Sandbox is none
+	Unwatched    bool     `json:"unattended,omitempty"`    // warnings are not read: a missing sandbox is an error, unless Sandbox is none
 
 	Env      []string `json:"env,omitempty"` // names of further variables for agents and checks
 	On       string   `json:"on,omitempty"`  // place of gdngen remote, for the agent and the checks

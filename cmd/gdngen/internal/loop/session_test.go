@@ -136,7 +136,7 @@ func TestRefused(t *testing.T) {
 	require.ErrorContains(t, Run(t.Context(), Config{}), "a loop needs")
 }
 
-// The judge's environment: a seed drawn after the agent, a file that the agent does not see, and no variable that nobody allowed.
+// The judge's environment: a seed drawn after the agent, a file that the agent does not see, and no variable that was not allowed.
 func TestHoldout(t *testing.T) {
 	t.Setenv("SECRET", "s")
 	t.Setenv("ALLOWED", "a")

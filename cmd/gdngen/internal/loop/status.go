@@ -13,7 +13,7 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// Summary is the summary of a run.
+// Summary has the state and the results of a loop's run.
 type Summary struct {
 	Dir        string          `json:"dir"`
 	Branch     string          `json:"branch"`

@@ -156,7 +156,7 @@ func TestTrain(t *testing.T) {
 	require.InDelta(t, math.Log(float64(small.Vocab)), told[0], .1)
 }
 
-// The static cycles beside a profile are those that trace splits a kernel by.
+// The static cycles stored with a profile are the ones by which trace splits a kernel.
 func TestStages(t *testing.T) {
 	target, err := target.Lookup("v6e")
 	require.NoError(t, err)

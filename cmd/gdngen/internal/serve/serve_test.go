@@ -102,7 +102,7 @@ func TestFollows(t *testing.T) {
 	require.False(t, d.Live)
 }
 
-// TestGuards: nothing but its own files, for nobody but who names this host, and no other host in any of them.
+// TestGuards: nothing but its own files, only for requests that name this host, and no other host in any of them.
 func TestGuards(t *testing.T) {
 	run := begin(t)
 	s, err := New(run.dir, "127.0.0.1")

@@ -161,7 +161,7 @@ func (l *pipeline) timeline(phase int, soon []bool) []float64 {
 	return at
 }
 
-// together groups the work of a phase into pieces at least a grain apart, each at the time of its first instruction. Times 1 and -1
+// together groups the work of a phase into pieces at least one grain (time quantum) from each other, each at the time of its first instruction. Times 1 and -1
 // stay.
 //
 //	grain .25 of .125, .25, .375, .625, .75, 1:   at 0, .25, .25, .625, .625, 1

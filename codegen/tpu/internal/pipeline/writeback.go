@@ -107,7 +107,7 @@ func (x *delivery) copyBlock(b *ir.Builder, op ir.Op, step *ir.Value, ago, half 
 	}
 }
 
-// delivering says which copies start after which event of the last step.
+// delivering has the copies that start after each event of the last step.
 type delivering struct {
 	parts map[int][]lastPart
 	held  int // the last event after which parts are copied well before the end; -1 if none
@@ -122,7 +122,7 @@ type lastPart struct {
 // early is the fraction of the last step before which a copy can still be hidden behind work.
 const early = .8
 
-// deliveringBy finds the parts that each event of the last step is the last to write.
+// deliveringBy returns, for each event of the last step, the parts of which it is the last writer.
 //
 // Events 7, 9 and 12 store to rows 0-63, 64-127 and 32-95 of a block of two parts of 64 rows: event 12 is the last to write both, so
 // both are copied after it.

@@ -5,7 +5,7 @@
 //
 //	A_ij = beta_i sum_c k_ic k_jc e^(L_ic - L_jc)   P_ij = scale sum_c q_ic k_jc e^(L_ic - L_jc)
 //
-// has no decay of a pair beside a product, as a decay a head has: it is between the two factors of each term. So it is cut at a
+// can not be written as a product K K^T times a decay of the pair, as with a decay a head: the decay is inside the sum. So it is cut at a
 // boundary between j and i: what decays before it goes to K at j, what decays after it to K and Q at i. Both factors are at most 1, for any
 // decay, and nothing after i has a part in them. Pairs of one boundary are a level: tokens of the second half of a block, with those of
 // the first, for blocks of 2, 4, 8 tokens and so on. No token is in both halves, so rows and columns of a level share one array of factors.
@@ -27,7 +27,8 @@ import (
 	"github.com/gdngen/gdngen/ir/target"
 )
 
-// Tools are what the body of a grid is written with. Values have N entries interleaved: [N, rows, lanes].
+// Tools are the functions with which the body of a grid is written. Values have N entries interleaved: [N, rows,
+// lanes].
 type Tools struct {
 	*ir.Builder
 	Variant gdn.Variant
@@ -45,7 +46,8 @@ type Tools struct {
 	Masked func(x *ir.Value, keep func(row, lane *ir.Value) *ir.Value) *ir.Value
 }
 
-// Decay is that of the chunks in flight.
+// Decay has the decay of the chunks in flight, each channel with its own: the log decays as input, and the factors that
+// Cut makes of them.
 type Decay struct {
 	Tools
 	Log         *ir.Value // [N, C, K] log decay, in the base of sums
@@ -69,8 +71,9 @@ func Nat(v gdn.Variant) float64 {
 	return 1
 }
 
-// Cut makes the factors from the log decays. Sums are taken inside blocks of up to sumBlock tokens, or of a span, each by itself, so that no
-// difference of sums loses what a strong decay leaves; factors of wider blocks are products of those of their halves.
+// Cut computes the factors from the log decays. Sums stay inside blocks of up to sumBlock tokens, or of a span: a
+// difference of longer sums would lose small decays next to a strong one. Factors of wider blocks are products of the
+// factors of their halves.
 //
 //	C = 64, span = 16     pairs i, j                              factors at i, and at j
 //	span                  both in 0-15, 16-31, 32-47 or 48-63     those of ofSpan
@@ -207,7 +210,7 @@ func (d *Decay) blockSums(g *ir.Value, block int, wanted pairing) *ir.Value {
 
 // sums adds up sums inside blocks.
 //
-// All terms and their parts are one product, whose contracted dimension is as long as all of them: the matrix unit adds them up in
+// All terms and their parts are one product, whose contracted dimension is as long as all of them: the MXU adds them up in
 // float32. With M and N the matrices of ones of two pairings and x = x1 + x2,
 //
 //	M x + N y = [M M N] [x1; x2; y]     [C, 3C] [3C, K]
@@ -282,8 +285,9 @@ func (d *Decay) doubled(upto, after *ir.Value, block int) (*ir.Value, *ir.Value)
 	return h.join(b, first, b.Mul(second, total(first))), h.join(b, b.Mul(h.first(b, after), total(second)), h.second(b, after))
 }
 
-// Products are R K^T and Q K^T [N, C, C] with the decay of each pair, of rows R, q and k [N, C, K]; what is above the diagonal has no meaning.
-// R is K, or what reads the state in its place. Either of q and rows may be missing.
+// Products returns kk = R K^T and qk = Q K^T [N, C, C] with the decay of each pair, for q, k and rows R [N, C, K].
+// Elements above the diagonal are arbitrary. R is K, or b K in a rule with separate erase and write gates. A nil q or
+// rows gives a nil product.
 func (d *Decay) Products(q, k, rows *ir.Value) (kk, qk *ir.Value) {
 	b := d.Builder
 	var wanted []*ir.Value
@@ -306,7 +310,7 @@ func (d *Decay) Products(q, k, rows *ir.Value) (kk, qk *ir.Value) {
 		}
 		columns := d.columns(l, k, left[0])
 		n := left[0].Type.Shape[1]
-		// Both meet the same columns, which are pushed into the matrix unit once for the two.
+		// Both meet the same columns, which are pushed into the MXU once for the two.
 		if d.Variant.KQ == gdn.JointJoined && len(left) == 2 {
 			both := d.Dot(b.Concat(1, left...), columns, false, true, d.Variant.Numerics.PrecIntra)
 			left = []*ir.Value{b.SliceAxis(both, 1, 0, n), b.SliceAxis(both, 1, n, 2*n)}
@@ -336,8 +340,9 @@ func (d *Decay) columns(l level, k, rest *ir.Value) *ir.Value {
 	return h.join(d.Builder, d.OfKeys(h.first(d.Builder, k), h.first(d.Builder, l.columns)), rest)
 }
 
-// Times is x times a factor, nil for ones, as products take it; OfKeys is that of keys that meet keys and queries. What is rounded there goes into
-// the inverse, and by way of it to all tokens after: with decay_bf16=rows their factors and products are not.
+// Times returns x times a factor (nil: 1), in the type in which products take it. OfKeys does the same for keys that
+// are multiplied by keys and queries. Rounding there affects the inverse, and through it all later tokens, so
+// decay_bf16=rows does not round factors and products of OfKeys.
 func (d *Decay) Times(x, factor *ir.Value) *ir.Value { return d.times(x, factor, gdn.DecayBF16Rows) }
 
 func (d *Decay) OfKeys(k, factor *ir.Value) *ir.Value {

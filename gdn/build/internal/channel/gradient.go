@@ -10,7 +10,7 @@ import (
 //
 //	dQ += R . (X (F . K))    dK += R . (Y (F . K)) + F . (X^T (R . Q) + Y^T (R . K))
 //
-// Where the rows of A are not those of K, the first term of dK is their gradient, and they are in place of K beside R.
+// Where the rows of A are not those of K, the first term of dK is their gradient, and they replace K in products with R.
 //
 // The log decay of token t decays the pairs j < t <= i. For t in the second half of a block these are all pairs of the level with i >= t, and
 // for t in the first half those with j < t. So its gradient sums, along the tokens of a half,
@@ -20,16 +20,19 @@ import (
 // from t on, or up to t: sums in which nothing cancels, whatever the decay. Within the narrowest blocks it sums rows less columns from t on.
 // There pairs on one side of t cancel, to the last bit but for the order of float32 sums, since both are made of operands rounded once.
 
-// Pairs are gradients of P and A without their decay, [N, i, j] and turned [N, j, i]; what is no pair has no meaning. Those of A are nil where a
-// rule has none.
+// Pairs are the gradients of P (X) and A (Y) before their decay is applied, [N, i, j], and their transposes [N, j, i].
+// Only elements with i >= j for P, and i > j for A, have a meaning. Y and TurnedY are nil for additive rules, which
+// have no A.
 type Pairs struct{ X, Y, TurnedX, TurnedY *ir.Value }
 
-// Gradients are those of Q, of K and, where they are not K, of the rows of A by way of the pairs of a chunk [N, C, K], and of the log decays by
-// way of all.
+// Gradients are the results of Decay.Gradients, [N, C, K]. Q, K and Rows have the gradients through the pairs of a
+// chunk: of Q, of K, and of the rows of A where they are not K. Log is the gradient of the log decays, through pairs
+// and state.
 type Gradients struct{ Q, K, Rows, Log *ir.Value }
 
-// Ends is what is outside of pairs of the log decay's gradient: products of elements with gradients, [N, C, K], of tokens that meet
-// the state before the chunk (Risen) and that the state after it keeps (Rest); and that of the state itself, [N, 1, K].
+// Ends are the terms of the log decay's gradient that do not come from pairs. Risen [N, C, K] is for tokens as they
+// read the state before the chunk, Rest [N, C, K] for tokens as they are written to the state after it: each an operand
+// times its gradient, by element. Whole [N, 1, K] is for the decay of the state itself.
 type Ends struct{ Risen, Rest, Whole *ir.Value }
 
 // made are the gradients by way of a level: those of Q and K at i, of K at j, and the summands of the decay. Where nothing cancels, summands
@@ -43,7 +46,8 @@ type made struct {
 	summands     *ir.Value
 }
 
-// Gradients takes those of pairs to Q, K, the rows of A and the log decays. q, k and rows, which may be k, are [N, C, K] of value heads.
+// Gradients returns the gradients of Q, K, the rows of A and the log decays, from p, the gradients of pairs, and ends.
+// q, k and rows are [N, C, K] of value heads; rows may be k.
 func (d *Decay) Gradients(q, k, rows *ir.Value, p Pairs, ends Ends) Gradients {
 	var levels []made
 	for _, l := range d.levels {

@@ -8,16 +8,16 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Chunks takes the chunks in flight through the states of a step.
+// Chunks passes the chunks in flight through the states of a grid step.
 //
-// Chunks in flight (chunks=n of a variant) are n successive chunks of one grid step. What needs no state is done for all of them in lockstep, as N
-// entries; then they pass through the state one after another:
+// Chunks in flight (chunks=n of a variant) are n successive chunks of one grid step. Work that needs no state is done
+// for all of them interleaved, as N entries. Then they pass through the state one after another:
 //
 //	chunks=2, 2 value heads   entries 0 1 2 3 = (chunk 0, head 0) (chunk 0, head 1) (chunk 1, head 0) (chunk 1, head 1)
 //	step                      State -> chunk 0, entries 0 1 -> After[0] -> chunk 1, entries 2 3 -> After[1]
 //
-// In a stream of packed sequences chunks in flight may be of different sequences. Then a chunk does not go on from the one before it: Enter gives it
-// the state of its own sequence, and Leave puts back what it makes of that.
+// In a stream of packed sequences, chunks in flight may belong to different sequences. Then a chunk does not continue
+// from the previous chunk's state: Enter returns the state of its sequence, and Exit stores the state after it.
 type Chunks struct {
 	Rule
 	State *ir.Value   // [batch x heads, K, V] f32, or [batch x heads, V, K]: that of the next chunk; nil where the step has none
@@ -32,14 +32,14 @@ type Chunks struct {
 	Inverted       *ir.Value
 }
 
-// Work is what the state step of the chunks in flight needs, each of N entries. A caller fills in Q, K, V and the gates, and of T, P, U and W what
-// another grid made; Pairs and Operands make the rest.
+// Work has the operands of the state step, for N entries. A caller sets Q, K, V, the gates, and those of T, P, U and W
+// that an earlier grid computed; Pairs and Operands compute the others.
 type Work struct {
 	Q, K *ir.Value // [N of key heads, C, K]; Q is nil where no output is wanted
 	V    *ir.Value // [N, C, V] f32
 	T, P *ir.Value // [N, C, C]
 	U, W *ir.Value // form uw: [N, C, V] and [N, C, K]
-	// Of a rule that erases and writes apart: b K of value heads, by which the state is read; else nil.
+	// With separate erase and write gates: b K of value heads, which reads the state; else nil.
 	reads *ir.Value
 	*meeting
 	maps, adds *ir.Value // form map: what takes the state to output and state, [N, C + K, K], and what they add to it, [N, C + K, V]
@@ -48,12 +48,12 @@ type Work struct {
 	Gates
 }
 
-// Operands makes what meets the state, if the step has one, and U and W in form uw unless an earlier grid made them. A grid that makes T and P for
-// another one has no state.
+// Operands computes K and Q as they are multiplied by the state, if the step has a state; and U and W in form uw,
+// unless an earlier grid did. A grid that computes only T and P has no state.
 //
-// What meets the state is made in stage operands, among the work that needs no state, so that a schedule can lay it beside that. By auto on v6e bench
-// takes 60179 in-order cycles, and 65156 where it is made in stage state; variant tpu, whose steps overlap in more phases, takes 35767 at 2048 tokens,
-// and 37020 in stage operands.
+// The operands are in stage operands, with the work that needs no state, so that a schedule can overlap them with it.
+// By auto on v6e, bench takes 60179 in-order cycles, and 65156 with the operands in stage state. Variant tpu, whose
+// steps overlap in more phases, takes 35767 at 2048 tokens, and 37020 with the operands in stage operands.
 func (e *Chunks) Operands(w *Work) {
 	if e.State != nil {
 		e.B.Stage("operands")
@@ -88,7 +88,7 @@ func (e *Chunks) meeting(w *Work) *meeting {
 	return m
 }
 
-// folded is K of value heads with what is left at each token of the state before the chunk, grown where a head has one decay, as it meets that
+// folded is K of value heads times the decay from the state before the chunk to each token (grown, with one decay a head), for its product with that
 // state; foldedQuery is Q, with the scale.
 //
 // e^G (K S) = (e^G K) S: the weight may stand in the rows of K before the state is there (fold=yes), or in those of K S after it, as many numbers
@@ -193,11 +193,12 @@ func (e *Chunks) mapped(f *flight, at func(*ir.Value) *ir.Value) (o, added *ir.V
 	return o, b.Sub(b.SliceAxis(adds, 1, rows-e.Spec.K, rows), b.SliceAxis(met, 1, rows-e.Spec.K, rows)).Called("added")
 }
 
-// Through takes the chunks in flight through the state, in order, and gives the output [batch x heads, C, V] of each; none without queries.
-// The gates of a rule that erases and writes apart are loaded by writes, behind what else meets the state; nil of other rules.
+// Through passes the chunks in flight through the state, in order, and returns the output of each, [batch x heads, C,
+// V]; none without queries. writes loads the write gate of a rule with separate erase and write gates, after the other
+// operands; for other rules it returns nil.
 //
-// Instructions of a chunk have it in their task, so that a schedule can tell the chunks of a step apart. Outputs are scaled behind all of them: no
-// later chunk waits for that.
+// The task of each instruction names its chunk, so that a schedule can separate the chunks of a step. Outputs are
+// scaled after the last chunk, so no chunk waits for the scaling.
 func (e *Chunks) Through(w *Work, writes func() *ir.Value) []*ir.Value {
 	b := e.B.Stage("state")
 	f := e.flight(w)
@@ -309,7 +310,7 @@ func (e *Chunks) solved(f *flight, at func(*ir.Value) *ir.Value) (o, added *ir.V
 	switch {
 	case e.V.Inverse.Refine && f.Channels != nil: // W, as the backward pass takes it
 		kept = tile.Held(e.Body, tile.OnRows(e.Body, e.By(exact, at(f.unit)), at(f.Beta)), e.V.GradPrecision())
-	case f.unit != nil: // u has 1/|k| beside it, for products with keys as they are
+	case f.unit != nil: // u is stored times 1/|k|, for products with unnormalized keys
 		kept = e.Store(exact)
 	}
 	e.Before, e.Inverted, e.Values = append(e.Before, state), f.T, append(e.Values, kept)
@@ -361,7 +362,7 @@ func (e *Chunks) written(f *flight, at func(*ir.Value) *ir.Value, kS, up *ir.Val
 
 // outputOf is the output of a chunk, Q S decayed and scaled with P V'; and K^T V' where that is of the same product.
 //
-// The three forms differ in what a matrix unit has as weights, and who adds:
+// The three forms differ in what an MXU has as weights, and who adds:
 //
 //	out=separate   Q S + P V'             two products, added in float32 by the vector unit
 //	out=joined     [e^G Q, P] [S; V']     one product of K + C terms: the unit adds; needs the decay in Q, and S as products take it
@@ -481,7 +482,7 @@ func (e *Chunks) remains(w *Work) *ir.Value {
 	return left
 }
 
-// stateDecay spreads what is left of the state before a chunk, the last lane of grown [N, C], over its elements. Where value heads of a key head are
+// stateDecay broadcasts the decay of a chunk, the last lane of grown [N, C], over the elements of the state. Where value heads of a key head are
 // joined, each has its own V rows of a state [heads V, K].
 func (e *Chunks) stateDecay(grown, state *ir.Value) *ir.Value {
 	s := state.Type.Shape
@@ -489,7 +490,7 @@ func (e *Chunks) stateDecay(grown, state *ir.Value) *ir.Value {
 	return e.B.Reshape(e.Scalar(grown, e.C-1, rows, s[2]), s...)
 }
 
-// stateChannels spreads what is left of each channel [N, 1, K] over the state.
+// stateChannels broadcasts the decay of each channel [N, 1, K] over the state.
 func (e *Chunks) stateChannels(total, state *ir.Value) *ir.Value {
 	if e.ValueFirst {
 		return e.B.Broadcast(total, state.Type.Shape, 0, 1, 2)
@@ -497,17 +498,17 @@ func (e *Chunks) stateChannels(total, state *ir.Value) *ir.Value {
 	return e.B.Broadcast(e.B.Transpose(total, 0, 2, 1), state.Type.Shape, 0, 1, 2)
 }
 
-// SharesState says whether the value heads of a key head meet K and Q in one product: their states [V, K] lie one below the other,
-// [N of key heads, heads V, K].
+// SharesState reports whether one product multiplies K or Q of a key head by the states of all its value heads. These
+// are stacked: [N of key heads, heads V, K].
 func (e *Chunks) SharesState() bool { return e.ValueFirst && e.V.Share && !e.V.Fold && e.Group > 1 }
 
-// sideBySide joins what belongs to the value heads of a key head: [N of value heads, R, L] to [N of key heads, heads R, L].
+// sideBySide joins values of the value heads of a key head: [N of value heads, R, L] to [N of key heads, heads R, L].
 func (e *Chunks) sideBySide(x *ir.Value) *ir.Value {
 	s := x.Type.Shape
 	return e.B.Reshape(x, s[0]/e.Group, e.Group*s[1], s[2])
 }
 
-// meet is rows [N, C, K] by the state, and apart brings that, or some rows of it, to [N of value heads, C, V].
+// meet returns rows [N, C, K] times the state; byValueHead brings the result, or some of its rows, to [N of value heads, C, V].
 //
 // With the states of 2 value heads joined, [2 V, K], one product K S^T is [C, 2 V]: the lanes of value head 0, then those of value head 1. One product
 // of twice the width stands for two.

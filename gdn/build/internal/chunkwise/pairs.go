@@ -9,8 +9,8 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Pairs makes T, and P where there are queries, as far as they are wanted, and the norms of keys and queries. What an earlier grid made is not
-// wanted: flow=split has T and P from a grid of its own, flow=solve T alone. An additive rule has no T.
+// Pairs computes T if wantT, P if wantP and there are queries, and the norms of keys and queries. A caller does not
+// want what an earlier grid computed: T and P with flow=split, T with flow=solve. An additive rule has no T.
 func (e *Chunks) Pairs(w *Work, wantT, wantP bool) {
 	w.reads = e.Reading(w.Gates, w.K)
 	if wantT || wantP {
@@ -44,7 +44,7 @@ func (e *Chunks) Pairs(w *Work, wantT, wantP bool) {
 // channelPairs are -A and P of a decay a channel: K K^T, or that of what reads in place of its rows, and scale Q K^T with the decay of each pair, for
 // each value head, as Weights makes them. Without a q there is no P, and no A unless it is wanted.
 //
-// The sum over channels of k_ic k_jc e^(L_ic - L_jc) does not come apart into a product of K and a weight of the pair, so the decay is in the products
+// The sum over channels of k_ic k_jc e^(L_ic - L_jc) is no product of K K^T and a weight of the pair, so the decay is in the products
 // (internal/channel), and Weights is given no D. It is asked twice, since the rows of A and P may have beta of their column by different means: with
 // keys normalized here, A has it in the lengths of its columns (norms), and P as ever.
 func (e *Rule) channelPairs(w *Work, q *ir.Value, wanted bool) (negA, p *ir.Value) {
@@ -129,7 +129,7 @@ func (e *Rule) norms(w *Work, kk *ir.Value) *ir.Value {
 // products are K K^T and, where there is a q, scale Q K^T [N, C, C], the latter for each value head, the former of key heads with share=yes.
 //
 // With share=no they are made for every value head, though those of a key head have the same. Joined they are one product with the rows of K as
-// weights, [K; Q] K^T [2C, C]: a matrix unit loads K once.
+// weights, [K; Q] K^T [2C, C]: an MXU loads K once.
 func (e *Rule) products(q, k *ir.Value) (kk, qk *ir.Value) {
 	b := e.B.Stage("products")
 	if !e.V.Share {
@@ -177,18 +177,18 @@ func (e *Rule) negated(w *Work, kk *ir.Value) *ir.Value {
 	return kk
 }
 
-// Weights are -A, strictly lower triangular, and P, from the products and the decay. With beta=right both carry beta of
-// their column.
+// Weights returns -A, strictly lower triangular, and P, from the products and the decay. With beta=right both include
+// beta of their column.
 //
 //	inner_ij = D_ij, D_ij beta_i or D_ij beta_j      what A takes: beta=left has it in the rows of A alone, not in P
 //	-A = strict(inner . -K K^T)    P = tril(d . scale Q K^T)
 //
-// Either of negKK and qk may be nil, and so may d: that is 1 for all pairs, of a rule without decay, or where products have theirs. Then nothing is
-// zero above the diagonal, so P is masked here; with a d, whose later tokens are 0 already (Between), it need not be. A is masked in any case: its
-// diagonal, |k_i|^2, must go too.
+// negKK and qk may be nil, and so may d, if a rule has no decay or the products already include it: then D is 1
+// everywhere. Without d P is masked here; with d it need not be, since Between made D zero for later tokens. A is
+// always masked, since its diagonal |k_i|^2 must go too.
 //
-// With masks on words D is not masked (Between), so in the upper half of what it weighs anything may stand, infinities too. The solver takes -A so
-// (SolveWords). P, which products read as it is, is cleared.
+// With masks on words D is not masked (Between), so products with it are arbitrary above the diagonal, infinities
+// included. The solver accepts such a -A (SolveWords); P is masked here, since products read all of it.
 func (e *Rule) Weights(negKK, qk, d *ir.Value, w Gates) (negA, p *ir.Value) {
 	b, c := e.B.Stage("decay"), e.C
 	n := e.entries()

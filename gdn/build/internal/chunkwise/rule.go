@@ -64,18 +64,19 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Rule is the rule of a spec in the body of a grid step: what forward and backward pass have in common.
+// Rule has the parts of a rule, in the body of a grid step, that forward and backward pass share.
 type Rule struct {
 	*tile.Body
 	Spec  gdn.Spec
 	Group int // value heads of a program that share a key head
 }
 
-// Solver is what inverts.
+// Solver returns a solver for T = (I + A)^-1 that appends to the body.
 func (e *Rule) Solver() *inverse.Solver { return &inverse.Solver{Body: e.Body} }
 
-// Gates are those of N entries, each [N, C] f32. What a rule has not is nil and stands for ones, or for a log decay of zero, so that no product with
-// it is written at all: of G and Beta DeltaNet has Beta alone, simple gated linear attention G alone, and linear attention neither.
+// Gates are the gates of N entries, each [N, C] f32. A gate that the rule lacks is nil: a beta of 1, or a log decay of
+// 0, for which no multiplication is emitted. DeltaNet has only Beta, simple gated linear attention only G, linear
+// attention neither.
 type Gates struct {
 	tile.Sums
 	G, Beta  *ir.Value      // log decay; nil where each channel has one
@@ -83,7 +84,8 @@ type Gates struct {
 	Channels *channel.Decay // where each channel has a decay, in place of G and its sums
 }
 
-// Each is what f makes of each of them. A stream of chunks makes the gates of all chunks before its loop, and takes those of a step by it.
+// Each returns the gates with f applied to G, Beta and the sums; Erase and Channels are not copied. A stream of chunks
+// computes the gates of all chunks before its loop, and selects those of a step with Each.
 func (w Gates) Each(f func(*ir.Value) *ir.Value) *Gates {
 	to := Gates{G: f(w.G), Beta: f(w.Beta), Sums: tile.Sums{Sum: f(w.Sum), Tail: f(w.Tail)}}
 	for _, x := range w.Parts {
@@ -92,7 +94,7 @@ func (w Gates) Each(f func(*ir.Value) *ir.Value) *Gates {
 	return &to
 }
 
-// PerValue repeats what belongs to key heads for each value head of the program.
+// PerValue repeats x [N of key heads, ...] for each value head of the program.
 //
 // With 2 key heads of 4 value heads, Group is 2 and [K0 K1] becomes [K0 K0 K1 K1]: value head h reads key head h / 2.
 func (e *Rule) PerValue(x *ir.Value) *ir.Value { return tile.Repeated(e.B, x, e.Group) }
@@ -100,10 +102,11 @@ func (e *Rule) PerValue(x *ir.Value) *ir.Value { return tile.Repeated(e.B, x, e.
 // PerKey sums over the value heads of each key head: the gradient of PerValue.
 func (e *Rule) PerKey(x *ir.Value) *ir.Value { return tile.Summed(e.B, x, e.Group) }
 
-// Normalizes says whether products take queries and keys that the kernel is to normalize as they are, so that norms has their lengths.
+// Normalizes reports whether the kernel normalizes queries and keys after their products: the products take them
+// unnormalized, and norms computes the lengths.
 //
-// A key of bf16 inputs scaled to length 1 would be rounded to bf16 once more for its products. Lengths can be beside the products instead, which
-// is what chunks do. The token recurrence scales the rows that it loads.
+// Scaling a bf16 key to length 1 before a product would round it to bf16 once more. So chunks multiply the products by
+// the inverse lengths instead. The token recurrence scales the rows that it loads.
 func (e *Rule) Normalizes() bool {
 	return e.Spec.L2Norm && e.V.Fuse == gdn.PlaceKernel && e.V.Algo == gdn.AlgoChunk
 }
@@ -120,16 +123,18 @@ func (e *Rule) Sums(w *Gates) {
 	}
 }
 
-// Decay is D [N, C, C] of the gates between tokens, with beta of the column where that is in the exponent; nil in a rule without decay.
+// Decay returns D [N, C, C], the decay between tokens, including beta of the column with beta=exponent; nil in a rule
+// without decay.
 func (e *Rule) Decay(w Gates) *ir.Value {
 	e.B.Stage("decay")
 	return e.Between(w.G, w.Beta, w.Sums)
 }
 
-// Reading is b K of value heads in float32, of k of key or value heads; nil in a rule that reads by K.
+// Reading returns b K [N of value heads, C, K] in float32, for k of key or value heads; nil in a rule that reads the
+// state by K.
 //
-// Such a rule reads the state by another key than it writes along, S <- S + k (w v - S^T (b k))^T. So b K is in the rows of A and in K S, and K
-// in the columns of A and P and in the update.
+// In a rule with separate erase and write gates, S <- S + k (w v - S^T (b k))^T, the key that reads is not the key that
+// is written. So b K is in the rows of A and in K S, and K is in the columns of A and P and in the update.
 func (e *Rule) Reading(w Gates, k *ir.Value) *ir.Value {
 	if w.Erase == nil {
 		return nil

@@ -131,7 +131,7 @@ func (e *Chunks) Segment(m *Meeting, j int) (o, closed *ir.Value) {
 }
 
 // tailRows is what the tokens of visit j write to the states, U E, of U in float32 (exact) and as it is stored (u). In one bf16 pass it is in two
-// parts, with keys twice below each other: [U0 U1] [K; K], a product of 2 C terms, which a matrix unit of 256 rows takes in the time of C. Keys in
+// parts, with keys twice below each other: [U0 U1] [K; K], a product of 2 C terms, which an MXU of 256 rows takes in the time of C. Keys in
 // bf16 are exact.
 //
 // Where keys are alike the rounding of U adds up over the tokens of a chunk, all in one direction of the state: on one key, beta 1, final states

@@ -21,9 +21,9 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Decay is -exp(A_log) softplus(a + dt_bias) in float32, or bound sigmoid(exp(A_log) (a + dt_bias)) with a bound below 0. Beyond SoftplusLimit
-// log(1 + e^x) is x in float32. The operand of exp is held to the limit too: what select does not take is computed all the same, and
-// would overflow.
+// Decay returns the log decay in float32: -exp(A_log) softplus(a + dt_bias), or with a bound below 0 bound
+// sigmoid(exp(A_log) (a + dt_bias)). Above SoftplusLimit, log(1 + e^x) equals x in float32. The operand of exp is
+// clamped to the limit as well, since select computes both of its operands and exp would overflow.
 func Decay(b *ir.Builder, a, aLog, dt *ir.Value, bound float64) *ir.Value {
 	x := b.Add(a, dt)
 	if bound != 0 {
@@ -37,8 +37,9 @@ func Decay(b *ir.Builder, a, aLog, dt *ir.Value, bound float64) *ir.Value {
 // mostLog is the most an A_log counts for: times 0 its exponential must be 0, not NaN, and what a chunk sums of it must be finite.
 const mostLog = 64
 
-// Held holds A_log to mostLog, and gives dt_bias what is beyond, so that decay and gradients are those of A_log: far below 0, exp(A) softplus(x) is
-// exp(A + x), and elsewhere the decay is 0 for either. With a bound the sigmoid is at its limits, and dt_bias stays.
+// Held clamps A_log to mostLog and adds the excess to dt_bias, so that decay and gradients stay those of the given
+// A_log. For x far below 0, exp(A) softplus(x) equals exp(A + x); for other x the decay is 0 either way. With a bound
+// the sigmoid is saturated, and dt_bias is returned unchanged.
 func Held(b *ir.Builder, aLog, dt *ir.Value, bound float64) (log, bias *ir.Value) {
 	log = b.Min(aLog, b.Like(aLog, mostLog))
 	if bound != 0 {
@@ -47,7 +48,7 @@ func Held(b *ir.Builder, aLog, dt *ir.Value, bound float64) (log, bias *ir.Value
 	return log, b.Add(dt, b.Sub(aLog, log))
 }
 
-// Beta is the sigmoid, doubled where negative eigenvalues are allowed.
+// Beta returns sigmoid(x), times 2 if double (negative eigenvalues).
 func Beta(b *ir.Builder, x *ir.Value, double bool) *ir.Value {
 	beta := b.Unary(ir.OpLogistic, x)
 	if double {
@@ -59,7 +60,7 @@ func Beta(b *ir.Builder, x *ir.Value, double bool) *ir.Value {
 // NormRows scales each row of lanes to length 1, in float32.
 func NormRows(b *ir.Builder, x *ir.Value) *ir.Value { return ScaleRows(b, x, 1) }
 
-// ScaleRows scales each row of lanes to a length, in float32.
+// ScaleRows scales each row of lanes of x to the given length, in float32.
 func ScaleRows(b *ir.Builder, x *ir.Value, length float64) *ir.Value {
 	x = b.Convert(x, ir.F32)
 	r := factor(b, b.Unary(ir.OpRsqrt, Squares(b, x)), length)
@@ -82,14 +83,16 @@ func overLanes(b *ir.Builder, r, x *ir.Value) *ir.Value {
 	return b.Broadcast(r, x.Type.Shape, dims...)
 }
 
-// Squares sums the squares of each row of lanes, in float32, and what keeps rows of zeros from length 0.
+// Squares returns the sum of the squares of each row of lanes, in float32, plus gdn.L2Eps, so that rows of zeros do not
+// have length 0.
 func Squares(b *ir.Builder, x *ir.Value) *ir.Value {
 	x = b.Convert(x, ir.F32)
 	sum := b.Sum(b.Mul(x, x), x.Type.Rank()-1)
 	return b.Add(sum, b.Like(sum, gdn.L2Eps))
 }
 
-// DecayGradient takes the gradient of a log decay to a, and to what A_log sums of it.
+// DecayGradient returns the gradients of a and of A_log from dg, the gradient of the log decay. dLog is per element of
+// dg; the caller sums it.
 func DecayGradient(b *ir.Builder, dg, a, aLog, dt *ir.Value, bound float64) (da, dLog *ir.Value) {
 	x, rate := b.Add(a, dt), b.Exp(aLog)
 	if bound == 0 {
@@ -102,9 +105,10 @@ func DecayGradient(b *ir.Builder, dg, a, aLog, dt *ir.Value, bound float64) (da,
 	return da, b.Mul(da, x)
 }
 
-// ChannelGradient is DecayGradient with the log decay g, times base, at hand: a bounded one is bound p, whose slope is that times 1 - p. So no
-// sigmoid is made anew: decays of channels are K times as many as those of heads, and the unit that makes exponentials has many to make
-// already. With g' = base bound p the slope is g' (base bound - g') r / (bound base^2): the difference is exactly 0 where p is 1.
+// ChannelGradient is DecayGradient for a caller that has g, the log decay times base. With p = sigmoid(r x), a bounded
+// log decay is bound p, and its slope is that times 1 - p. So no sigmoid is computed again: decays of channels are K
+// times as many as decays of heads, and the transcendental unit is busy with them. With g' = base bound p the slope is
+// g' (base bound - g') r / (bound base^2). The difference is exactly 0 where p is 1.
 func ChannelGradient(b *ir.Builder, dg, g, a, aLog, dt *ir.Value, bound, base float64) (da, dLog *ir.Value) {
 	if bound == 0 {
 		return DecayGradient(b, dg, a, aLog, dt, 0)
@@ -115,7 +119,7 @@ func ChannelGradient(b *ir.Builder, dg, g, a, aLog, dt *ir.Value, bound, base fl
 	return da, b.Mul(da, b.Add(a, dt))
 }
 
-// NormRowsGradient takes the gradient of rows that NormRows made of x to that of x.
+// NormRowsGradient returns the gradient of x from dy, the gradient of NormRows(x), in float32.
 func NormRowsGradient(b *ir.Builder, x, dy *ir.Value) *ir.Value {
 	x, dy = b.Convert(x, ir.F32), b.Convert(dy, ir.F32)
 	r := b.Unary(ir.OpRsqrt, Squares(b, x))
@@ -123,27 +127,28 @@ func NormRowsGradient(b *ir.Builder, x, dy *ir.Value) *ir.Value {
 	return b.Sub(b.Mul(dy, overLanes(b, r, x)), b.Mul(x, overLanes(b, along, x)))
 }
 
-// ScaleRowsGradient takes the gradient dy of the rows y that ScaleRows made of x to that of x. Unlike NormRowsGradient it has y at hand, and reads x
-// for its length alone: y (y.dy) / length^2 is x (x.dy) / (x.x + eps).
+// ScaleRowsGradient returns the gradient of x from dy, the gradient of y = ScaleRows(x, length). Unlike
+// NormRowsGradient it takes y, and reads x only for its length: y (y.dy) / length^2 equals x (x.dy) / (x.x + eps).
 func ScaleRowsGradient(b *ir.Builder, x, y, dy *ir.Value, length float64) *ir.Value {
 	r := factor(b, b.Unary(ir.OpRsqrt, Squares(b, x)), length)
 	along := factor(b, b.Sum(b.Mul(y, dy), y.Type.Rank()-1), 1/(length*length))
 	return b.Mul(b.Sub(dy, b.Mul(y, overLanes(b, along, y))), overLanes(b, r, y))
 }
 
-// LengthGradient takes the gradient dx of rows x whose lengths are held to what it is where those are 1/|x| times x: it has no part along x.
+// LengthGradient returns the gradient of x from dx, a gradient computed with 1/|x| held constant: it removes the
+// component of dx along x.
 func LengthGradient(b *ir.Builder, x, dx *ir.Value) *ir.Value {
 	x, dx = b.Convert(x, ir.F32), b.Convert(dx, ir.F32)
 	along := b.Div(b.Sum(b.Mul(x, dx), x.Type.Rank()-1), Squares(b, x))
 	return b.Sub(dx, b.Mul(x, overLanes(b, along, x)))
 }
 
-// BetaGradient takes the gradient of what Beta made, at most top, to its raw form.
+// BetaGradient returns the gradient of beta's raw form from d, the gradient of beta = top sigmoid(raw).
 func BetaGradient(b *ir.Builder, beta, d *ir.Value, top float64) *ir.Value {
 	return b.Mul(b.Mul(d, beta), b.Sub(b.Like(beta, 1), b.Scale(beta, 1/top)))
 }
 
-// RawBetaGradient takes the gradient of beta to its raw form, which is given in place of beta.
+// RawBetaGradient is BetaGradient for a caller that has the raw form and not beta.
 func RawBetaGradient(b *ir.Builder, raw, dbeta *ir.Value, double bool) *ir.Value {
 	beta := b.Unary(ir.OpLogistic, raw)
 	db := b.Mul(b.Mul(dbeta, beta), b.Sub(b.Like(beta, 1), beta))
@@ -153,8 +158,9 @@ func RawBetaGradient(b *ir.Builder, raw, dbeta *ir.Value, double bool) *ir.Value
 	return db
 }
 
-// RawGradients are the gradients of A_log, a, dt_bias and b, which args has, from those of the log decay g = -exp(A_log) softplus(a + dt_bias) of heads
-// [..., H] and of beta, a sigmoid or twice that.
+// RawGradients returns the gradients of A_log [H], a [..., H], dt_bias [H] and b [..., H], from dg and dbeta [..., H],
+// the gradients of the log decay -exp(A_log) softplus(a + dt_bias) and of beta. args has the four inputs by these
+// names.
 func RawGradients(b *ir.Builder, args map[string]*ir.Value, dg, dbeta *ir.Value, double bool, dtype ir.DType) []*ir.Value {
 	last := dg.Type.Rank() - 1
 	lead := make([]int, last)

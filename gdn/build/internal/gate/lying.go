@@ -5,14 +5,14 @@ import "github.com/gdngen/gdngen/ir"
 // Gates of heads may stay as a TPU has them in memory: [C, H, B], whose batch rows lie along the lanes. They are small, so that a kernel
 // has all of them at hand; then nothing moves them before it.
 
-// Rows are the batch rows of a step: Count of them, Apart from one another, from First on.
+// Rows are the batch rows of a step: First, First + Stride, ..., Count of them.
 type Rows struct {
 	First         *ir.Value
 	Count, Stride int
 }
 
-// OfRows takes the gates of a step's batch rows to [C, rows x H, lanes], each spread over all lanes. Those of other rows pass into none,
-// whatever they are.
+// OfRows returns the gates of a step's batch rows, from x [C, H, B], as [C, rows x H, lanes], each broadcast over all
+// lanes. Values of other rows do not affect the result, even if they are NaN.
 func OfRows(b *ir.Builder, x *ir.Value, r Rows, lanes int) *ir.Value {
 	c, h, all, rows := x.Type.Shape[0], x.Type.Shape[1], x.Type.Shape[2], r.Count
 	shape := []int{rows, h, all}
@@ -30,7 +30,7 @@ func OfRows(b *ir.Builder, x *ir.Value, r Rows, lanes int) *ir.Value {
 	return b.Concat(0, tokens...)
 }
 
-// Upright turns a number for each of H heads, [1, H] along the lanes, to [H, lanes].
+// Upright transposes a number per head, [1, H] along the lanes, and broadcasts it: [H, lanes].
 func Upright(b *ir.Builder, x *ir.Value, lanes int) *ir.Value {
 	h := x.Type.Shape[1]
 	t := ir.T(ir.I32, h, h)
@@ -38,7 +38,7 @@ func Upright(b *ir.Builder, x *ir.Value, lanes int) *ir.Value {
 	return b.Broadcast(b.Sum(b.Select(b.Compare(ir.EQ, b.Iota(t, 0), b.Iota(t, 1)), y, b.Like(y, 0)), 1), []int{h, lanes}, 0)
 }
 
-// OfFew is OfRows of [B, H], as gates of few batch rows lie, each of one token.
+// OfFew is OfRows for x [B, H], the layout that gates of one token have in memory if batch rows are few.
 func OfFew(b *ir.Builder, x *ir.Value, r Rows, lanes int) *ir.Value {
 	all, h := x.Type.Shape[0], x.Type.Shape[1]
 	var out []*ir.Value

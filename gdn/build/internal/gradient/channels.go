@@ -10,8 +10,8 @@ import (
 	"github.com/gdngen/gdngen/ir"
 )
 
-// Channels takes a chunk backwards where each channel has a decay. With e^G what is left of the state before the chunk at each token, Kd what
-// is left of K after it, times beta, and K~ = e^G . K, Q~ = scale e^G . Q, the forward pass of a chunk is
+// Channels computes the gradients of a chunk of a rule with a decay a channel. With e^G the decay from the state before
+// the chunk to each token, Kd = beta e^(GC-G) . K, K~ = e^G . K and Q~ = scale e^G . Q, the forward pass of a chunk is
 //
 //	U = T (V - K~ S)    W = beta U    O = Q~ S + P U    S <- Diag(e^GC) S + Kd^T U
 //
@@ -21,21 +21,23 @@ import (
 //	X = dO W^T    Y = -dR W^T    dbeta = rows(U . dR) / beta
 //	dQ = scale (e^G . (dO S^T) + pairs)    dK = -e^G . (dR S^T) + e^(GC-G) . (W dS^T) + pairs
 //
-// where Q has the scale, and pairs and the gradient of the decay are those of channel.Decay. In an additive rule U is V, dR is dU, and there is no Y.
-// In a rule with separate erase and write gates V is w V; K~ and the rows of A are of b K, and have a gradient of their own.
+// The terms "pairs" and the gradient of the decay come from channel.Decay. In an additive rule U is V, dR is dU, and
+// there is no Y. In a rule with separate erase and write gates V is w V; K~ and the rows of A are made of b K, and have
+// a gradient of their own.
 //
-// It is the algebra of one decay a head (see the head of this package) with two differences. The decay is between the factors of K K^T and Q K^T,
-// so the gradients X and Y of pairs are without it, and channel.Decay takes them to Q, K and the log decays through the factors that it cut the decay
-// into. And what met the state was weighed by elements, so all ends of the decay are [N, C, K] in place of [N, C]:
+// The algebra is that of one decay a head (see the package comment) with two differences. The decay is between the
+// factors of K K^T and Q K^T, so the gradients X and Y of pairs do not include it; channel.Decay takes them to Q, K and
+// the log decays through its factors. And operands of the state are scaled by element, so all ends of the decay are [N,
+// C, K] in place of [N, C]:
 //
 //	one decay a head                          a decay a channel
 //	r = rows(dO' S^T . Q + n S^T . K)         Ends.Risen = Q~ . (dO S^T) - K~ . (dR S^T)
 //	y = rows(Ud dS^T . K)                     Ends.Rest  = K . e^(GC-G) . (W dS^T)
 //	e^GC <S, dS>                              Ends.Whole = e^GC . <S, dS> of each channel, a sum over V alone
 //
-// W of this file is beta U, what is written; W of the head of the package, of pairs of tokens, has no name here.
+// In this file W is beta U, the values written; the W of the package comment, of pairs of tokens, has no name here.
 //
-// The gradients of Q, with the scale, and of K are of value heads, and without what b K has.
+// The gradients of Q, with the scale, and of K are per value head, and do not include the gradient of b K.
 func (e *Step) Channels(c *ChannelChunk) Gradients {
 	e.prepare(c)
 	state := e.Loads.State()
@@ -84,13 +86,13 @@ func (e *Step) Channels(c *ChannelChunk) Gradients {
 	return all
 }
 
-// ChannelState takes dS over a chunk, and makes no other gradient: see HeadState.
+// ChannelState updates dS over a chunk and computes no other gradient: see HeadState.
 func (e *Step) ChannelState(c *ChannelChunk) {
 	e.prepare(c)
 	e.channelState(c)
 }
 
-// ChannelChunk is a chunk of a rule with a decay a channel: what is loaded of it, and what the gradients make of that.
+// ChannelChunk is a chunk of a rule with a decay a channel: its inputs, and the operands that prepare makes of them.
 type ChannelChunk struct {
 	Q, K, Do *ir.Value // scale Q and K [N, C, K] of value heads, and dO [N, C, V]
 	Given    *ir.Value // K before the kernel normalizes it, if the rule has a delta update and products are not Exact; else nil
@@ -105,15 +107,17 @@ type ChannelChunk struct {
 	unit, weight          *ir.Value // exact: 1/|k| [N, C], and that times beta, which K has not; nil for ones
 }
 
-// Exact says whether nothing is rounded that keys alike would sum (refine=yes). Keys stay as they are given, without length and beta: with n = 1/|k|
-// those are weights of rows, n beta of dU and W, and n of dR and R. Then P, dU, U, W and X are in two bf16 parts.
+// Exact reports whether no operand is rounded whose error would add up over equal keys (refine=yes). Keys are then used
+// as given, without length and beta. With n = 1/|k|, dU and W are scaled by n beta instead, dR and R by n. P, dU, U, W
+// and X are in two bf16 parts.
 //
 //	P with n K in its columns, times beta U   = P (n beta U)            W is n beta U here
 //	V - (n K~) S                              = V - n (K~ S)
 //	dU = (P with n K)^T dO + (n Kd) dS        = n (P^T dO + Kd dS)      and beta beside n
 //	(n K~)^T dR                               = K~^T (n dR)             low is -n dR
 //
-// Keys alike make errors alike: a key that is rounded once more is off by the same for every token, and the sum over a chunk by all of that.
+// Equal keys make equal errors: rounding a key once more changes it by the same for every token, and the errors add up
+// over the chunk.
 func (e *Step) Exact() bool { return e.V.Inverse.Refine }
 
 // prepare makes what needs neither the values of a chunk nor a state: Q~, K~ and Kd, P, and T^T, which is loaded where it was kept. As in the forward

@@ -64,16 +64,16 @@ import (
 // is none. The log of the floor is an ordinary exponent.
 const BetaFloor = 1e-20
 
-// Step takes chunks backwards in the body of a grid step.
+// Step computes the gradients of chunks in the body of a grid step.
 type Step struct {
 	chunkwise.Rule
 	State *ir.Value // [batch x heads, K, V] f32: dS, the gradient of the state after a chunk, and once that is taken of the state before it
 	Loads Loads
 }
 
-// Loads bring what the forward pass had of a chunk, each where it is first needed: instructions are in the order in which they are made, and that
-// order is the kernel's. What the forward pass did not keep is nil, and made again: of Inverse that is T, from K K^T, which the gradients take anyhow;
-// of Written it is U, from T, Values and State.
+// Loads are functions that load the forward pass's values of a chunk. Each is called where its value is first needed,
+// since instructions keep the order in which they are made. A function is nil if the forward pass did not keep its
+// value, which is then recomputed: T from K K^T, which the gradients need anyway; U from T, Values and State.
 type Loads struct {
 	State   func() *ir.Value                 // S before the chunk
 	Inverse func() *ir.Value                 // T^T
@@ -82,7 +82,8 @@ type Loads struct {
 	Weighed func(values *ir.Value) *ir.Value // V in float32, times the write gate of a rule that has one
 }
 
-// Gradients are those of a chunk, [N, C, .] or [N, C], in float32 but for Q and K of tokens in lanes, which have the type of the tensors.
+// Gradients are the gradients of a chunk's inputs, [N, C, .] or [N, C], in float32. Q and K have the tensors' type
+// where tokens are in lanes (grads=lanes).
 type Gradients struct {
 	Q, K, V     *ir.Value
 	Decay, Beta *ir.Value // of the log decay, and of beta; nil where the rule has none

@@ -32,8 +32,8 @@ import (
 // With grads=lanes dQ and dK are made turned too, [K, C], until they are done: r and y, sums over channels, are then sums of registers as well, and
 // tokens lie along the lanes, where dg wants them.
 
-// HeadChunk is a chunk of a rule with one decay a head: Q and K [N of key heads, C, K] as products take them, dO [N, C, V], and the gates. Where the
-// kernel normalizes keys, Given are those as they lie.
+// HeadChunk is a chunk of a rule with one decay a head: Q and K [N of key heads, C, K] as products take them, dO [N, C,
+// V], and the gates. If the kernel normalizes keys, Given are the keys before that.
 type HeadChunk struct {
 	Q, K, Do *ir.Value
 	Given    *ir.Value
@@ -80,18 +80,20 @@ func (e *Step) ofHeads(x, y *ir.Value) *ir.Value {
 	return x
 }
 
-// HeadState takes dS over a chunk, and makes no other gradient: of a range of tokens whose outputs alone count, for devices that share a sequence.
-// It reads no value and no state: what S and V add to the outputs has no part in how they depend on S.
+// HeadState updates dS over a chunk and computes no other gradient: for a range of tokens of which only the effect on
+// earlier states counts, as on devices that share a sequence. It reads neither values nor the state, on which dS does
+// not depend.
 func (e *Step) HeadState(c HeadChunk) {
 	t := e.turn(&c)
 	tt, _ := e.bothInverses(t.kk, c.Gates)
 	e.stateBackward(&c, t, e.Store(c.Do), tt)
 }
 
-// Heads takes a chunk backwards. Its gradients of Q and K are of key heads, of Q and K as they are given here, at length 1 where they are normalized.
+// Heads computes the gradients of a chunk. Gradients of Q and K are per key head, with respect to c.Q and c.K:
+// normalized, if the kernel normalizes.
 //
-// dS goes first, since the chunk before waits for it (stateBackward); what only this chunk's outputs need comes behind it, and a schedule may put it
-// into a phase of its own (bwd.phases_after).
+// dS is computed first, since the chunk before waits for it (stateBackward). The rest follows, and a schedule may put
+// it into a phase of its own (bwd.phases_after).
 func (e *Step) Heads(c HeadChunk) Gradients {
 	b, scale := e.B, e.Spec.EffectiveScale()
 	t := e.turn(&c)

@@ -42,7 +42,7 @@ func (e *Step) bothInverses(kk *ir.Value, w chunkwise.Gates) (tt, t *ir.Value) {
 }
 
 // inverseAndValues are T^T and U, kept or made again from the state before the chunk: U = T (V - e^G K S). K S is
-// made by itself here: Q S, which the forward pass has from the same product, is wanted by nobody.
+// made by itself here: Q S, which the forward pass has from the same product, is not needed.
 func (e *Step) inverseAndValues(k, kk *ir.Value, w chunkwise.Gates, grown, state *ir.Value) (tt, u *ir.Value) {
 	b := e.B
 	tt, t := e.bothInverses(kk, w)

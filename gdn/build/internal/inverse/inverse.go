@@ -188,7 +188,7 @@ func (e *Solver) mergeRows(x, neg *ir.Value, w int) *ir.Value {
 	return b.Reshape(b.Concat(2, even, joined), n, c, c)
 }
 
-// mergeBlocks keeps the inverted blocks as [blocks, N, w, w]: small batched products, which suit CPUs
+// mergeBlocks keeps the inverted blocks as [blocks, N, w, w]: small batched products, which are fast on CPUs
 // and GPUs, but not an MXU of 128 rows.
 //
 // For C / w = 4, x is [4, N, w, w], cut as [2, 2, N, w, w] in pairs and which of a pair, and the result [2, N, 2 w, 2 w].

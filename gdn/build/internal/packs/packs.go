@@ -36,8 +36,8 @@ func (p Chunking) Slots(begin, end *ir.Value) *Slots {
 	return &Slots{b.Reshape(source, p.Chunks*c), b.Reshape(valid, p.Chunks*c), k.Table, slots, seq}
 }
 
-// Cuts are the chunks of packed sequences, each sequence cut from its first token on. Chunks beyond the last refer to
-// the last sequence that has tokens, and begin after its end.
+// Cuts are the chunks of packed sequences. Each sequence is cut into chunks from its first token on. Chunks beyond the
+// last refer to the last sequence that has tokens, and begin after its end.
 type Cuts struct {
 	Begin, Until, Length *ir.Value // [Seqs] i32: first token, end (exclusive), and number of tokens
 	First                *ir.Value // [Seqs] i32: the first chunk

@@ -175,7 +175,7 @@ func (s Schedule) Make(b *ir.Builder, begin, end *ir.Value, slots *Slots) (table
 }
 
 // spread makes tiles [visits, Rows, c] from marks [visits] (of may have further visits), each filling its row. It broadcasts words with marksOfWord marks,
-// from which each row extracts its bits, and a second word if there are more marks. The lane unit broadcasts each number to a tile, and one word for each
+// from which each row extracts its bits, and a second word if there are more marks. The XLU broadcasts each number to a tile, and one word for each
 // mark would take several times as long.
 func (l Lists) spread(visits, c int, of []*ir.Value) *ir.Value {
 	bits := bitsOf(c)

@@ -43,7 +43,7 @@ func (e *Body) Between(log, beta *ir.Value, s Sums) *ir.Value {
 				return b.Sub(e.Row(upto, c), TurnedColumn(b, after, c)).Called("g_diff")
 			}
 			own := e.Column(upto, c)
-			// A row broadcast over a tile is a load, and transposing the tile costs the lane unit no more than broadcasting each sum over its row:
+			// A row broadcast over a tile is a load, and transposing the tile costs the XLU no more than broadcasting each sum over its row:
 			// a step went from 6223 to 6152 cycles.
 			if e.V.RowBroadcast == gdn.BroadcastTranspose {
 				own = b.Transpose(e.Row(upto, c), 0, 2, 1)
@@ -94,7 +94,7 @@ func BetweenTurned(e *Body, log, beta *ir.Value, s Sums) *ir.Value {
 	if e.V.Decay == gdn.DecaySegment {
 		d = b.Transpose(e.Between(log, beta, s), 0, 2, 1)
 	} else {
-		// If sums over lanes use the lane unit, with MXUs of 128 rows, transposes as in Between make a backward kernel 6 % faster; with MXUs
+		// If sums over lanes use the XLU, with MXUs of 128 rows, transposes as in Between make a backward kernel 6 % faster; with MXUs
 		// of 256 rows, 8 to 12 % slower.
 		column := e.Column
 		if e.V.RowBroadcast == gdn.BroadcastTranspose && e.V.Training.DecaySums == gdn.SumLanes {

@@ -169,7 +169,7 @@ func concat(e *Body, axis int, parts []*ir.Value) *ir.Value {
 // Parts returns the stored bf16 parts of x, or nil.
 func (e *Body) Parts(x *ir.Value) []*ir.Value { return e.parts[x] }
 
-// Turned swaps rows and lanes, also of stored parts.
+// Turned transposes rows and lanes of x [N, R, L] to [N, L, R], also of stored parts.
 func (e *Body) Turned(x *ir.Value) *ir.Value {
 	return Mapped(e, x, func(x *ir.Value) *ir.Value { return e.B.Transpose(x, 0, 2, 1) })
 }

@@ -21,11 +21,11 @@ func (e *Body) Weighed(x, y *ir.Value) *ir.Value {
 	return e.By(x, y)
 }
 
-// TurnsWeights reports whether row weights are broadcast over lanes by transposes, like sums of decay (row_broadcast=transpose), where
-// products with decays of columns are float32, as on targets with MXUs of 128 rows. There the compiler pops a register of a lane move
-// 40 cycles before it is ready, by the model of the schedule, and bench waited 2500 of 86400 cycles for the state's weights. A transpose
-// loads the lane unit as much, which delays steps on targets with MXUs of 256 rows: T 1024 on v6e took 4 % more, and so did four heads a core on v5p
-// (issue cycles).
+// TurnsWeights reports whether row weights are broadcast over lanes by transposes, like sums of decay
+// (row_broadcast=transpose). It needs float32 products with decays of columns, as on targets with MXUs of 128 rows.
+// There the compiler pops a register of a lane move 40 cycles before it is ready, by the model of the schedule, and
+// bench waited 2500 of 86400 cycles for the state's weights. A transpose loads the XLU as much, which delays steps on
+// targets with MXUs of 256 rows: T 1024 on v6e took 4 % more, and so did four heads a core on v5p (issue cycles).
 func TurnsWeights(v gdn.Variant) bool {
 	return v.RowBroadcast == gdn.BroadcastTranspose && v.Numerics.DecayBF16 == gdn.DecayBF16Rows && v.Mapping.Heads > 4
 }

@@ -74,8 +74,8 @@ func TurnsPairs(e *Body) bool {
 		v.RowBroadcast == gdn.BroadcastTranspose && v.KQ == gdn.JointJoined && v.Inverse.Mask == gdn.MaskWords && !v.Inverse.Refine && v.Numerics.DecayBF16 == gdn.DecayBF16All
 }
 
-// OwnWords returns all ones, on words of x [N, C, C], where the tokens of lane and row are in one sequence and keep, unless it is nil,
-// holds.
+// OwnWords returns a mask on words of x [N, C, C]: all ones where the tokens of lane and row are in the same sequence
+// and keep (nil: true) holds.
 func (e *Body) OwnWords(x *ir.Value, keep func(row, lane *ir.Value) *ir.Value) *ir.Value {
 	return e.OfSegments(x.Type.Shape[0], func(visit int) *ir.Value {
 		own := e.WordsWhere(e.C, e.C, func(row, lane *ir.Value) *ir.Value {

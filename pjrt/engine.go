@@ -21,7 +21,7 @@ import (
 	"github.com/gdngen/gdngen/pjrt/table"
 )
 
-// HasCgo says whether this binary can run programs.
+// HasCgo reports whether this binary can run programs.
 const HasCgo = true
 
 var errClosed = errors.New("pjrt: closed already")

@@ -11,7 +11,7 @@ import (
 	"github.com/gdngen/gdngen/ir/array"
 )
 
-// HasCgo says whether this binary can run programs.
+// HasCgo reports whether this binary can run programs.
 const HasCgo = false
 
 // ErrNoCgo is returned by Open in a binary built without cgo.

@@ -172,7 +172,7 @@ func morePasses(v, w gdn.Variant) bool {
 	})
 }
 
-// precise says whether the values of an axis are precisions of products.
+// precise reports whether the values of an axis are precisions of products.
 func precise(a gdn.Axis) bool {
 	return slices.Contains(a.Values, ir.PrecBF16x3.String())
 }

@@ -138,7 +138,7 @@ func behave(mode string) error {
 	return Serve(context.Background(), os.Stdin, out, o)
 }
 
-// at says whether a candidate is at the place where something goes wrong.
+// at reports whether a candidate is at the place where something goes wrong.
 func at(gate string, w *judge.Work) bool {
 	return fmt.Sprintf("%d/%s", w.Record.ID, gate) == os.Getenv(atEnv)
 }

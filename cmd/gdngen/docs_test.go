@@ -92,7 +92,7 @@ func documentedCommands(t *testing.T) []documented {
 // commandRow is a row of the table: a command, and how it is known to work.
 type commandRow struct{ text, kind, seconds, date string }
 
-// isSlow says whether the command takes too long for each run of the tests. "slow, exits 3" is one whose document says that it fails so.
+// isSlow reports whether the command takes too long for each run of the tests. "slow, exits 3" is one whose document says that it fails so.
 func (r *commandRow) isSlow() bool {
 	return r.kind == "slow" || strings.HasPrefix(r.kind, "slow, exits ")
 }

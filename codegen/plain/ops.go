@@ -449,7 +449,7 @@ func (b *batcher) dynUpdate(in *ir.Instr) []batched {
 		// An element is in the block if it is inside along every dimension.
 		at := place(whole)
 		inside = b.And(inside, b.And(b.Compare(ir.GE, at, b.Like(at, 0)), b.Compare(ir.LT, at, b.Like(at, float64(block[d])))))
-		// y grows to the whole shape one dimension at a time: dimensions before d have grown, later ones still have the block's size.
+		// y grows to the whole shape one dimension at a time: dimensions before d have their full size, later ones still have the block's size.
 		shape := slices.Clone(y.Type.Shape[n:])
 		shape[d] = whole[d]
 		y = b.Take(y, b.clampTo(place(shape), block[d]-1), n+d)

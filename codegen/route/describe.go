@@ -18,7 +18,7 @@ type Description struct {
 	supported int
 }
 
-// OpSupport says whether a backend supports an op.
+// OpSupport reports whether a backend supports an op.
 type OpSupport struct {
 	Op        string `json:"op"`
 	Supported bool   `json:"supported"`

@@ -21,7 +21,7 @@ import (
 //	two chunks in flight, rows of a register 8, W 4      chunk 0: carried 8 rows | its C rows     chunk 1: last 8 rows of chunk 0 | its C rows
 //	carried to the next step                             last 8 rows of chunk 1
 
-// convolution is what the rows of an operand go through as they are loaded: its taps, whole.
+// convolution is the convolution of an operand's rows as they are loaded, with all of its taps.
 type convolution struct {
 	*operand
 	taps  int
@@ -30,7 +30,7 @@ type convolution struct {
 	first int      // the first of its channels in a cache
 }
 
-// convolving says whether the kernel convolves what it loads: sequences that begin with zeros, each a batch row.
+// convolving reports whether the kernel convolves what it loads: sequences that begin with zeros, each a batch row.
 func convolving(p *plan) bool {
 	plain := !p.s.ConvState && !p.s.ConvBias && p.args["cu_seqlens"] == nil && p.s.Conv <= target.Sublanes
 	return p.s.Conv > 0 && plain && p.v.Fuse == gdn.PlaceKernel && p.v.Algo == gdn.AlgoChunk && p.v.Flow == gdn.FlowFused
@@ -43,7 +43,7 @@ const (
 	stageValues = "taps"
 )
 
-// stepping says whether the kernel of the token recurrence convolves what it loads behind caches of a pool, which it reads and leaves as it does states.
+// stepping reports whether the kernel of the token recurrence convolves what it loads behind caches of a pool, which it reads and leaves as it does states.
 func stepping(p *plan) bool {
 	return p.s.ConvState && p.pooled() && p.v.Fuse == gdn.PlaceKernel && p.s.Every == 0 && p.s.Conv <= target.Sublanes
 }
@@ -70,7 +70,7 @@ func tapsOf(p *plan, name, stage string, block []int, at []axis) *convolution {
 	return c
 }
 
-// onePass says whether products of a variant take one pass of bf16. Then values, which are subtracted from in float32, are not rounded before, and squares of
+// onePass reports whether products of a variant take one pass of bf16. Then values, which are subtracted from in float32, are not rounded before, and squares of
 // rows are of what they were before they were rounded: both would be work that shows nowhere.
 func onePass(v gdn.Variant) bool {
 	return v.Numerics.PrecState == ir.PrecBF16x1 && v.Numerics.PrecIntra == ir.PrecBF16x1

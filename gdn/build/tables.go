@@ -35,7 +35,7 @@ func (x scheduled) steps(g *ir.Grid) []*ir.Value {
 // mostSegments bounds what a kernel makes tables for, whose text grows with the visits.
 const mostSegments = 256
 
-// tabling says whether a kernel makes the tables of a mixed batch, whose prompts p is for.
+// tabling reports whether a kernel makes the tables of a mixed batch, whose prompts p is for.
 func (x *mixing) tabling(p *plan) bool {
 	return p.prompts && convolvesFirst(p) && x.s.Mixed == 1 && p.padded()/p.c+p.s.Seqs <= mostSegments
 }
@@ -96,7 +96,7 @@ func (x *passing) tables() *tables {
 	return t
 }
 
-// putsAhead says whether the kernel of the prompts puts outputs of decodes before its own: so many rows, all in the first block.
+// putsAhead reports whether the kernel of the prompts puts outputs of decodes before its own: so many rows, all in the first block.
 func (p *plan) putsAhead(rows int) bool {
 	return aheadRows(rows) <= p.c && rows <= segments.MostGiven(p.c)
 }

@@ -122,7 +122,7 @@ func (e *tokenwise) spreads(x *ir.Value, i int) recurrence.Spread {
 }
 
 // spreadDecay is spreads for the decay. Per-channel decays of token i, [C, N, K], are broadcast over a state [N, K, V] as a column over lanes, or over
-// [N, V, K] (turned) as a row over rows.
+// [N, V, K] (transposed) as a row over rows.
 func (e *tokenwise) spreadDecay(x *ir.Value, i int, turned bool) recurrence.Spread {
 	if !e.channelwise() {
 		return e.spreads(x, i)
@@ -168,7 +168,7 @@ func (p *plan) once() bool { return p.native() && p.nc == p.v.Mapping.Chunks && 
 // before and scattered after the grid (stateOperand, stateOut), which copies all named states.
 func (p *plan) pooled() bool { return p.once() && p.s.Pool > 0 }
 
-// striding says whether sequences of a step lie as many places from one another as there are steps (gridding.spaced). Those of a mixed batch lie side by side, so that the first ones are
+// striding reports whether sequences of a step lie as many places from one another as there are steps (gridding.spaced). Those of a mixed batch lie side by side, so that the first ones are
 // in the first steps, which are all that run; its lists of states are in the order of the places.
 func (p *plan) striding() bool { return p.pooled() && p.runs == nil && p.named == nil }
 

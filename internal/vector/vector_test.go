@@ -22,7 +22,7 @@ func values(r *rand.Rand, n int) []float64 {
 	return l
 }
 
-// same says whether two numbers are the same to the bit; of what is not a number the bits are of no account.
+// same reports whether two numbers are the same to the bit; of what is not a number the bits are of no account.
 func same(x, y float64) bool {
 	return math.Float64bits(x) == math.Float64bits(y) || math.IsNaN(x) && math.IsNaN(y)
 }

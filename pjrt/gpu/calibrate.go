@@ -35,13 +35,13 @@ type Calibration struct {
 	Order  float64 `json:"rank_correlation,omitempty"`
 }
 
-// MicroRow is a microkernel: the cycles per loop turn on the device, and the constant before and after.
+// MicroRow is a microkernel: the cycles per loop iteration on the device, and the constant before and after.
 type MicroRow struct {
 	Name   string  `json:"name"`
 	Cycles float64 `json:"cycles_a_turn"`
 	Was    float64 `json:"was"`
 	Is     float64 `json:"is"`
-	// Residual is the deviation of modelled from measured cycles per turn; not 0 if no constant in range fits.
+	// Residual is the deviation of modelled from measured cycles per iteration; not 0 if no constant in range fits.
 	Residual float64 `json:"residual"`
 }
 

@@ -160,7 +160,7 @@ func scriptError(script, python string, err error) error {
 	return fmt.Errorf("%s: %w", script, err)
 }
 
-// UnknownTrips says that the number of loop turns of a kernel is not known from its arguments.
+// UnknownTrips says that the number of loop iterations of a kernel is not known from its arguments.
 type UnknownTrips struct{ Kernel string }
 
 func (e *UnknownTrips) Error() string {
@@ -168,7 +168,7 @@ func (e *UnknownTrips) Error() string {
 }
 
 // Model returns a script's launches with modelled times on a GPU; for an autotuned kernel, only the fastest config. trips sets the loop
-// turns of kernels by name, instead of the number from the arguments. If neither gives it, the error is an *UnknownTrips.
+// iterations of kernels by name, instead of the number from the arguments. If neither gives it, the error is an *UnknownTrips.
 func (c *Capture) Model(g *target.GPU, trips map[string]int) (list []Modelled, err error) {
 	if c.Capability != g.Capability {
 		return nil, fmt.Errorf("the launches are compiled for sm_%d, and %s is sm_%d", c.Capability, g.Name, g.Capability)

@@ -15,7 +15,7 @@ func h100(t *testing.T) *target.GPU {
 	return g
 }
 
-// The launches of a script are taken with no GPU: configs of an autotuned kernel, evenly spread, their grids, and how often a loop turns whose
+// The launches of a script are taken with no GPU: configs of an autotuned kernel, evenly spread, their grids, and how often a loop iterations whose
 // bounds are loaded from a tensor. Kept ones are modelled again without Python.
 func TestCapture(t *testing.T) {
 	k := open(t)

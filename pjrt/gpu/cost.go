@@ -27,7 +27,7 @@ type Modelled struct {
 	Configs      int        `json:"configs,omitempty"` // configs that it has
 }
 
-// Model returns the launches compiled for a GPU with their modelled times. work returns the loop turns of a kernel, and the bytes that
+// Model returns the launches compiled for a GPU with their modelled times. work returns the loop iterations of a kernel, and the bytes that
 // it moves.
 func Model(launches []Launch, g *target.GPU, work func(kernel string) (trips int, bytes int64)) ([]Modelled, error) {
 	var list []Modelled
@@ -115,7 +115,7 @@ func Note() string {
 	return "times are modelled from machine code by a table of latencies; " + worth + ", and starting a kernel is not counted (see docs/gpu.md)"
 }
 
-// ParseTrips parses KERNEL=N, the number of loop turns of kernels.
+// ParseTrips parses KERNEL=N, the number of loop iterations of kernels.
 func ParseTrips(list []string) (map[string]int, error) {
 	trips := map[string]int{}
 	for _, text := range list {

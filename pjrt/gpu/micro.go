@@ -21,7 +21,7 @@ type micro struct {
 	name  string
 	warps int
 	turns int
-	// body is an unrolled step of PTX; count is how often it occurs per loop turn.
+	// body is an unrolled step of PTX; count is how often it occurs per loop iteration.
 	body     string
 	count    int
 	constant func(*target.GPUTiming) *float64
@@ -117,7 +117,7 @@ func (t *Toolkit) microkernels(ctx context.Context, g *target.GPU) (map[string]L
 	return kernels, nil
 }
 
-// turn returns the modelled cycles per loop turn of a microkernel.
+// turn returns the modelled cycles per loop iteration of a microkernel.
 func (m *micro) turn(code *sass.Code, g *target.GPU) (float64, error) {
 	c, err := code.Model(sass.Launch{Programs: 1, Warps: m.warps, Trips: 4}, g)
 	if err != nil {
@@ -126,7 +126,7 @@ func (m *micro) turn(code *sass.Code, g *target.GPU) (float64, error) {
 	return c.Turn, nil
 }
 
-// solve sets the constant of a microkernel so that the modelled cycles per turn match the measured ones. Cycles rise with a latency and
+// solve sets the constant of a microkernel so that the modelled cycles per iteration match the measured ones. Cycles rise with a latency and
 // fall with a rate, so bisection finds it.
 func (m *micro) solve(code *sass.Code, g *target.GPU, took float64) (modelled float64, err error) {
 	x := m.constant(g.Timing)

@@ -126,7 +126,7 @@ func announceCUDA(opts Options) {
 	}
 }
 
-// checkGPUTools says whether the GPU tools are present. Their absence is not a failure: they are downloaded when a GPU target first
+// checkGPUTools reports whether the GPU tools are present. Their absence is not a failure: they are downloaded when a GPU target first
 // needs them.
 func checkGPUTools(ctx context.Context) []Check {
 	offline := Options{Offline: true}

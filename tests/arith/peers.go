@@ -174,7 +174,7 @@ func onePass(t tile) (o, state Matrix) {
 	return o, t.Initial.scaled(t.all).plus(one.product(t.K.byRows(t.tail).turned(), v), 1)
 }
 
-// f32Inside has the inverse, what it meets and P V' in float32, and one bf16 pass for what meets keys or the state: the arithmetic of
+// f32Inside has the inverse, its products and P V' in float32, and one bf16 pass for products with keys or the state: the arithmetic of
 // ragged_gated_delta_rule v2 of tpu-inference.
 func f32Inside(t tile) (o, state Matrix) {
 	one, full := rounding(bf16s), rounding(asIs)
@@ -203,7 +203,7 @@ func (t tile) maxText(kept rounding) (o, state Matrix) {
 	return o, t.Initial.scaled(t.all).plus(one.product(t.K.byRows(t.tail).turned(), v), 1)
 }
 
-// flashLinearAttention has the merges of the inverse in tf32, and X, U, W and V' in bf16; decay and scale meet what products give.
+// flashLinearAttention has the merges of the inverse in tf32, and X, U, W and V' in bf16; decay and scale are applied to results of products.
 func flashLinearAttention(t tile) (o, state Matrix) {
 	one := rounding(bf16s)
 	a := t.d.elements(one.product(t.K, t.K.turned())).byRows(t.beta).strict()

@@ -70,7 +70,7 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// written says whether a change wrote the passage, or its row of the table.
+// written reports whether a change wrote the passage, or its row of the table.
 func (p *passage) written(change *history.Change) (bool, error) {
 	rows, err := change.Added("figures.tsv")
 	if err != nil {

@@ -189,7 +189,7 @@ func sum(ctx context.Context, m *meter, terms []*term) (x float64, err error) {
 	return x, nil
 }
 
-// quick says whether a test may compute the figure.
+// quick reports whether a test may compute the figure.
 func (s *source) quick() bool {
 	return !slices.ContainsFunc(slices.Concat(s.terms, s.over), func(t *term) bool { return !t.quick() })
 }
@@ -250,12 +250,12 @@ func (t *term) ofModel(ctx context.Context, m *meter) (float64, error) {
 	return fields[t.quantity](&sum, config, t.target), nil
 }
 
-// has says whether a row is one of the parts. Rows that sum both passes are asked for by both.
+// has reports whether a row is one of the parts. Rows that sum both passes are asked for by both.
 func (p *part) has(r *mfu.Row) bool {
 	return plain(r.Kind) == p.kind && slices.Contains(p.names, plain(r.Part)) && (p.pass == "both" || p.pass == r.Pass)
 }
 
-// quick says whether a test may compile what the term measures: short programs, and of a training step the norms.
+// quick reports whether a test may compile what the term measures: short programs, and of a training step the norms.
 func (t *term) quick() bool {
 	switch {
 	case t.peer != nil:

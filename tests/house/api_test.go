@@ -127,7 +127,7 @@ func declared(f *ast.File) (list []string) {
 	return list
 }
 
-// receiver says whether methods of the type are seen outside.
+// receiver reports whether methods of the type are seen outside.
 func receiver(x ast.Expr) bool {
 	name := strings.TrimPrefix(source(x), "*")
 	return ast.IsExported(name)

@@ -6,5 +6,5 @@
 // modelled.
 //
 // Example: a loop of two instructions, a shared-memory load that sets scoreboard 0 and an FFMA that waits for it, takes one warp 30 + 4
-// cycles per turn: the load's latency, and 4 to issue it. Eight warps on the scheduler hide most of that.
+// cycles per iteration: the load's latency, and 4 to issue it. Eight warps on the scheduler hide most of that.
 package sass

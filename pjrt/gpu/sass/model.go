@@ -26,14 +26,14 @@ type Cost struct {
 	Issue        float64 `json:"issue_us"`    // time on the multiprocessors
 	DRAM         float64 `json:"dram_us"`     // HBM time, at a copy's rate
 	Cycles       float64 `json:"cycles"`      // per wave
-	Turn         float64 `json:"turn_cycles"` // per turn of the longest loop; 0: no loop
+	Turn         float64 `json:"turn_cycles"` // per iteration of the longest loop; 0: no loop
 	Resident     int     `json:"resident"`    // programs per multiprocessor
 	Limit        int     `json:"resident_limit"`
 	Waves        float64 `json:"waves"`
 	Registers    int     `json:"registers"`
 	Stack        int     `json:"stack_bytes"`
 	Instructions int     `json:"instructions"`
-	// Busy is the number of cycles that each unit of a scheduler is busy: per turn of the longest loop, or in all code without a loop.
+	// Busy is the number of cycles that each unit of a scheduler is busy: per iteration of the longest loop, or in all code without a loop.
 	Busy map[string]float64 `json:"busy_cycles"`
 }
 
@@ -54,7 +54,7 @@ func (c *Code) Model(l Launch, g *target.GPU) (*Cost, error) {
 	if at == nil {
 		r.Cycles, r.Busy = s.run(code)
 	} else {
-		// a loop turn is half the difference between runs with four and with two turns
+		// a loop iteration is half the difference between runs with four and with two iterations
 		before, body, after := code[:at.first], code[at.first:at.last], code[at.last:]
 		turns := func(n int) float64 {
 			all := append([]step(nil), before...)

@@ -15,8 +15,8 @@ import (
 // Report has the launches, bytes and modelled time of a program on a GPU, over all iterations of its loops.
 type Report struct {
 	Kernels  int     `json:"kernels"`  // launch sites in the text: a kernel launched at two places counts twice
-	Launches int64   `json:"launches"` // of kernels and copies, over all turns
-	Graphs   int64   `json:"graphs"`   // CUDA graphs started, over all turns; most launches are nodes of one
+	Launches int64   `json:"launches"` // of kernels and copies, over all iterations
+	Graphs   int64   `json:"graphs"`   // CUDA graphs started, over all iterations; most launches are nodes of one
 	Read     int64   `json:"read_bytes"`
 	Written  int64   `json:"written_bytes"`
 	Loops    []Loop  `json:"loops"`
@@ -25,7 +25,7 @@ type Report struct {
 	// Modelled is the time in microseconds, if the GPU's shortest kernel time is known: launches one after another, each the larger of
 	// that and its bytes' time.
 	Modelled float64 `json:"modelled_us,omitempty"`
-	Unknown  string  `json:"unknown,omitempty"` // why turns are unknown; the counts above then have one turn of such loops
+	Unknown  string  `json:"unknown,omitempty"` // why iterations are unknown; the counts above then have one iteration of such loops
 }
 
 // Loop is a loop of the program.
@@ -34,14 +34,14 @@ type Loop struct {
 	Depth    int   `json:"depth"` // number of loops around it
 	Turns    int64 `json:"turns"` // in total, over all its starts; -1: unknown
 	Launches int   `json:"launches"`
-	Bytes    int64 `json:"bytes"` // per turn, without inner loops
+	Bytes    int64 `json:"bytes"` // per iteration, without inner loops
 }
 
 // Row is a launch at one place of the program.
 type Row struct {
 	*Thunk
 	Turns    int64   `json:"turns"`
-	DRAM     float64 `json:"dram_us"` // of all turns
+	DRAM     float64 `json:"dram_us"` // of all iterations
 	Modelled float64 `json:"modelled_us,omitempty"`
 }
 

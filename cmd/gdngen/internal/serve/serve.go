@@ -89,7 +89,7 @@ func (s *Server) serveData(w http.ResponseWriter, r *http.Request) {
 	w.Write(data)
 }
 
-// read returns the data of the folder. It makes them again if the journal has grown or a driver has started or stopped.
+// read returns the data of the folder. It computes them again if the journal is longer or a driver has started or stopped.
 func (s *Server) read() ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -97,7 +97,7 @@ func (d *Decay) Cut() {
 			}
 		} else {
 			wide.rows, wide.columns = upto, after
-			if 2*block == c { // a row of its own: what is turned is not the whole
+			if 2*block == c { // as one row, so that only a row is transposed, not all of upto
 				d.Total = d.Mul(d.rowOf(upto, block-1), d.rowOf(upto, c-1))
 			}
 			upto, after = d.doubled(upto, after, block)
@@ -139,7 +139,7 @@ func (d *Decay) ofSpan(g *ir.Value, block int) (upto, after *ir.Value) {
 	return d.exp(sum), d.exp(d.Sub(d.fromBlock(sum, block, block-1), sum))
 }
 
-// onePass says whether products are of operands rounded to bf16.
+// onePass reports whether products are of operands rounded to bf16.
 func (d *Decay) onePass() bool { return d.Variant.Precision() == ir.PrecBF16x1 }
 
 // across are the decays between each token and the middle of its block: of rows in second halves, and of columns in first ones.
@@ -172,7 +172,7 @@ func (d *Decay) sumParts() int {
 	return 3
 }
 
-// A pairing says whether a sum at token i takes token l of its block.
+// A pairing reports whether a sum at token i takes token l of its block.
 type pairing func(b *ir.Builder, i, l *ir.Value) *ir.Value
 
 func upTo(b *ir.Builder, i, l *ir.Value) *ir.Value   { return b.Compare(ir.GE, i, l) }

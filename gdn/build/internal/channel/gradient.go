@@ -159,7 +159,7 @@ func (l level) lower(b *ir.Builder, by int) func(row, lane *ir.Value) *ir.Value 
 	}
 }
 
-// upper is lower turned: rows j, those of first halves or all, and lanes i.
+// upper is the transpose of lower: rows j, those of first halves or all, and lanes i.
 // Where first halves stand alone, r is half 2r, whose pairs are lanes of 2r + 1.
 func (l level) upper(b *ir.Builder, by int) func(row, lane *ir.Value) *ir.Value {
 	return func(row, lane *ir.Value) *ir.Value {
@@ -175,7 +175,7 @@ func (l level) upper(b *ir.Builder, by int) func(row, lane *ir.Value) *ir.Value 
 	}
 }
 
-// within says whether j and i are in one block, i at least by after j.
+// within reports whether j and i are in one block, i at least by after j.
 func (l level) within(b *ir.Builder, j, i *ir.Value, by int) *ir.Value {
 	size := b.Like(j, float64(l.block))
 	return b.And(b.Compare(ir.EQ, b.Div(j, size), b.Div(i, size)), b.Compare(ir.GE, i, b.Add(j, b.Like(j, float64(by)))))
@@ -185,7 +185,7 @@ func (l level) within(b *ir.Builder, j, i *ir.Value, by int) *ir.Value {
 //
 //	dg_t = sum_(l >= t) Risen_l + sum_(l < t) Rest_l + Whole + those of the levels
 //
-// since e^(L_l), by which token l meets the state before, has g_t for l >= t, e^(L_C - L_l) has it for l < t, and e^(L_C) always. All of
+// since e^(L_l), the decay from the state before to token l, has g_t for l >= t, e^(L_C - L_l) has it for l < t, and e^(L_C) always. All of
 // them are terms of one product (sums).
 func (d *Decay) alongDecay(levels []made, ends Ends) *ir.Value {
 	b, c := d.Builder.Stage("dg"), d.Chunk

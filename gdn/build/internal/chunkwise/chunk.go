@@ -67,7 +67,7 @@ func (e *Chunks) Operands(w *Work) {
 	}
 }
 
-// meeting makes what meets the state, of all chunks in flight, in the stage at hand.
+// meeting makes the operands of products with the state, for all chunks in flight, in the current stage.
 func (e *Chunks) meeting(w *Work) *meeting {
 	m := &meeting{expG: e.Exp(w.Sum).Called("growth"), k: w.K, q: w.Q, shared: e.SharesState()}
 	if !m.shared {
@@ -149,7 +149,7 @@ func (e *Chunks) behindT(w *Work, v, k *ir.Value) (*ir.Value, *ir.Value) {
 }
 
 // affine makes the output and the next state affine maps of the state, so that one product stands between a state and the next one, where form uw has
-// two and vprime three. With F = e^G K as it meets the state, beta in its rows if it is on the left, and E = e^(G_C - G) K, all but S ahead of S:
+// two and vprime three. With F = e^G K, the operand of the product with the state, beta in its rows if it is on the left, and E = e^(G_C - G) K, all but S ahead of S:
 //
 //	[P; E^T] T [F V] = [A Z]     O  = (e^G Q - A) S + Z
 //	                   [B N]     S' = e^(G_C) S - B S + N
@@ -220,9 +220,9 @@ func (e *Chunks) Through(w *Work, writes func() *ir.Value) []*ir.Value {
 // meeting holds the operands of the state's products, made before the state is there.
 type meeting struct {
 	expG   *ir.Value // [N, C], the decay from the state to each token; nil where there is none, or each channel has one
-	k, q   *ir.Value // as they meet the state; of key heads where those share it
+	k, q   *ir.Value // K and Q for products with the state; of key heads if value heads share the product
 	restK  *ir.Value // K with the decay that is left, of the update K^T V'
-	shared bool      // value heads of a key head meet the states in one product
+	shared bool      // value heads of a key head share one product with the states
 }
 
 // flight is what the chunks in flight take to the state, each of all of them; step takes its chunk's part by at.
@@ -314,7 +314,7 @@ func (e *Chunks) solved(f *flight, at func(*ir.Value) *ir.Value) (o, added *ir.V
 		kept = e.Store(exact)
 	}
 	e.Before, e.Inverted, e.Values = append(e.Before, state), f.T, append(e.Values, kept)
-	weighed := u // V' as it meets restK
+	weighed := u // V' for its product with restK
 	switch {
 	case f.tail == nil: // K takes the rest, or there is none
 	case e.V.TailDecay == gdn.TailDecayV && e.V.Numerics.ErrorFeedback > 1: // all are weighed to the end of the chunk: what rounding leaves needs no decay
@@ -396,7 +396,7 @@ func (e *Chunks) outputOf(f *flight, at func(*ir.Value) *ir.Value, u, qS, up *ir
 
 // update is K^T V' of a chunk, with the decay that is left after each token: added where that was made before. It is [N, K, V] as the state is, or
 // [N, V, K] where states have the value first, V'^T K, or [N of key heads, heads V, K] where those of a key head are joined. u is V' as it is
-// stored, weighed that as it meets restK.
+// stored, weighed is V' for its product with restK.
 func (e *Chunks) update(f *flight, at func(*ir.Value) *ir.Value, u, weighed, added *ir.Value) *ir.Value {
 	switch {
 	case f.shared: // the rest of the decay goes to V'
@@ -445,10 +445,10 @@ func (e *Chunks) leaving(x, share *ir.Value) *ir.Value {
 	return x
 }
 
-// rest is what K turns into for the state's update: its rows by the decay that is left after each token, and by beta where
-// that is not in V' yet, unless V' takes both. It is [N, C, K], or [N, K, C] where it is turned before.
+// rest is K for the state's update: its rows times the decay from each token to the end of the chunk, and by beta where
+// that is not in V' yet, unless V' takes both. It is [N, C, K], or [N, K, C] if it is transposed first.
 //
-// transpose_k=key turns K once per key head and weighs its lanes, tokens then, for each value head. Otherwise the product turns the weighed rows of
+// transpose_k=key transposes K once per key head and scales its lanes, which then are tokens, for each value head. Otherwise the product transposes the scaled rows of
 // each value head. A decay a channel weighs elements, [N, C, K], before that; beta, of rows, comes after it.
 func (e *Chunks) rest(w *Work) *ir.Value {
 	b := e.B

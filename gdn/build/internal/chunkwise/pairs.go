@@ -90,7 +90,7 @@ func (e *Rule) squares(x *ir.Value) *ir.Value {
 // From K K^T [N, C, C], for key heads or for value heads, it makes that of keys of length 1, nil where there is none; where there is a
 // decay a channel it is negated, and with beta=right times beta of the column.
 //
-// X = n V' is what is stored, since it meets K as it is, in the output and in the update: |k| undoes n where V' itself is wanted (length).
+// X = n V' is stored, since the output and the update multiply it by unnormalized K: |k| undoes n where V' itself is wanted (length).
 // An output has 1/|q| last, with the scale if the output takes that. The state is that of keys of length 1: it has no part in this.
 func (e *Rule) norms(w *Work, kk *ir.Value) *ir.Value {
 	b := e.B
@@ -115,7 +115,7 @@ func (e *Rule) norms(w *Work, kk *ir.Value) *ir.Value {
 		across = b.Neg(across)
 	} else {
 		// The squares of the columns are on the diagonal of K K^T, and a sum over rows gives them as a row. What was summed over the lanes of K is a
-		// column, which would have to be turned.
+		// column, which would have to be transposed.
 		across = e.Diagonal(kk)
 		across = b.Unary(ir.OpRsqrt, b.Add(across, b.Like(across, gdn.L2Eps)))
 	}

@@ -9,7 +9,7 @@
 //	forward     S0 -> chunk 0 -> S1 -> chunk 1 -> S2 -> chunk 2 -> final state
 //	backward    dS0 <- chunk 0 <- dS1 <- chunk 1 <- dS2 <- chunk 2 <- dS3, the gradient of the final state, or zeros
 //
-// Chunk 1 needs S1 and dS2. S1 has been and gone when its turn comes, and can not be had from S2, whose decay may have left nothing of it. So the
+// Chunk 1 needs S1 and dS2. S1 is no longer there when chunk 1 is processed, and can not be computed from S2, whose decay may have left nothing of it. So the
 // forward pass keeps the state before each chunk, or with save=none a forward grid makes all of them once more, without outputs. T and U of a chunk
 // follow from its inputs and S. What of them is kept as well (save=inverse, save=all) is work that the backward pass need not do; Loads has it.
 //

@@ -24,12 +24,12 @@ import (
 //
 // Matrices of tokens x tokens are held transposed, token j in the rows and i in the lanes: X^T is dP^T . E^T, and dP^T = U dO^T is as easy to make as dP.
 // Then what is summed over i, columns of W, is summed over lanes, and what is summed over j, rows of W, over the rows of a tile, which is a sum of
-// registers. z is the diagonal of U dR^T, that of the product that makes -dN^T. Only T, Q, K, X and Y are ever turned:
+// registers. z is the diagonal of U dR^T, that of the product that makes -dN^T. Only T, Q, K, X and Y are ever transposed:
 //
 //	P^T dO, T^T dU     as held                       X K         X, turned once per key head
 //	X^T Q              as held                       (Y + Y^T) K symmetric (tile.Body.Mirrored)
 //
-// With grads=lanes dQ and dK are made turned too, [K, C], until they are done: r and y, sums over channels, are then sums of registers as well, and
+// With grads=lanes dQ and dK are transposed too, [K, C], until they are done: r and y, sums over channels, are then sums of registers as well, and
 // tokens lie along the lanes, where dg wants them.
 
 // HeadChunk is a chunk of a rule with one decay a head: Q and K [N of key heads, C, K] as products take them, dO [N, C,
@@ -40,7 +40,7 @@ type HeadChunk struct {
 	chunkwise.Gates
 }
 
-// turned are what a chunk has without its state, of value heads, with matrices of tokens x tokens held transposed.
+// turned has the values of a chunk that do not depend on its state, of value heads; matrices of tokens x tokens are transposed.
 type turned struct {
 	expG, tail *ir.Value // e^G and beta e^(GC-G) [N, C]
 	kq, kk     *ir.Value // (Q K^T)^T, scaled, and K K^T, which is its own transpose
@@ -49,7 +49,7 @@ type turned struct {
 	unit       *ir.Value // 1/|k| [N of key heads, C]
 }
 
-// turn makes what needs no state.
+// turn computes the values that need no state.
 func (e *Step) turn(c *HeadChunk) (t turned) {
 	e.Sums(&c.Gates)
 	b := e.B.Stage("gates")
@@ -169,7 +169,7 @@ type keyParts struct {
 //	dK = n S^T + Ud dS^T + X^T Q + (Y + Y^T) K       the last two are one product where joined: [X^T, Y + Y^T] [Q; K], [C, 2C] [2C, K]
 //
 // What has a decay or a state is of value heads and summed over those of a key head first; products with Q and K are then one for all of them. In
-// lanes all terms are turned: [Q^T K^T] [X; Y + Y^T], where X^T turned is X.
+// lanes all terms are transposed: [Q^T K^T] [X; Y + Y^T].
 func (e *Step) keyGradient(p keyParts) (dk, fromState *ir.Value) {
 	b := e.B.Stage("dk")
 	y := e.Mirrored(e.PerKey(p.yf))

@@ -22,9 +22,9 @@ type stateStep struct {
 //
 // It mirrors the step of the forward pass: three products, one behind the other, from one dS to the next. As there they may stand side by side,
 // [P^T, Kd] [dO; dS] and [Q^T, K^T] [dO'; n], which saves the sums. Where the update has a precision of its own (precupdate), dS is in parts and K, in
-// bf16, is one: so the weight of Kd goes behind the product, to its rows, and the parts meet K as it is.
+// bf16, is one: so the weight of Kd goes behind the product, to its rows, and the parts are multiplied by K as it is.
 //
-// Keys that are to be normalized meet dS as they are given, and dU has 1/|k| behind the product (turned.unit), since nothing bounds what a rounding of them
+// Keys that the kernel normalizes are multiplied by dS as they are given, and dU has 1/|k| behind the product (turned.unit), since nothing bounds what a rounding of them
 // does there. Take one key of many lengths, beta 1 and no decay: a token's dR is scale (k . q) dO, a hundredth of dO with K of 128, and what is left of
 // k_i dS less k_j dS, of this token and the next. Across k nothing of dS fades. So keys that are rounded behind their norm leave 2^-9 |dS| in dR: the
 // gradient of beta was off by up to 2e-1.
@@ -57,7 +57,7 @@ func (e *Step) stateBackward(c *HeadChunk, t turned, do, tt *ir.Value) stateStep
 	var added *ir.Value
 	switch {
 	case e.Spec.NegEigval && e.V.UpdatePrecision() != e.V.Numerics.PrecState:
-		// K^T n is to dS what K^T V' is to S. With beta above 1 a token may turn what it replaces about, so that nothing fades, and errors of both
+		// K^T n is to dS what K^T V' is to S. With beta above 1 a token may flip the sign of the value that it replaces, so that nothing fades, and errors of both
 		// stay: at cosine .9, beta 2 and 4096 tokens dv was off by 1.4e-2 in one pass, 1.9e-3 in three.
 		exact := e.Store(e.ByRows(dr, b.Neg(grown)))
 		added = b.Add(e.Dot(qt, dos, false, false, e.V.Numerics.PrecState), e.Dot(kt, exact, false, false, e.V.UpdatePrecision()))
@@ -70,7 +70,7 @@ func (e *Step) stateBackward(c *HeadChunk, t turned, do, tt *ir.Value) stateStep
 	return stateStep{dos, ds, dr, low, n}
 }
 
-// stateGradients are dO' S^T and n S^T, [N, C, K], or turned where the variant has tokens of gradients in lanes: S dO'^T, [N, K, C]. Joined they are one
+// stateGradients are dO' S^T and n S^T, [N, C, K], or transposed where the variant has tokens of gradients in lanes: S dO'^T, [N, K, C]. Joined they are one
 // product of [dO'; n], whose halves are cut from it again.
 func (e *Step) stateGradients(dos, n, state *ir.Value) (intoQ, intoK *ir.Value) {
 	b, p := e.B, e.V.Numerics.PrecState

@@ -87,7 +87,7 @@ type manifestCase struct {
 	Spec        string                                `json:"spec,omitempty"`
 	Note        string                                `json:"note"`
 	Tensors     map[string]manifestTensor             `json:"tensors"`
-	Scale       float64                               `json:"scale"`
+	Scale       *float64                              `json:"scale"`
 	Flags       map[string]any                        `json:"flags"`
 	StateLayout string                                `json:"state_layout"`
 	Backward    bool                                  `json:"backward"`

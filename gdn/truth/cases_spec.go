@@ -1,6 +1,7 @@
 package truth
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -47,8 +48,12 @@ func (c *Case) describe(m *manifestCase, op caseOp) error {
 	if cu, ok := types["cu_seqlens"]; ok {
 		s.Seqs = cu.Shape[0] - 1
 	}
-	if d := s.DefaultScale(); math.Abs(m.Scale-d) > 1e-12*d {
-		s.Scale = m.Scale
+	switch d := s.DefaultScale(); {
+	case m.Scale == nil, *m.Scale == 0 && op.contest: // FlashInfer's definitions take 0 for K^-1/2
+	case *m.Scale == 0:
+		return errors.New("field scale is 0, which gives outputs of zero: want a positive number, or no field for K^-1/2")
+	case math.Abs(*m.Scale-d) > 1e-12*d:
+		s.Scale = *m.Scale
 	}
 	if op.contest && s.Seqs > 0 && s.Init && s.Final {
 		s.Empty = gdn.EmptyZero

@@ -283,6 +283,7 @@ func TestCaseErrors(t *testing.T) {
 		"field file is missing":                     func(row map[string]any) { delete(row, "file") },
 		"leads out of the folder":                   func(row map[string]any) { row["file"] = "../c.safetensors" },
 		"field scale is a string, want a number":    func(row map[string]any) { row["scale"] = "half" },
+		"field scale is 0, which gives outputs":     func(row map[string]any) { row["scale"] = 0 },
 		"spec: scale":                               func(row map[string]any) { row["scale"] = -1 },
 		"field state_layout":                        func(row map[string]any) { row["state_layout"] = "[N,K,Hv,V]" },
 		"field tensors: the input k is missing":     func(row map[string]any) { delete(row["tensors"].(map[string]any), "k") },

@@ -40,7 +40,7 @@ var fields = []field{
 	intField("v", "v", "width of a value", maxWidth, func(s *Spec) *int { return &s.V }, nil),
 	dtypeField("dtype", "dtype", "element type of q, k, v", true, func(s *Spec) *ir.DType { return &s.DType }, nil, ir.F32, ir.BF16, ir.F16),
 	dtypeField("out", "out", "element type of o (default: dtype)", false, func(s *Spec) *ir.DType { return &s.Out }, nil, ir.F32, ir.BF16, ir.F16),
-	enumField("gates", "gates", "given (g, beta) or fused (A_log, a, dt_bias, b)", gatesNames, func(s *Spec) *Gates { return &s.Gates }, nil),
+	enumField("gates", "gates", "given (g, beta from 0 on) or fused (A_log, a, dt_bias, b)", gatesNames, func(s *Spec) *Gates { return &s.Gates }, nil),
 	dtypeField("gatedtype", "gate_dtype", "element type of a and b", false, func(s *Spec) *ir.DType { return &s.GateDType }, func(s *Spec) error {
 		if s.Gates == GatesGiven && s.GateDType != ir.F32 {
 			return fmt.Errorf("%v needs gates=fused: given gates are f32", s.GateDType)

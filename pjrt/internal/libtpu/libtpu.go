@@ -18,11 +18,11 @@ var (
 	noOption   = regexp.MustCompile(`^No such compile option: '([^']*)'`)
 )
 
-// Cause returns a refusal in one line: its first cause without the kernel, and the release that is needed if this one is too old.
+// Cause returns a refusal in one line: the release that is needed if this one is too old, and the first cause without the kernel.
 func Cause(message string) string {
 	cause := strings.Join(strings.Fields(dump.ReplaceAllString(message, "")), " ")
 	if m := oldMosaic.FindStringSubmatch(message); m != nil {
-		return fmt.Sprintf("%s: this libtpu reads kernels up to version %s of Mosaic, and these are of version %s; libtpu %s or newer is needed", cause, m[1], m[2], Oldest)
+		return fmt.Sprintf("libtpu %s or newer is needed: this one reads kernels up to version %s of Mosaic, and these are of version %s (%s)", Oldest, m[1], m[2], cause)
 	}
 	if noFunction.MatchString(message) {
 		return cause + ": where this libtpu is older than " + Oldest + ", take that or a newer one"

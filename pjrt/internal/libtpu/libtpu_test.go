@@ -18,8 +18,8 @@ import (
 func TestCause(t *testing.T) {
 	kernel := "\n\nat location: loc(\"-\":1:1)\n\nThe MLIR operation involved:\n  \n\"builtin.module\"() <{sym_name = \"fused\"}> ({\n" + strings.Repeat("%0 = x\n", 3000)
 	for message, want := range map[string]string{
-		"Failed to deserialize the Mosaic module: INTERNAL: Unsupported version: expected <= 9 but got 15" + kernel: "Failed to deserialize the Mosaic module: INTERNAL: Unsupported version: expected <= 9 but got 15: " +
-			"this libtpu reads kernels up to version 9 of Mosaic, and these are of version 15; libtpu 0.0.42.1 or newer is needed",
+		"Failed to deserialize the Mosaic module: INTERNAL: Unsupported version: expected <= 9 but got 15" + kernel: "libtpu 0.0.42.1 or newer is needed: this one " +
+			"reads kernels up to version 9 of Mosaic, and these are of version 15 (Failed to deserialize the Mosaic module: INTERNAL: Unsupported version: expected <= 9 but got 15)",
 		"failed to legalize operation 'math.log2'" + kernel: "failed to legalize operation 'math.log2': where this libtpu is older than 0.0.42.1, take that or a newer one",
 		"no room\nat all": "no room at all",
 	} {

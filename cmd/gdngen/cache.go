@@ -34,7 +34,7 @@ func (a CLI) cacheCmd() *cobra.Command {
 	}
 	clean := &cobra.Command{
 		Use:     "clean",
-		Short:   "Remove plugins, measurements and references of exams from the cache",
+		Short:   "Remove plugins, measurements and references of accuracy tests from the cache",
 		Example: "  gdngen setup cache clean\n  gdngen setup cache clean --measured",
 		Args:    app.Args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
@@ -52,7 +52,7 @@ func (a CLI) cacheCmd() *cobra.Command {
 	return app.Group(&cobra.Command{
 		Use:     "cache",
 		Short:   "Show or empty the cache of plugins and measurements",
-		Long:    "cache shows or empties the folder of plugins, measurements, and references of exams (at most 1 GiB): gdngen in the user's cache, or GDNGEN_CACHE.",
+		Long:    "cache shows or empties the folder of plugins, measurements, and references of accuracy tests (at most 1 GiB): gdngen in the user's cache, or GDNGEN_CACHE.",
 		Example: "  gdngen setup cache show\n  gdngen setup cache clean",
 		GroupID: "self",
 	}, show, clean)

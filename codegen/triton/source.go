@@ -123,7 +123,7 @@ type data struct {
 	StartBV, StartTiles             int    // of the states that parts start from
 	MapWarps, StartWarps            int
 	Carry, Columns                  string // precision of the prefix; columns of a state, as the kernel names them
-	Rounds                          bool   // some operands are rounded to tf32, which matrix units would truncate
+	Rounds                          bool   // some operands are rounded to tf32, which tensor cores would truncate
 	Chunks, Parts                   string // how many there are at most
 }
 

@@ -92,7 +92,8 @@ func (v Variant) Value(s gdn.Spec, axis string) (value string, ok bool) {
 // structural are the axes that make another program, rather than the same in other sizes.
 var structural = []string{"kernels", "part", "inverse", "prec", "solve", "tparts"}
 
-// Cell is the structure of a variant: variants of one cell differ in sizes alone. Of parts it says whether there are any.
+// Cell returns the structural axes of a variant as text: variants of one cell differ only in sizes. The number of
+// chunks of a part counts only as none or some.
 func (v Variant) Cell(s gdn.Spec) string {
 	var parts []string
 	for _, name := range structural {

@@ -124,8 +124,9 @@ func early(g *ir.Grid, w ir.Window) ir.Window {
 	return w
 }
 
-// Delayed reports whether a window shows an operand [B, rows, ...] in blocks of rows, one step late. Only phases of a pipelined kernel
-// have such windows, so the first step reads none; in another kernel the window may be a neighbour block.
+// Delayed reports whether a window shows an operand [B, rows, ...] in blocks of rows, delayed by one step. Only phases
+// of a pipelined kernel have such windows, and its first step does not read them. In another kernel a window of this
+// form may show a neighbour block.
 func Delayed(g *ir.Grid, w ir.Window, shape []int) bool {
 	if g.Tables > 0 || len(g.Dims) != 3 || !g.Dims[2].Seq || len(shape) < 3 || w.Block[0] != 1 {
 		return false
@@ -140,9 +141,10 @@ func Delayed(g *ir.Grid, w ir.Window, shape []int) bool {
 	return w.Index[0] == ir.IndexAxis(0) && w.Index[1] == late
 }
 
-// InLine returns how many steps late each window is, and whether batch rows can run back to back in a kernel whose phases overlap: while
-// one phase works on the last chunks of a row, another begins the next row. The axes must be rows, groups of heads, and one step more
-// than a row has. A window that does not move with the steps belongs to the state, whose phase is one step late.
+// InLine returns by how many steps each window is delayed, and whether batch rows can run back to back in a kernel
+// whose phases overlap: while one phase works on the last chunks of a row, another begins the next row. The axes of the
+// grid must be rows, groups of heads, and the steps of a row plus one. A window that does not move with the steps
+// belongs to the state, whose phase is delayed by one step. In the example the last column is the delay:
 //
 //	q, g       (b, min(c, steps - 1), ...)    0
 //	v, o       (b, max(c - 1, 0), ...)        1

@@ -24,8 +24,8 @@ func (a CLI) CalibrateCmd() *cobra.Command {
 		Short: "Fit the table of modelled times to an attached GPU",
 		Long: `calibrate --attached measures the latencies and rates of the attached GPU that modelled times need (docs/gpu.md). First it checks the
 numbers of the front's kernels against float64. Then it times microkernels, each of which gives one constant of the
-table, and the front: variants of decode and prefill on contest heads, with modelled times before and after the fit
-beside the measured ones. The table goes into the user's configuration, with its residuals; from then on explain and
+table, and the front: variants of decode and prefill on contest heads, with measured times and modelled times
+before and after the fit. The table goes into the user's configuration, with its residuals; from then on explain and
 search use it. Without --attached it shows the table in use.
 
 It needs only NVIDIA's driver and Triton: kernels are compiled ahead of time and launched by a child process.

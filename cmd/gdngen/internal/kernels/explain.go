@@ -43,7 +43,7 @@ func (a CLI) ExplainCmd() *cobra.Command {
 the slots, spills, VMEM, and the distance from the bounds of HBM and of the matrix and vector units. Stages add up to
 the whole; rows in brackets are ops without a stage. A file may hold any StableHLO module in text form, such as one
 that JAX lowered, so kernels of others are costed in the same way. A folder of schedules that --dump kept is costed
-without a compiler, on any machine. --diff sets a second variant, file or folder beside it, the largest changes first.
+without a compiler, on any machine. --diff compares it with a second variant, file or folder, the largest changes first.
 --html writes one page with a picture of the slots over the schedule of the hottest part, and follows each stage of a
 generated kernel from the builder through the passes to bundles and cycles. --picture writes a small picture by stage,
 --trace the bundles of the hottest part as a trace for Perfetto (ui.perfetto.dev), units as threads. Costs that were measured before come from the

@@ -26,7 +26,7 @@ func (a CLI) GenCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "gen (--spec SPEC | --case FILE)",
 		Short: "Write the program of a spec or a stored case",
-		Long: `gen writes a module for a spec, or for a stored case (a safetensors file beside its manifest.json). Its @main takes q, k, v, then g and
+		Long: `gen writes a module for a spec, or for a stored case (a safetensors file in a folder with its manifest.json). Its @main takes q, k, v, then g and
 beta (or A_log, a, dt_bias, b where gates are fused), then initial_state and cu_seqlens where the spec has them, and
 returns o and final_state, in the layouts of the spec.
 

@@ -18,7 +18,7 @@ func (a CLI) MfuCmd() *cobra.Command {
 	var forward bool
 	c := &cobra.Command{
 		Use:   "cost",
-		Short: "Say how well a training step with the rule would use the matrix units of a TPU",
+		Short: "Say how well a training step with the rule would use the MXUs of a TPU",
 		Long: `cost compiles the parts of a training step of a model with layers of the gated delta rule, forward and backward. For each part,
 and for the step, it prints model flops, static cycles, HBM traffic, the bound, and the model flop utilisation: model flops over the flops of MXUs
 that are never idle. The model is a preset (` + strings.Join(model.Presets(), ", ") + `) or a file in JSON.

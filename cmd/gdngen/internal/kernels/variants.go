@@ -13,7 +13,7 @@ func (a CLI) VariantsCmd() *cobra.Command {
 	var spec string
 	c := &cobra.Command{
 		Use:   "variants",
-		Short: "List the named variants, and whether they suit a spec",
+		Short: "List the named variants, and whether they are legal for a spec",
 		Long: `variants lists the named variants: what each is, its precision, and for a spec whether it can be built (illegal: it can not) and is safe. An
 unsafe variant loses its numbers on correlated keys; negative ones do so by design, and show that check and search reject them.`,
 		Example: "  gdngen list variants\n  gdngen list variants --spec contest-prefill -o json",

@@ -124,7 +124,7 @@ func (a CLI) traceTopCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "top TRACE",
 		Short: "Sum the time by instruction, category, scope, group or stage",
-		Long: `top sums self time over the whole trace, most first, with the median of a step beside it.
+		Long: `top sums self time over the whole trace, most first, with the median of a step.
 
 A trace does not show the inside of a kernel. --by stage splits the time of gdngen's kernels by the static shares of their stages, an estimate from
 the compiled schedule.`,

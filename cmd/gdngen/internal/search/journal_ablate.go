@@ -23,7 +23,7 @@ func (a CLI) journalAblateCmd() *cobra.Command {
 	var config autotune.Config
 	c := &cobra.Command{
 		Use:   "ablate --run DIR CANDIDATE",
-		Short: "Take a joint change apart: what each of its moves saves, alone and after the others",
+		Short: "Judge the moves of a joint change: what each saves, alone and after the others",
 		Long: `ablate takes the changes between a candidate and its parent apart: it judges each alone, and all of them one after another, those with the
 largest estimated gain first. It uses the gates of the search. The judgements are a run of their own (--out, ablate-N in the folder of the run),
 which the same command continues.`,

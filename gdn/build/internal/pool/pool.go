@@ -65,9 +65,10 @@ func (o Of) Tables(b *ir.Builder) []*ir.Value {
 	return lists
 }
 
-// Slots returns the states that sequences start from and write, for a schedule of visits, which reads a state for each sequence. If a sequence has no
-// state to read, a fresh one reads the state that it writes, and a skipped one a state that no sequence names, so that no state is written while it is
-// read. Such a state is among the first N if the pool has at least N states, so the work does not depend on the pool's size.
+// Slots returns the states that sequences read and write, for a schedule of visits, which reads a state for each
+// sequence. A fresh sequence without a state to read reads the state that it writes. A skipped one reads a state that
+// no sequence names, so that no state is read while it is written. That state is among the first N if the pool has at
+// least N states, so the work does not depend on the pool's size.
 //
 //	eight states, sequences that write 7 -1 5 and start from 4 9 -1:   From 4 2 5   To 7 -1 5
 func (o Of) Slots(l segments.Lists) *segments.Slots {

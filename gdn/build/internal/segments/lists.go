@@ -74,13 +74,13 @@ func (l Lists) reduced(op ir.Op, square *ir.Value) *ir.Value {
 	return l.Convert(l.Append(op, []*ir.Value{square}, ir.Attrs{Dims: []int{dim}}, nil)[0], ir.I32)
 }
 
-// Most returns the maximum of x (at least -1), n times.
+// Most returns a list [n] with every entry the maximum of x, or -1 if that is larger.
 func (l Lists) Most(x *ir.Value, n int) *ir.Value {
 	every := l.Const(ir.T(ir.I32, n), 0)
 	return l.Greatest(every, ir.EQ, l.Like(x, 0), x)
 }
 
-// Number returns an entry of a list, n times.
+// Number returns a list [n] with every entry equal to x[entry].
 func (l Lists) Number(x *ir.Value, entry, n int) *ir.Value {
 	return l.Over(l.Const(ir.T(ir.I32, n), float64(entry)), ir.EQ, l.Count(x.Type.Shape[0]), x)
 }

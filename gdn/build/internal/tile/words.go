@@ -91,7 +91,7 @@ func (e *Body) OwnWords(x *ir.Value, keep func(row, lane *ir.Value) *ir.Value) *
 	})
 }
 
-// Upper zeroes x [N, C, C], in bf16 or its parts, except lanes at least by beyond their row.
+// Upper zeroes element (row, lane) of x [N, C, C], in bf16 or its parts, unless lane >= row + by.
 func (e *Body) Upper(x *ir.Value, by int) *ir.Value {
 	b, c := e.B, e.C
 	r, l := e.Iota(c/2, c, 0), e.Iota(c/2, c, 1)

@@ -19,7 +19,7 @@ mkdir -p "$out"
 out=$(cd "$out" && pwd)
 gdngen=${GDNGEN:-$out/gdngen}
 [ -x "$gdngen" ] || go build -o "$gdngen" ./cmd/gdngen || exit 1
-export GDNGEN_TRITON=${GDNGEN_TRITON:-$(command -v "$python")} PYTHONUNBUFFERED=1 FLA_FLASH_QLA=0
+export GDNGEN_TRITON=${GDNGEN_TRITON:-$(command -v "$python")} PYTHONUNBUFFERED=1 PYTHONPYCACHEPREFIX="$out/pycache" FLA_FLASH_QLA=0
 failed=0
 : > "$out/steps"
 

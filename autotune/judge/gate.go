@@ -75,7 +75,7 @@ func Refuse(v journal.Verdict, format string, args ...any) *Refusal {
 	return &Refusal{Verdict: v, Reason: fmt.Sprintf(format, args...)}
 }
 
-// Work is a candidate in the gates, with everything that they add to it.
+// Work is a candidate on its way through the gates: its program, and the results of the gates so far.
 type Work struct {
 	Spec      gdn.Spec // the first shape
 	Shapes    []Shape  // with their weights

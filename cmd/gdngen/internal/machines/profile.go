@@ -32,7 +32,7 @@ the loss, AdamW. --train trains the model first, on text that is drawn, and tell
 steps have the arguments of the last one.
 
 --out gets plugins/profile/TIME/HOST.xplane.pb, which gdngen device trace, XProf and TensorBoard read, and ` + profile.StepsFile + `: what ran, and what each step and piece took on the
-host. On a TPU ` + profile.StagesFile + `has the static cycles of the kernels by stage, for gdngen device trace top --by stage. A plugin without a profiler, such as the pinned one of
+host. On a TPU ` + profile.StagesFile + ` has the static cycles of the kernels by stage, for gdngen device trace top --by stage. A plugin without a profiler, such as the pinned one of
 the CPU, gives ` + profile.StepsFile + ` alone, and a note says so.`,
 		Example: "  gdngen device profile --spec bench\n  gdngen device profile --spec bench,t=1024 --variant naive --plugin cpu --steps 8 --out runs/cpu\n  gdngen device profile --model 130m --train 10 --steps 20 --first-step 2 --count 6",
 		GroupID: "away",

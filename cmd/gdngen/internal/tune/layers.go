@@ -57,7 +57,8 @@ func (s *Step) Cost(ctx context.Context, x *measure.Instrument, targets []*targe
 	return s.Step.Cost(ctx, x, s.rules, targets, s.forward)
 }
 
-// Next returns the most useful next command. stored says that nothing was compiled, written that there are files.
+// Next returns the most useful next command. stored: the rows are stored results, and nothing was compiled. written:
+// the programs are in files.
 func (r *Result) Next(stored, written bool) string {
 	best := r.Best()
 	of := fmt.Sprintf("--spec %s --target %s", best.Spec, best.Target)

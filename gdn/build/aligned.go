@@ -42,7 +42,7 @@ func (p *plan) aligned() bool { return p.v.Mapping.Pack == gdn.PackAligned }
 func (p aligning) schedule() segments.Schedule {
 	x := segments.Schedule{Sequences: p.s.Seqs, Blocks: p.nc, Chunk: p.c, Places: p.v.Mapping.Chunks, Drop: p.s.Empty == gdn.EmptyZero, Kernel: p.ready != nil}
 	if p.prompts {
-		x.Spare = p.s.Tokens
+		x.Spare, x.Began, x.Skip = p.s.Tokens+p.front(), cachesWithin(p.plan), p.front() > 0
 	}
 	return x
 }
@@ -67,26 +67,15 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 	if !p.ordered {
 		grid.Live = 0
 	}
-	used = slices.DeleteFunc(slices.Clone(used), func(o *operand) bool {
-		return o == in.g || o == in.beta || in.whole != nil && (o == in.q || o == in.k || o == in.v)
-	})
-	used = append(given(in.whole), used...)
-	gates := []*operand{in.g, in.beta}
-	if !fetchesGates(p.plan) {
-		// One window for both gates, [.., 2 N, C] with g in the first half of the rows: a step's control costs grow with windows.
-		both := &operand{value: b.Concat(3, in.g.value, in.beta.value).Called("gates"), axes: in.g.axes, block: slices.Clone(in.g.block)}
-		both.block[3] *= 2
-		gates = []*operand{both}
-	}
-	used = append(append(used, gates...), marks)
-	if o := in.scales; o != nil { // after gates and marks
-		used = append(slices.DeleteFunc(used, func(x *operand) bool { return x == o }), o)
-	}
-	used = append(used, given(in.cache, in.ahead)...)
+	used, gates := p.reads(in, used, marks)
 	if s.Init {
 		used = append(used, state)
 	}
+	cached := 0 // the first window on caches
 	for _, o := range used {
+		if o == in.cache {
+			cached = len(grid.In)
+		}
 		for j := range p.windows(o) {
 			column := segments.Block
 			switch o {
@@ -104,22 +93,18 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 		// A state is fetched before the step that closes its sequence, from one operand for all visits. Pool states without a sequence keep their values.
 		grid.Alias = [][2]int{{1, len(grid.In) - m}}
 	}
-	// Carries: the state of the open sequence, and the output of the block.
-	open, opens := p.carry([]int{1, v.Mapping.Heads, s.V, s.K}, []axis{axisNone, axisHead, axisNone, axisNone})
-	// This is not the output's own block, whose write-back would have to end with the step.
-	held, holds := p.carry(in.v.block[1:], in.v.axes[1:])
-	grid.Carry = []ir.Window{open, held}
-	args = append(args, b.Const(ir.T(ir.F32, opens...), 0), b.Const(ir.T(s.Out, holds...), 0))
-	if in.cache != nil { // and the rows before the block
-		before, rows := p.carry([]int{1, target.Sublanes, s.ConvChannels()}, make([]axis, 3))
-		grid.Carry, args = append(grid.Carry, before), append(args, b.Const(ir.T(ir.F32, rows...), 0))
+	args = append(args, p.carries(grid, in)...)
+	writes := cachesWithin(p.plan)
+	if writes {
+		grid.Alias = append(grid.Alias, [2]int{2, cached})
 	}
+	open, held := grid.Carry[0], grid.Carry[1]
 	rs := b.Grid(grid, args, func(b *ir.Builder, blocks, carried []*ir.Value) (ys, next []*ir.Value) {
 		e := newChunks(newTiles(p.plan, b, in))
 		slots := p.slots(e, in, used, blocks)
 		var conv *continued
 		if in.cache != nil {
-			conv = newContinued(e, slots[in.cache], carried[2])
+			conv = newContinued(e, slots[in.cache], carried[2:])
 		}
 		e.rule.State = b.Reshape(carried[0], open.Block[1:]...)
 		e.cutScales() // ahead of all else: where loadGates asks for them tpu7x takes .2 % longer
@@ -139,10 +124,20 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 		out(1, blockOut{e.asSpec(r[m-1].open, state), final}, segments.Last, 0)
 		next = []*ir.Value{b.Reshape(r[m-1].open, open.Block...), b.Reshape(r[m-1].output.block, held.Block...)}
 		if conv != nil {
-			next = append(next, conv.carry())
+			next = append(next, conv.carry()...)
+		}
+		if writes {
+			closed, last := conv.left()
+			for j, x := range closed {
+				out(2, blockOut{x, in.cache}, segments.Closed, j)
+			}
+			out(2, blockOut{last, in.cache}, segments.Last, 0)
 		}
 		return ys, next
 	})
+	if writes {
+		p.caches = append(p.caches, rs[2])
+	}
 	b.Stage("glue")
 	o := in.v
 	results := []*ir.Value{p.tokensOut(in, &operand{value: rs[0], axes: o.axes, block: o.block}, s.HeadsV)}
@@ -150,6 +145,49 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 		results = append(results, rs[1])
 	}
 	return results
+}
+
+// reads returns the operands that steps read, without states, and the one or two that are gates.
+func (p aligning) reads(in *operands, used []*operand, marks *operand) (all, gates []*operand) {
+	used = slices.DeleteFunc(slices.Clone(used), func(o *operand) bool {
+		return o == in.g || o == in.beta || in.whole != nil && (o == in.q || o == in.k || o == in.v)
+	})
+	used = append(given(in.whole), used...)
+	gates = []*operand{in.g, in.beta}
+	if !fetchesGates(p.plan) {
+		// One window for both gates, [.., 2 N, C] with g in the first half of the rows: a step's control costs grow with windows.
+		both := &operand{value: p.b.Concat(3, in.g.value, in.beta.value).Called("gates"), axes: in.g.axes, block: slices.Clone(in.g.block)}
+		both.block[3] *= 2
+		gates = []*operand{both}
+	}
+	used = append(append(used, gates...), marks)
+	if o := in.scales; o != nil { // after gates and marks
+		used = append(slices.DeleteFunc(used, func(x *operand) bool { return x == o }), o)
+	}
+	return append(used, given(in.cache, in.ahead)...), gates
+}
+
+// carries adds the windows of what steps carry, and returns the first values: the state of the open sequence, the output of the block, and where the kernel
+// convolves the rows before the block, and the cache of the sequence that began last if it writes caches.
+func (p aligning) carries(grid *ir.Grid, in *operands) []*ir.Value {
+	b, s := p.b, p.s
+	open, opens := p.carry([]int{1, p.v.Mapping.Heads, s.V, s.K}, []axis{axisNone, axisHead, axisNone, axisNone})
+	// This is not the output's own block, whose write-back would have to end with the step.
+	held, holds := p.carry(in.v.block[1:], in.v.axes[1:])
+	grid.Carry = []ir.Window{open, held}
+	args := []*ir.Value{b.Const(ir.T(ir.F32, opens...), 0), b.Const(ir.T(s.Out, holds...), 0)}
+	rows := 0
+	if in.cache != nil {
+		rows++
+	}
+	if cachesWithin(p.plan) {
+		rows++
+	}
+	for range rows {
+		w, shape := p.carry([]int{1, target.Sublanes, s.ConvChannels()}, make([]axis, 3))
+		grid.Carry, args = append(grid.Carry, w), append(args, b.Const(ir.T(ir.F32, shape...), 0))
+	}
+	return args
 }
 
 // slots are the blocks of each operand, one a visit, or one alone; q, k and v are lanes of the array that has all three, where the kernel reads that.
@@ -284,7 +322,7 @@ func (e *gated) each(blocks []*ir.Value, o *operand, load func(*gated, *operand)
 // the first of its step, of what the last step carried (held). A visit of a new block has all rows from 0 on, and keeps none.
 func (e *chunks) aligned(marked *operand, gates []*operand, state *operand, slots map[*operand][]*ir.Value, held *ir.Value, conv *continued) []segment {
 	b, c, n := e.b.Stage("gates"), e.c, e.v.Mapping.Heads
-	e.Segments = &segments.Marks{Builder: e.b, Pool: e.s.Pool > 0}
+	e.Segments = &segments.Marks{Builder: e.b, Pool: e.s.Pool > 0, Began: cachesWithin(e.plan)}
 	for j := range e.v.Mapping.Chunks {
 		e.Segments.Tiles = append(e.Segments.Tiles, b.SliceAxis(b.Reshape(e.blocks[marked], e.v.Mapping.Chunks*segments.Rows, c), 0, j*segments.Rows, (j+1)*segments.Rows))
 	}

@@ -160,6 +160,25 @@ func (p *plan) blocks() int {
 // padded returns the number of tokens in whole chunks, the length of token arrays between XLA ops and grids.
 func (p *plan) padded() int { return p.blocks() * p.c }
 
+// front returns the number of zeros ahead of the tokens of a mixed batch, whose last block is whole then. Decodes that fill the rest of the first block leave it
+// without a prompt, and it has no visit. Otherwise, and where XLA makes the tables, zeros are behind the tokens.
+func (p *plan) front() int {
+	if p.ready != nil && cachesWithin(p) {
+		return p.padded() - p.s.Tokens
+	}
+	return 0
+}
+
+// whole pads [B, T, ...] to whole chunks of tokens.
+func (p *plan) whole(x *ir.Value, fill float64) *ir.Value {
+	if n := p.padded() - p.s.Tokens; n > 0 {
+		lo, hi := make([]int, x.Type.Rank()), make([]int, x.Type.Rank())
+		lo[1], hi[1] = p.front(), n-p.front()
+		x = p.b.Pad(x, fill, lo, hi)
+	}
+	return x
+}
+
 // groupSplit reports whether the value heads of one key head are spread over programs. They then have their own grid axis, along which the window of K and
 // Q does not move.
 func (p *plan) groupSplit() bool { return p.gb < p.s.Groups() }

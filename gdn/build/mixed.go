@@ -90,7 +90,7 @@ func (base Base) mixed(b *ir.Builder) (*plan, []*ir.Value, error) {
 	}
 	b.Stage("glue")
 	if !ahead {
-		results[0] = x.joined(decoded["o"], results[0])
+		results[0] = x.joined(p, decoded["o"], results[0])
 	}
 	for _, c := range *first.carriers {
 		c.Decodes = true
@@ -250,8 +250,8 @@ func (x *mixing) promptLists() map[string]*ir.Value {
 	}
 }
 
-// joined puts the outputs of decodes, [rows, tokens, ...], into the outputs of all tokens.
-func (x *mixing) joined(decoded, o *ir.Value) *ir.Value {
+// joined puts the outputs of decodes, [rows, tokens, ...], into the outputs of all tokens by the plan of the prompts.
+func (x *mixing) joined(p *plan, decoded, o *ir.Value) *ir.Value {
 	b, w := x.Builder, x.s.Mixed
 	n := min(decoded.Type.Shape[0]*w, x.s.Tokens)
 	own := b.Reshape(decoded, join([]int{decoded.Type.Shape[0] * w}, o.Type.Shape[1:])...)
@@ -261,6 +261,11 @@ func (x *mixing) joined(decoded, o *ir.Value) *ir.Value {
 		pos := b.Sub(token, b.GatherRows(x.begin, seq, 0))
 		row := b.Add(b.Scale(seq, float64(w)), pos)
 		own = b.GatherRows(own, b.Select(b.Compare(ir.LT, pos, b.Like(pos, float64(w))), row, b.Like(row, -1)), 0)
+	}
+	if p.front() > 0 {
+		head, rows := b.Pad(own, 0, make([]int, o.Type.Rank()), join([]int{x.s.Tokens - n}, make([]int, o.Type.Rank()-1))), b.Iota(ir.T(ir.I32, x.s.Tokens), 0)
+		decoded := b.Compare(ir.LT, rows, b.Broadcast(b.Reshape(x.tokens), rows.Type.Shape))
+		return b.Select(b.Broadcast(decoded, o.Type.Shape, 0), head, o)
 	}
 	head := b.SliceAxis(o, 0, 0, n)
 	of := b.Compare(ir.LT, token, b.Broadcast(b.Reshape(x.tokens), token.Type.Shape))

@@ -38,7 +38,7 @@ func TestRandomMixed(t *testing.T) {
 	for _, seed := range rotate.Sample(29, seeds, 3) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		w, places := []int{1, 1, 1, 4}[r.IntN(4)], 1+r.IntN(12)
-		tokens := []int{places * w, 60, 750}[r.IntN(3)]
+		tokens := []int{places * w, 60, 64, 750}[r.IntN(4)] // blocks of 16: some are whole, some are not
 		s := gdntest.MustParse(t, fmt.Sprintf("t=%d,hk=1,hv=2,k=16,v=8,gates=fused,l2norm,seqs=%d,packed,init,pool=%d,read,mixed=%d,conv=4,convstate", tokens, places, w*(places+1+r.IntN(3)), w))
 		inputs := drawInputs(t, "random", s, seed)
 		decodes, cu := min(r.IntN(places+1), tokens/w), []int64{0}

@@ -55,13 +55,15 @@ func (p *plan) pass(in *operands) {
 	p.caches = append(p.caches, x.nextCache())
 }
 
-// within has the kernel of the rule convolve: it reads q, k and v as one array where they came so. Caches are results.
+// within has the kernel of the rule convolve: it reads q, k and v as one array where they came so. Caches are results, of this kernel or of one behind it.
 func (p *plan) within(in *operands) {
 	x := p.passing()
 	if y := x.arrays[0]; len(x.arrays) == 1 {
 		in.whole = &operand{value: y, axes: []axis{axisBatch, p.tokenAxis(), axisNone}, block: []int{1, p.c, y.Type.Shape[2]}}
 	}
-	p.caches = append(p.caches, x.nextCache())
+	if !cachesWithin(p) {
+		p.caches = append(p.caches, x.nextCache())
+	}
 }
 
 // passing has the arrays that tokens lie in, and the tables.
@@ -69,10 +71,7 @@ func (p *plan) passing() *passing {
 	x := &passing{plan: p}
 	lies := func(y *ir.Value) int { // the array of a parameter
 		y = p.b.Reshape(y, 1, p.s.Tokens, y.Type.Size()/p.s.Tokens)
-		if n := p.padded() - p.s.Tokens; n > 0 {
-			y = p.b.Pad(y, 0, []int{0, 0, 0}, []int{0, n, 0})
-		}
-		x.arrays = append(x.arrays, y)
+		x.arrays = append(x.arrays, p.whole(y, 0))
 		return len(x.arrays) - 1
 	}
 	whole := p.args["qkv"]
@@ -89,7 +88,9 @@ func (p *plan) passing() *passing {
 		first += y.heads * y.d
 		x.parts = append(x.parts, y)
 	}
-	x.made = x.tables()
+	if !cachesWithin(p) {
+		x.made = x.tables()
+	}
 	return x
 }
 

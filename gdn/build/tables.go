@@ -15,7 +15,7 @@ import (
 type tables struct {
 	packed scheduled // segments.Schedule
 	passed scheduled // segments.Pass, for the convolution if it has a kernel of its own
-	left   scheduled // caches after the last token of each sequence
+	left   scheduled // caches after the last token of each sequence, unless the kernel of the rule writes them
 }
 
 // scheduled is a table [entries] in scalar memory and marks [steps, rows, lanes], both i32. live [1] is the number of steps that run; nil: it is the
@@ -53,6 +53,9 @@ func (p *plan) convolution(l segments.Lists, begin, end *ir.Value, slots *segmen
 			fresh = l.Compare(ir.LT, slots.From, l.Like(begin, 0))
 		}
 		passed.table, passed.marks = p.passes().Make(l.Builder, begin, end, slots.From, fresh)
+	}
+	if cachesWithin(p) {
+		return passed, left
 	}
 
 	n, tiles, r := p.s.Seqs, segments.PassRows, p.s.CacheRows()
@@ -96,9 +99,10 @@ func (x *passing) tables() *tables {
 	return t
 }
 
-// putsAhead reports whether the kernel of the prompts puts outputs of decodes before its own: so many rows, all in the first block.
+// putsAhead reports whether the kernel of the prompts puts outputs of decodes before its own: so many rows, all in the first block. If zeros are ahead of
+// the tokens, XLA cuts them off, and puts the outputs of decodes in the same pass.
 func (p *plan) putsAhead(rows int) bool {
-	return aheadRows(rows) <= p.c && rows <= segments.MostGiven(p.c)
+	return p.front() == 0 && aheadRows(rows) <= p.c && rows <= segments.MostGiven(p.c)
 }
 
 // aheadRows are so many rows in whole tiles of bf16.
@@ -135,6 +139,9 @@ func (x *mixing) tabled(rows, step int, p *plan) (states, named *ir.Value) {
 		decodes := y.decodeLists(rows, step)
 		prompts := y.promptLists()
 		begin, end := y.From(prompts["cu_seqlens"], 0, p.s.Seqs), y.From(prompts["cu_seqlens"], 1, p.s.Seqs)
+		if n := p.front(); n > 0 {
+			begin, end = y.Plus(begin, n), y.Plus(end, n)
+		}
 		slots := pool.Of{Written: prompts["state_indices"], Read: prompts["read_indices"], Group: 1, States: p.s.Pool}.Slots(y.Lists)
 		if p.putsAhead(rows) {
 			slots.Given = y.tokens

@@ -213,11 +213,7 @@ func (p *plan) tokens(x *ir.Value, slots *packs.Slots, fill float64) *ir.Value {
 	if p.asRows() {
 		x = p.perSequence(x)
 	}
-	if n := p.padded() - p.s.Tokens; n > 0 {
-		lo, hi := make([]int, x.Type.Rank()), make([]int, x.Type.Rank())
-		hi[1] = n
-		x = p.b.Pad(x, fill, lo, hi)
-	}
+	x = p.whole(x, fill)
 	if p.asRows() {
 		x = p.b.Select(p.b.Broadcast(p.own(p.padded()), x.Type.Shape, 0, 1), x, p.b.Like(x, fill))
 	}
@@ -442,7 +438,7 @@ func (p *plan) trim(in *operands, x *ir.Value) *ir.Value {
 	if in.slotting != nil {
 		x = b.GatherRows(x, in.slotting.Slots, 1)
 	} else if p.padded() > s.Tokens {
-		x = b.SliceAxis(x, 1, 0, s.Tokens)
+		x = b.SliceAxis(x, 1, p.front(), p.front()+s.Tokens)
 	}
 	if p.asRows() {
 		x = p.ofSequences(x)

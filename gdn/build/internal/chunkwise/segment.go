@@ -116,7 +116,7 @@ func (e *Chunks) Segment(m *Meeting, j int) (o, closed *ir.Value) {
 		x.after = b.SliceAxis(added, 2, i*s.K, (i+1)*s.K)
 		if x.state != nil {
 			grown := e.Exp(x.Sum).Called(sideNames[i] + "_growth")
-			if i == 1 {
+			if i == 1 && !e.Segments.Began {
 				kept := e.Segments.At(j, segments.Keep, n, c)
 				grown = b.Select(b.Compare(ir.GT, kept, b.Like(kept, 0)), grown, b.Like(grown, 0)).Called(sideNames[i] + "_growth")
 			}

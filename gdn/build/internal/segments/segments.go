@@ -24,12 +24,15 @@ const (
 	First = iota // the first row of the visit: rows of the open sequence from here on
 	From         // the first row of the next sequence; beyond the block if there is none
 	To           // the end (exclusive) of the next sequence
-	Keep         // 0 if the state of the next sequence becomes zero: it has no tokens, and empty=zero
+	Keep         // 0 if the state of the next sequence becomes zero: it has no tokens, and empty=zero; or Began (Schedule.Began)
 	Open         // like First, but beyond the block if the open sequence is skipped, so that it has no rows
 	Enter        // like From, but beyond the block if the next sequence is skipped
 	Fresh        // 1 if the next sequence starts from zeros
 	Given        // the rows of the block before this one already have outputs
 )
+
+// Began is the row in which the open sequence began, 0 if that was in an earlier block. It takes the place of Keep.
+const Began = Keep
 
 // names are the names of marks in a kernel.
 var names = [...]string{First: "first", From: "border", To: "end", Keep: "kept", Open: "open_first", Enter: "next_first", Fresh: "fresh", Given: "given"}
@@ -60,7 +63,9 @@ type Schedule struct {
 	Chunk             int  // tokens of a block
 	Places            int  // visits of a step
 	Drop              bool // final states of sequences without tokens are zero
-	Spare             int  // 0, or the first token of spare sequences: skipped ones that begin there have no visit
+	Spare             int  // 0, or the first token of spare sequences: skipped ones that begin there have no visit, but the first if Began
+	Began             bool // the marks have Began in place of Keep; every sequence that ends before its block does is closed by a next one
+	Skip              bool // blocks before that of the first sequence have no visit, and no output
 	Kernel            bool // a kernel makes it
 }
 
@@ -88,14 +93,21 @@ func (s Schedule) Make(b *ir.Builder, begin, end *ir.Value, slots *Slots) (table
 	one, plus, over, before := l.One, l.Plus, l.Over, l.Before
 
 	home := b.Min(b.Div(begin, b.Like(begin, float64(c))), b.Like(begin, float64(nb-1))) // the block of the first token
-	prior := before(home)
+	seen := home                                                                         // counted from the first block that has a visit
+	if s.Skip {
+		seen = b.Sub(home, l.Number(home, 0, n))
+	}
+	prior := before(seen)
 	seq := b.Iota(home.Type, 0)
-	gap := b.Sub(home, prior)
+	gap := b.Sub(seen, prior)
 	between := b.Max(gap, b.Min(seq, b.Like(seq, 1))) // visits since the visit that enters the previous sequence
 	later := b.Sub(between, gap)                      // 1 if that sequence starts in the same block
 	enter := over(b.Iota(l.square(n, n)), ir.LE, seq, between)
 	if s.Spare > 0 {
 		spare := b.And(b.Compare(ir.LT, slots.To, b.Like(begin, 0)), b.Compare(ir.GE, begin, b.Like(begin, float64(s.Spare))))
+		if s.Began && s.Spare%c > 0 {
+			spare = b.And(spare, b.Compare(ir.GT, before(one(spare)), b.Like(begin, 0)))
+		}
 		enter, later = b.Select(spare, b.Like(enter, float64(3*visits)), enter), b.Select(spare, b.Like(later, 0), later)
 	}
 
@@ -110,7 +122,13 @@ func (s Schedule) Make(b *ir.Builder, begin, end *ir.Value, slots *Slots) (table
 	}
 	visit, each := order(i32(wide), 0), order(l.square(wide, n))
 	none, zero, tail := b.Like(visit, -1), b.Like(visit, 0), b.Like(visit, float64(nb-1))
-	block := b.Sub(visit, over(each, ir.LE, enter, later))
+	counted := func(visit *ir.Value) *ir.Value { // from the first visited block
+		if s.Skip {
+			return b.Add(visit, l.Number(home, 0, wide))
+		}
+		return visit
+	}
+	block := counted(b.Sub(visit, over(each, ir.LE, enter, later)))
 	idle := b.Compare(ir.GT, block, tail) // visits after the last
 	block = b.Max(b.Min(block, tail), zero)
 	next := b.Max(plus(over(each, ir.LE, enter, b.Like(enter, 1)), -1), zero) // the sequence entered last
@@ -121,6 +139,9 @@ func (s Schedule) Make(b *ir.Builder, begin, end *ir.Value, slots *Slots) (table
 	// The number of steps is computed as a sum for each visit, like other values, though all are equal: a scalar would be computed outside of vector memory
 	// and pass through HBM both ways. The condition, which always holds, hides the equality from the compiler.
 	extra := over(plus(each, visits), ir.LE, enter, later)
+	if s.Skip {
+		extra = b.Sub(extra, l.Number(home, 0, wide))
+	}
 	live := b.Bitcast(plus(extra, nb+m-1), ir.U32)
 	live = b.Bitcast(b.Div(live, b.Like(live, float64(m))), ir.I32)
 	live = b.Min(live, b.Like(live, float64(steps)))
@@ -146,11 +167,14 @@ func (s Schedule) Make(b *ir.Builder, begin, end *ir.Value, slots *Slots) (table
 	start, stop := b.Sub(begin, base), b.Min(b.Sub(end, base), b.Like(base, float64(c)))
 	from := b.Sub(b.Like(visit, behind), entering(b.Sub(b.Like(start, behind), start)))
 	to := b.Sub(b.Like(visit, behind), entering(b.Sub(b.Like(stop, behind), stop)))
-	block = b.Sub(visit, over(each, ir.LE, enter, later))
+	block = counted(b.Sub(visit, over(each, ir.LE, enter, later)))
 	idle = b.Compare(ir.GE, block, b.Like(block, float64(nb)))
 	first := b.Select(idle, b.Like(visit, float64(c)), entering(b.Mul(later, start)))
 	keep := b.Like(visit, 1)
-	if s.Drop {
+	switch {
+	case s.Began:
+		keep = entering(b.Mul(later, before(start)))
+	case s.Drop:
 		keep = one(b.Compare(ir.GT, to, from))
 	}
 	marks := []*ir.Value{First: first, From: from, To: to, Keep: keep}
@@ -217,6 +241,7 @@ type Marks struct {
 	*ir.Builder
 	Tiles []*ir.Value
 	Pool  bool // sequences may be skipped
+	Began bool // they have Began in place of Keep
 }
 
 // Sides returns the marks of the first row and of the end, for the open sequence and for the next one.

@@ -104,3 +104,19 @@ func testPool(t *testing.T, s segments.Schedule) {
 		}
 	}
 }
+
+// The same sequences, of a mixed batch: a visit knows where the open sequence began if that was in its block, and blocks ahead of the first sequence have no visit.
+func TestBegan(t *testing.T) {
+	for _, kernel := range []bool{false, true} {
+		s := segments.Schedule{Sequences: 3, Blocks: 3, Chunk: 8, Places: 2, Began: true, Skip: true, Kernel: kernel}
+		entries, marks := scheduled(t, []int64{8, 13, 15, 21}, func(b *ir.Builder, cu *ir.Value) (table, marked *ir.Value) {
+			return s.Make(b, b.SliceAxis(cu, 0, 0, 3), b.SliceAxis(cu, 0, 1, 4), nil)
+		})
+		require.EqualValues(t, 2, entries[0], "steps")
+		block := s.Entry(segments.Block, 0).Const
+		require.Equal(t, []int64{1, 1, 1, 2}, []int64{entries[block], entries[s.Entry(segments.Block, 1).Const], entries[block+1], entries[s.Entry(segments.Block, 1).Const+1]})
+		for visit, want := range []int64{0, 0, 5, 0} {
+			require.Equal(t, want, marks[(visit*segments.Rows+segments.Began)*s.Chunk], "visit %d", visit)
+		}
+	}
+}

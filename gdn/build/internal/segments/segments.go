@@ -170,13 +170,7 @@ func (s Schedule) Make(b *ir.Builder, begin, end *ir.Value, slots *Slots) (table
 	block = counted(b.Sub(visit, over(each, ir.LE, enter, later)))
 	idle = b.Compare(ir.GE, block, b.Like(block, float64(nb)))
 	first := b.Select(idle, b.Like(visit, float64(c)), entering(b.Mul(later, start)))
-	keep := b.Like(visit, 1)
-	switch {
-	case s.Began:
-		keep = entering(b.Mul(later, before(start)))
-	case s.Drop:
-		keep = one(b.Compare(ir.GT, to, from))
-	}
+	keep := s.kept(l, from, to, func() *ir.Value { return entering(b.Mul(later, before(start))) })
 	marks := []*ir.Value{First: first, From: from, To: to, Keep: keep}
 	if slots != nil {
 		skips := one(b.Compare(ir.LT, slots.To, b.Like(slots.To, 0)))
@@ -184,18 +178,36 @@ func (s Schedule) Make(b *ir.Builder, begin, end *ir.Value, slots *Slots) (table
 			return b.Select(b.Compare(ir.GT, skipped, zero), b.Like(mark, behind), mark)
 		}
 		marks = append(marks, beyond(first, latest(each, ir.LT, skips)), beyond(from, entering(skips)))
-		if slots.Fresh != nil {
-			marks = append(marks, entering(one(slots.Fresh)))
-		}
-		if slots.Given != nil {
-			zeros := b.Like(visit, 0)
-			for len(marks) < Given {
-				marks = append(marks, zeros)
-			}
-			marks = append(marks, b.Select(b.Compare(ir.EQ, block, zeros), l.Number(slots.Given, 0, wide), zeros))
-		}
+		marks = l.rest(marks, slots, entering, block)
 	}
 	return l.Table(append([]*ir.Value{live}, columns...)...), l.spread(visits, c, marks)
+}
+
+// kept returns the marks Keep of visits, or Began, whose function is given.
+func (s Schedule) kept(l Lists, from, to *ir.Value, began func() *ir.Value) *ir.Value {
+	keep := l.Like(from, 1)
+	switch {
+	case s.Began:
+		keep = began()
+	case s.Drop:
+		keep = l.One(l.Compare(ir.GT, to, from))
+	}
+	return keep
+}
+
+// rest appends the marks Fresh and Given of visits with these blocks. entering returns x of the sequence that a visit enters.
+func (l Lists) rest(marks []*ir.Value, slots *Slots, entering func(x *ir.Value) *ir.Value, block *ir.Value) []*ir.Value {
+	if slots.Fresh != nil {
+		marks = append(marks, entering(l.One(slots.Fresh)))
+	}
+	if slots.Given != nil {
+		zeros := l.Like(block, 0)
+		for len(marks) < Given {
+			marks = append(marks, zeros)
+		}
+		marks = append(marks, l.Select(l.Compare(ir.EQ, block, zeros), l.Number(slots.Given, 0, block.Type.Shape[0]), zeros))
+	}
+	return marks
 }
 
 // spread makes tiles [visits, Rows, c] from marks [visits] (of may have further visits), each filling its row. It broadcasts words with marksOfWord marks,

@@ -46,7 +46,7 @@ func TestAblate(t *testing.T) {
 			require.LessOrEqual(t, m.Expected, b.Moves[i-1].Expected, "in the order of what is expected")
 		}
 	}
-	v, err := Verify(b.Run)
+	v, err := Verify(b.Run, nil)
 	require.NoError(t, err)
 	require.Empty(t, v.Faults)
 

@@ -77,7 +77,7 @@ func TestSearchOnGPU(t *testing.T) {
 	}
 	_, err = VariantOf("@" + c.Dir + "#1000")
 	require.ErrorContains(t, err, `no candidate "1000"`)
-	v, err := Verify(c.Dir)
+	v, err := Verify(c.Dir, nil)
 	require.NoError(t, err)
 	require.Empty(t, v.Faults)
 	require.Empty(t, v.Notes)

@@ -3,7 +3,10 @@ package autotune
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -102,18 +105,27 @@ type Verification struct {
 }
 
 // Verify recomputes the decisions of a run (proposals, duplicates, ranks, causes and champions) and checks its objects. Decisions
-// by another version of the strategy, of the table of choices or of the rules are not recomputed: a note says so.
-func Verify(dir string) (*Verification, error) {
+// by another version of the strategy, of the table of choices or of the rules are not recomputed: a note says so. told, if not nil, is called with the
+// number of candidates whose proposals were recomputed, which takes as long as the strategy took, and with their total.
+func Verify(dir string, told func(done, total int)) (*Verification, error) {
 	s, _, err := journal.Read(dir, nil)
 	if err != nil {
 		return nil, err
 	}
 	objects := store.Store{Dir: objectsDir(dir)}
 	v := &Verification{}
-	v.Champions, v.Faults = journal.Verify(s, func(key string) error {
+	has := func(key string) error {
 		_, err := objects.Get(key)
 		return err
-	})
+	}
+	var absent string
+	if _, err := os.Stat(objects.Dir); errors.Is(err, fs.ErrNotExist) {
+		has, absent = nil, fmt.Sprintf("the folder %s is missing: copy it with the journal, whose candidates name its objects", objects.Dir)
+	}
+	v.Champions, v.Faults = journal.Verify(s, has)
+	if absent != "" && slices.ContainsFunc(s.Now().Candidates(), func(c *journal.Candidate) bool { return len(c.Objects) > 0 }) {
+		v.Faults = append(v.Faults, absent)
+	}
 	if s.Header.Rules != journal.Rules {
 		v.Notes = append(v.Notes, fmt.Sprintf("made by rules %d, and this program has %d: reasons and causes are not recomputed; verdicts, duplicates and champions are", s.Header.Rules, journal.Rules))
 	}
@@ -130,7 +142,7 @@ func Verify(dir string) (*Verification, error) {
 	case now != s.Header.Proposer:
 		v.Notes = append(v.Notes, fmt.Sprintf("proposed by %s, and this program has %s: proposals are not recomputed; checksums, chain, objects and all other decisions are", cmp.Or(s.Header.Proposer, "a version that does not say"), now))
 	default:
-		v.Faults = append(v.Faults, p.verifyProposals(s)...)
+		v.Faults = append(v.Faults, p.verifyProposals(s, told)...)
 	}
 	return v, nil
 }
@@ -152,10 +164,13 @@ func (p *plan) verifyCosts(s *journal.State, objects *store.Store) (faults []str
 	return faults
 }
 
-// verifyProposals asks the strategy again for every candidate.
-func (p *plan) verifyProposals(s *journal.State) (faults []string) {
+// verifyProposals asks the strategy again for every candidate. told is as for Verify.
+func (p *plan) verifyProposals(s *journal.State, told func(done, total int)) (faults []string) {
 	all := s.Now().Candidates()
-	for _, c := range all {
+	for i, c := range all {
+		if told != nil {
+			told(i, len(all))
+		}
 		var x *strategy.Proposal
 		var view journal.View
 		for known := max(0, c.ID-p.Lookahead); known < c.ID && x == nil; known++ {

@@ -53,7 +53,13 @@ func drive(ctx context.Context, c Config, fresh bool) (sum *report.Summary, err 
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, j.Close()) }()
+	defer func() {
+		if err != nil && !disk.Trouble(err) {
+			err = errors.Join(err, j.Discard()) // what is refused at once leaves nothing
+			return
+		}
+		err = errors.Join(err, j.Close())
+	}()
 	for _, w := range warnings {
 		c.Warn(w)
 	}

@@ -49,7 +49,7 @@ func decisions(t *testing.T, dir string) (l []string) {
 }
 
 func requireVerified(t *testing.T, dir string) map[string]int {
-	v, err := Verify(dir)
+	v, err := Verify(dir, nil)
 	require.NoError(t, err)
 	require.Empty(t, v.Faults)
 	return v.Champions
@@ -494,6 +494,11 @@ func TestRefusedConfigurations(t *testing.T) {
 		changes[want](&c)
 		_, err := Search(t.Context(), c)
 		require.ErrorContains(t, err, want)
+		if c.Dir != "" {
+			left, err := os.ReadDir(c.Dir)
+			require.NoError(t, err)
+			require.Empty(t, left, "a run that is refused leaves nothing")
+		}
 	}
 	c := quick(t, 3)
 	_, err := Resume(t.Context(), c)

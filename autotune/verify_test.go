@@ -44,10 +44,20 @@ func TestVerifyOtherVersions(t *testing.T) {
 	c := quick(t, 20)
 	_, err := Search(t.Context(), c)
 	require.NoError(t, err)
-	v, err := Verify(c.Dir)
+	var told []int
+	v, err := Verify(c.Dir, func(done, total int) { told = append(told, done, total) })
 	require.NoError(t, err)
 	require.Empty(t, v.Faults)
 	require.Empty(t, v.Notes)
+	require.Len(t, told, 40)
+	require.Equal(t, []int{19, 20}, told[38:])
+
+	bare := rewritten(t, c.Dir, func(*journal.Header, *journal.Candidate) {})
+	require.NoError(t, os.RemoveAll(objectsDir(bare)))
+	v, err = Verify(bare, nil)
+	require.NoError(t, err)
+	require.Len(t, v.Faults, 1, "a folder that was not copied is one fault")
+	require.Contains(t, v.Faults[0], "copy it with the journal")
 
 	old := rewritten(t, c.Dir, func(h *journal.Header, k *journal.Candidate) {
 		switch {
@@ -57,7 +67,7 @@ func TestVerifyOtherVersions(t *testing.T) {
 			k.Hypothesis = "as an older version said it"
 		}
 	})
-	v, err = Verify(old)
+	v, err = Verify(old, nil)
 	require.NoError(t, err)
 	require.Empty(t, v.Faults)
 	require.Len(t, v.Notes, 1)
@@ -71,7 +81,7 @@ func TestVerifyOtherVersions(t *testing.T) {
 			h.Strategy = "beam:4"
 		}
 	})
-	v, err = Verify(gone)
+	v, err = Verify(gone, nil)
 	require.NoError(t, err)
 	require.Empty(t, v.Faults)
 	require.Contains(t, v.Notes[0], "is still shown and verified, and can not go on")
@@ -86,7 +96,7 @@ func TestVerifyOtherVersions(t *testing.T) {
 			k.Reason, k.Evidence = "slow", "as an older version put it"
 		}
 	})
-	v, err = Verify(rules)
+	v, err = Verify(rules, nil)
 	require.NoError(t, err)
 	require.Empty(t, v.Faults)
 	require.Len(t, v.Notes, 2)
@@ -97,7 +107,7 @@ func TestVerifyOtherVersions(t *testing.T) {
 			k.Verdict = journal.Improved
 		}
 	})
-	v, err = Verify(wrong)
+	v, err = Verify(wrong, nil)
 	require.NoError(t, err)
 	require.NotEmpty(t, v.Faults, "a verdict that the scores do not give is one under any rules")
 
@@ -112,7 +122,7 @@ func TestVerifyOtherVersions(t *testing.T) {
 				change(&k.Costs[0])
 			}
 		})
-		v, err := Verify(lies)
+		v, err := Verify(lies, nil)
 		require.NoError(t, err)
 		require.Contains(t, strings.Join(v.Faults, "\n"), says)
 	}

@@ -39,6 +39,7 @@ type Journal struct {
 	last  string
 	state *State
 	bad   error // a failed write that could not be undone
+	made  bool  // Open made the folder
 }
 
 // Driven reports whether a driver is writing the run in a folder.
@@ -72,6 +73,8 @@ func (e *NoRunError) Unwrap() error { return fs.ErrNotExist }
 // Open opens the journal in a folder for writing, makes folder and file if missing, and folds its records. Warnings
 // describe an unfinished last line, which is removed.
 func Open(dir string) (j *Journal, warnings []string, err error) {
+	_, err = os.Stat(dir)
+	made := errors.Is(err, fs.ErrNotExist)
 	if err := disk.MkdirAll(dir, 0o755); err != nil {
 		return nil, nil, fmt.Errorf("journal: %w", err)
 	}
@@ -88,7 +91,7 @@ func Open(dir string) (j *Journal, warnings []string, err error) {
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("journal: %w", err), lock.Unlock())
 	}
-	j = &Journal{file: f, lock: lock, state: NewState()}
+	j = &Journal{file: f, lock: lock, state: NewState(), made: made}
 	var torn int64
 	j.size, torn, j.last, j.seq, err = scan(f, j.state.Add)
 	if err == nil && torn > 0 {
@@ -188,5 +191,21 @@ func (j *Journal) Close() error {
 	}
 	err := errors.Join(j.file.Close(), j.lock.Unlock())
 	j.file, j.bad = nil, errors.New("journal: closed already")
+	return err
+}
+
+// Discard closes the journal as Close does. A journal without records is removed, with its folder if Open made that.
+func (j *Journal) Discard() error {
+	j.mu.Lock()
+	empty, dir := j.file != nil && j.seq == 0 && j.size == 0, ""
+	var err error
+	if empty {
+		dir = filepath.Dir(j.file.Name())
+		err = errors.Join(disk.Remove(j.file.Name()), disk.Remove(j.lock.Path()))
+	}
+	j.mu.Unlock()
+	if err = errors.Join(err, j.Close()); err == nil && empty && j.made {
+		err = disk.Remove(dir)
+	}
 	return err
 }

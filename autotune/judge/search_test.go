@@ -45,7 +45,7 @@ func decisions(t *testing.T, dir string) (l []string) {
 
 // requireVerified gives the champions of a run whose decisions all follow from its records.
 func requireVerified(t *testing.T, dir string) map[string]int {
-	v, err := autotune.Verify(dir)
+	v, err := autotune.Verify(dir, nil)
 	require.NoError(t, err)
 	require.Empty(t, v.Faults)
 	return v.Champions

@@ -326,7 +326,7 @@ func outcome(t *testing.T, dir string) (decisions []string, losses []journal.Eve
 			require.NoError(t, err)
 		}
 	}
-	v, err := autotune.Verify(dir)
+	v, err := autotune.Verify(dir, nil)
 	require.NoError(t, err)
 	require.Empty(t, v.Faults)
 	return decisions, losses
@@ -430,7 +430,7 @@ func TestSwindle(t *testing.T) {
 	require.ErrorContains(t, err, "it would be a champion by v6e: score 32768")
 	_, err = autotune.Resume(t.Context(), c) // once is over
 	require.NoError(t, err)
-	v, err := autotune.Verify(c.Dir)
+	v, err := autotune.Verify(c.Dir, nil)
 	require.NoError(t, err)
 	require.Empty(t, v.Faults)
 }

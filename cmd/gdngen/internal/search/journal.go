@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gdngen/gdngen/autotune"
 	"github.com/gdngen/gdngen/autotune/journal"
@@ -135,8 +136,9 @@ func (a CLI) journalVerifyCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "verify --run DIR",
 		Short: "Recompute every decision of a run from its records",
-		Long: `verify checks the chain of records and every stored object, and recomputes proposals, duplicates, ranks, causes and champions. It ends with
-status 5 if one differs. Proposals of an outside proposer, or of another version of the strategy, can not be recomputed: a note says so, and
+		Long: `verify checks the chain of records and every stored object, and recomputes proposals, duplicates, ranks, causes and champions. It asks
+the strategy for each proposal again, which takes as long as it took in the search: a minute for some hundred candidates, told as it goes on. It
+ends with status 5 if one differs. Proposals of an outside proposer, or of another version of the strategy, can not be recomputed: a note says so, and
 everything else is checked.`,
 		Example: "  gdngen run verify runs/first",
 		Args:    app.Args(cobra.NoArgs),
@@ -145,7 +147,13 @@ everything else is checked.`,
 			if err != nil {
 				return err
 			}
-			v, err := autotune.Verify(dir)
+			said := time.Now()
+			v, err := autotune.Verify(dir, func(done, total int) {
+				if time.Since(said) > 5*time.Second {
+					said = time.Now()
+					a.Note("proposals recomputed: %d of %d", done, total)
+				}
+			})
 			if err != nil {
 				return err
 			}

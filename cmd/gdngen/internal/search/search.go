@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os/exec"
 	"slices"
 	"strings"
 	"time"
@@ -192,11 +193,27 @@ func (a CLI) runOf(s *searchFlags, r *runFlags, named bool) (err error) {
 	if _, err := strategy.Parse(cmp.Or(c.Strategy, "random"), space); err != nil {
 		return app.Usage(err)
 	}
+	if err := proposerOf(c.Strategy); err != nil {
+		return err
+	}
 	if err := a.startOf(c.Seeds, table); err != nil {
 		return err
 	}
 	c.Promoted, err = promoted.Read()
 	return err
+}
+
+// proposerOf checks that the program of a proposer is there, before seeds take the budget. The shell tells, which has words of its own.
+func proposerOf(text string) error {
+	command, outside := strings.CutPrefix(text, "exec:")
+	words := strings.Fields(command)
+	if !outside || len(words) == 0 || strings.ContainsAny(words[0], "=$`\"'(){}<>|&;*?[]~\\") {
+		return nil
+	}
+	if exec.Command("sh", "-c", `command -v -- "$1"`, "sh", words[0]).Run() != nil {
+		return app.Usage(fmt.Errorf("--strategy %q: there is no program %s: name its file, or put its folder on PATH", text, words[0]))
+	}
+	return nil
 }
 
 // aims reads what the run is to reach: its objective, the specs and targets that count, and what is asked of proposers.

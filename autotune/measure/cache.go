@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 
@@ -106,4 +107,43 @@ func Kept[T any](c *Cache, make func() (T, error), from ...string) (T, error) {
 		return v, err
 	}
 	return v, c.put(v, from...)
+}
+
+// took is how long a program of so many bytes was compiled.
+type took struct {
+	Bytes   int
+	Seconds float64
+}
+
+// tookKept is the number of compiles for a target whose times are kept.
+const tookKept = 100
+
+// times returns how long the last compiles for a target took here.
+func (c *Cache) times(target string) (l []took) {
+	if c != nil {
+		(&Cache{Dir: c.Dir}).get(&l, "took", target)
+	}
+	return l
+}
+
+// tookSo stores the times of a target. They only inform, so an error is dropped, and of two compiles that end together one counts.
+func (c *Cache) tookSo(target string, l []took) {
+	_ = c.put(l[max(0, len(l)-tookKept):], "took", target)
+}
+
+// expected says how long programs took that are at most a third larger or smaller than one of size bytes.
+func expected(l []took, size int) string {
+	least, most := math.Inf(1), 0.
+	for _, t := range l {
+		if 4*t.Bytes >= 3*size && 3*t.Bytes <= 4*size {
+			least, most = min(least, t.Seconds), max(most, t.Seconds)
+		}
+	}
+	switch {
+	case most == 0:
+		return "this can take minutes the first time"
+	case most < 1.5*least || most < 2:
+		return fmt.Sprintf("such programs took %.0f s here", math.Ceil(most))
+	}
+	return fmt.Sprintf("such programs took %.0f to %.0f s here", math.Floor(least), math.Ceil(most))
 }

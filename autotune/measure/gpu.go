@@ -58,9 +58,9 @@ func (x *Instrument) CompileGPU(ctx context.Context, p *Program, g *target.GPU, 
 		return nil, err
 	}
 	defer done()
-	stop := x.waiting(g.Name)
+	stop := x.waiting(g.Name, len(text))
 	r, err := x.Compiler.Compile(ctx, aot.Request{Topology: g.Name, Module: text, DumpDir: dir})
-	stop()
+	stop(err == nil)
 	c := &CompiledGPU{}
 	if err == nil {
 		c.Result = *r

@@ -4,6 +4,7 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -106,6 +107,23 @@ func TestCache(t *testing.T) {
 	kept, err := x.Static(t.Context(), p, v6e, Options{Dump: dir})
 	require.NoError(t, err)
 	require.Equal(t, dir, filepath.Dir(kept.Dump))
+}
+
+// A compile is announced with what programs of about its size took; larger and failed ones tell nothing.
+func TestExpectedTime(t *testing.T) {
+	c := &recorded{dump: "dot512_v6e_0.0.51"}
+	x := instrument(t, c)
+	var said []string
+	x.Note = func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
+	for _, text := range []string{"module @main {}", "module @main { }", strings.Repeat("module @main {}", 3)} {
+		_, err := x.Static(t.Context(), Foreign("dot", text), machine(t, "v6e"), Options{})
+		require.NoError(t, err)
+	}
+	require.Len(t, said, 3)
+	for i, want := range []string{"minutes the first time", "such programs took 1 s here", "minutes the first time"} {
+		require.Contains(t, said[i], want)
+	}
+	require.Equal(t, "such programs took 11 to 40 s here", expected([]took{{90, 11.5}, {120, 39.2}, {300, 100}}, 100))
 }
 
 // A damaged file of the cache counts as absent.

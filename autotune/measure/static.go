@@ -128,9 +128,9 @@ func (x *Instrument) compile(ctx context.Context, text string, t *target.Target,
 	if o.Plain {
 		flags = nil
 	}
-	stop := x.waiting(t.Name)
+	stop := x.waiting(t.Name, len(text))
 	r, err := x.Compiler.Compile(ctx, aot.Request{Topology: t.Topology, Module: text, DumpDir: dir, Flags: flags, DropUnknown: true})
-	stop()
+	stop(err == nil)
 	if err != nil {
 		return nil, err
 	}
@@ -179,12 +179,13 @@ func (x *Instrument) dumpFolder(below, target string) (dir string, done func(), 
 // often is the time between two notes during a long compile.
 const often = 15 * time.Second
 
-// waiting sends notes while a compile runs.
-func (x *Instrument) waiting(target string) (stop func()) {
+// waiting sends notes while a program of so many bytes is compiled. stop ends them, and records how long it took if it was compiled.
+func (x *Instrument) waiting(target string, size int) (stop func(compiled bool)) {
 	if x.Note == nil {
-		return func() {}
+		return func(bool) {}
 	}
-	x.note("%s: compiling with schedules, by %s; this can take a minute", target, x.Libtpu)
+	times := x.Cache.times(target)
+	x.note("%s: compiling with schedules, by %s; %s", target, x.Libtpu, expected(times, size))
 	begin, tick, done := time.Now(), time.NewTicker(often), make(chan struct{})
 	ended := make(chan struct{})
 	go func() {
@@ -198,10 +199,14 @@ func (x *Instrument) waiting(target string) (stop func()) {
 			}
 		}
 	}()
-	return func() {
+	return func(compiled bool) {
 		tick.Stop()
 		close(done)
 		<-ended
+		if !compiled {
+			return
+		}
+		x.Cache.tookSo(target, append(times, took{size, time.Since(begin).Seconds()}))
 	}
 }
 

@@ -63,7 +63,7 @@ set of that: solutions in Triton of the definition, or of the contest's two, wit
 	c.Flags().StringVar(&g.stored, "case", "", "take the spec of this stored case")
 	a.VariantFlag(c, &g.variant)
 	c.Flags().StringVar(&g.backend, "backend", "", strings.Join(app.BackendNames(), ", ")+" or ir (default: mosaic where --target is given, else stablehlo)")
-	c.Flags().StringVar(&g.target, "target", "", "what kernels are for (see gdngen list targets). mosaic: a TPU generation, "+app.DefaultTarget+" by default. triton, ptx: a GPU. pallas: the generations that costs are reported for, tuned for the first; with --package one tuned set of kernels for each")
+	c.Flags().StringVar(&g.target, "target", "", "what kernels are for (see gdngen list targets). mosaic: a TPU generation, "+app.DefaultTarget+" by default. triton, ptx: a GPU. pallas: the generations that costs are reported for, tuned for the first, or none, which compiles nothing; with --package one tuned set of kernels for each")
 	c.Flags().StringVar(&g.level, "level", "tensor", "for ir: tensor, or kernel after the lowering of grids")
 	c.Flags().StringVar(&g.after, "after", "", "for ir: print the program after this pass, one of "+strings.Join(afterSteps(), " "))
 	app.OutFlag(c, &g.file)

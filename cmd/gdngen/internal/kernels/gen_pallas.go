@@ -162,6 +162,9 @@ func genPackage(a CLI, s gdn.Spec, variant string, orders []string, targets, pac
 	p.Version, p.Revision = app.Version()
 	begun := time.Now()
 	p.Tell = func(text string) { a.Note("%s (after %v)", text, time.Since(begun).Round(time.Second)) }
+	if targets != "none" {
+		a.Note("costs are compiled, which takes minutes where the cache has none; --target none writes the package without them")
+	}
 	var parts []pallas.Part
 	for _, order := range orders {
 		costed := targets
@@ -182,8 +185,6 @@ func genPackage(a CLI, s gdn.Spec, variant string, orders []string, targets, pac
 			part.Target, part.Variant = order, f.Variant
 			if targets != "none" {
 				p.Tell(fmt.Sprintf("costs %d of %d: %s for %s", len(parts)+1, len(orders)*len(pallas.Parts(s)), part.Name, costed))
-			}
-			if targets != "none" {
 				if err := a.pallasCosts(f, costed, &p); err != nil {
 					return err
 				}

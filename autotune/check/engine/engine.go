@@ -128,7 +128,7 @@ type Engine struct {
 // Engines are the ways to compute outputs.
 var Engines = []Engine{
 	{"reference", "float64, token by token, no variant", func(*Env, Plan) (Compute, error) { return truth.Reference, nil }, nil},
-	{"interp", "the interpreter of the intermediate representation: the definition of every op; with --target of the lowered kernels", func(_ *Env, p Plan) (Compute, error) { return p.interpret, nil }, nil},
+	{"interp", "the interpreter of the intermediate representation, which defines every op; with --target it runs the lowered kernels", func(_ *Env, p Plan) (Compute, error) { return p.interpret, nil }, nil},
 	{"module", "the emitted program of a TPU, from its text alone; v6e without --target", (*Env).textCompute, nil},
 	{"cpu", "the StableHLO program, compiled and run on this machine's CPU", (*Env).cpuCompute, nil},
 	{Device, "the program on the device of --plugin, in a process of its own: kernels where it is a TPU or a GPU that is a target, else StableHLO", (*Env).deviceCompute, nil},
@@ -281,13 +281,13 @@ func Names() []string {
 	return names
 }
 
-// Help describes the engines in a sentence.
+// Help describes the engines, one a line.
 func Help() string {
-	var parts []string
+	var b strings.Builder
 	for _, e := range Engines {
-		parts = append(parts, e.Name+" ("+e.Doc+")")
+		fmt.Fprintf(&b, "\n  %-12s %s", e.Name, e.Doc)
 	}
-	return strings.Join(parts, ", ")
+	return b.String()
 }
 
 // Find returns the functions of an engine by name. The ComputeLayer is nil if the engine has none. An unknown name is an *UnknownError.

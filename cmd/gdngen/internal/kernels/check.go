@@ -36,11 +36,12 @@ averages out; a leaking state or a wrong scale does not. In a training step grad
 outputs of max. Limits follow from the class and the precision of the variant, and no flag loosens them; --field judges
 gradients by the limits of flash-linear-attention on every class. The status is 3 if a limit is missed.
 
-Engines: ` + engine.Help() + `;
-  triton, the kernels of the triton backend, by Triton's interpreter with the rounding of tensor cores; with --target h100 or b200 they are
-compiled too. With --target the kernels for that target are checked, by the interpreter or, with --engine module, from
-the emitted text, which finds faults of the emitter too; specs and variants that gen refuses for the target are
-refused. With --engine device the target names the device's generation, and another device is refused.
+Engines:` + engine.Help() + `
+  triton       the kernels of the triton backend, by Triton's interpreter with the rounding of tensor cores; with --target h100 or b200 they are compiled too
+
+With --target the kernels for that target are checked, by the interpreter or, with --engine module, from the emitted
+text, which finds faults of the emitter too. What gen refuses for a target is refused here too. With --engine device
+the target names the device's generation, and another device is refused.
 
 Classes:` + docs.String(),
 		Example: `  gdngen check --variant ladder16

@@ -29,7 +29,7 @@ OUT/<case>.safetensors with the names and shapes of the expected tensors, and co
 the precision of the variant. A file that holds inputs alone is computed and written without a comparison. What is not
 supported is listed with the reason.
 
-Engines: ` + engine.Help() + `.
+Engines:` + engine.Help() + `
 
 The status is 3 if a case is outside its tolerance, and 1 if a case can not be computed.`,
 		Example: `  gdngen check --cases tests/fixtures --out out

@@ -38,7 +38,7 @@ func (a CLI) LoopCmd() *cobra.Command {
 	s := loopFlags{config: loop.Defaults()}
 	var verdicts strings.Builder
 	for _, m := range loop.Meanings {
-		fmt.Fprintf(&verdicts, "  %-13s %s\n", m.Verdict, m.Doc)
+		fmt.Fprintf(&verdicts, "  %-14s %s\n", m.Verdict, m.Doc)
 	}
 	c := &cobra.Command{
 		Use:   "loop --run DIR --agent COMMAND --measure COMMAND",
@@ -127,7 +127,7 @@ func (s *loopFlags) add(cmd *cobra.Command) {
 	f.DurationVar(&c.AgentTimeout, "agent-timeout", c.AgentTimeout, "limit of the agent")
 	f.DurationVar(&c.AgentIdle, "agent-idle", c.AgentIdle, "limit of its silence")
 	f.IntVar(&c.AgentRetries, "agent-retries", c.AgentRetries, "further tries of an agent that fails, each in a fresh clone")
-	f.Var((*app.Limit)(&c.MaxFailures), "max-failures", "end with status 8 after so many iterations in a row that kept nothing; never (0, -1): go on")
+	f.Var((*app.Limit)(&c.MaxFailures), "max-failures", "end with status 8 after so many iterations in a row that kept nothing; 0, -1 or never: go on")
 	f.BoolVar(&s.resilient, "resilient", false, "for nights: no limit of failures, two further tries of agent and checks, and failures of the machinery are tried again after a while")
 	f.StringVar(&c.Sandbox, "sandbox", c.Sandbox, strings.Join(loop.Sandboxes, ", ")+": all but the clone is read-only, homes, /tmp and /run are empty; auto warns where none can be had")
 	f.StringSliceVar(&c.Show, "show", nil, "files and folders of homes, /tmp or /run that agent and checks may read in the sandbox, such as ~/.config/agent")

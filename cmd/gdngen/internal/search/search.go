@@ -50,7 +50,7 @@ func (s *searchFlags) add(c *cobra.Command) {
 	f.IntVar(&s.config.Candidates, "max-candidates", 0, "candidates of the whole run; 0: no limit")
 	f.IntVar(&s.config.Patience, "patience", 100, "end after so many iterations of this session without a new champion; 0: no limit")
 	s.config.Failures = autotune.DefaultFailures
-	f.Var((*app.Limit)(&s.config.Failures), "max-failures", "pause after so many failures in a row: of machinery, of workers that crash or hang, of a proposer; never (0, -1): go on")
+	f.Var((*app.Limit)(&s.config.Failures), "max-failures", "pause after so many failures in a row: of machinery, of workers that crash or hang, of a proposer; 0, -1 or never: go on")
 	f.IntVar(&s.config.Workers, "workers", 0, "candidates judged in parallel, at most --lookahead; 0: one a core, as memory allows")
 	s.lab.add(f)
 	s.on.add(c)

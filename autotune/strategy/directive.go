@@ -95,7 +95,7 @@ var bearings = func() map[string]bearing {
 func DirectiveDocs() (names, docs []string) {
 	for _, d := range Directives {
 		names = append(names, d.Name)
-		docs = append(docs, fmt.Sprintf("%s (%s: %s)", d.Name, d.Doc, strings.Join(d.Axes(), " ")))
+		docs = append(docs, fmt.Sprintf("%s: %s", d.Doc, strings.Join(d.Axes(), " ")))
 	}
 	return names, docs
 }

@@ -49,11 +49,11 @@ func EngineForms() (forms []string) {
 
 // EngineHelp describes the engines: each syntax, and its meaning.
 func EngineHelp() string {
-	var docs []string
+	var b strings.Builder
 	for _, k := range kinds() {
-		docs = append(docs, k.form+" ("+k.doc+")")
+		fmt.Fprintf(&b, "\n  %-18s %s", k.form, k.doc)
 	}
-	return strings.Join(docs, "; ")
+	return b.String()
 }
 
 // maxSlots bounds the workers of one engine.

@@ -21,10 +21,13 @@ func (a CLI) PackCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "pack [DIR]",
 		Short: "Pack a solution for FlashInfer-Bench, from a folder or of a variant",
-		Long: `pack makes solution.json of a folder: ` + contest.ConfigName + ` with [solution] name, definition, author, description and [build] language, entry_point,
-destination_passing_style, dependencies, binding, target_hardware; and the files below solution/LANGUAGE. The definition must exist by its exact name,
-of the form ` + flashinfer.Family + ` or in --root; the entry FILE::FUNCTION must be there, in Python with as many parameters as it is
-called with. The same files give the same bytes. --variant packs a variant instead: Python that runs generated programs through JAX.`,
+		Long: `pack makes solution.json of a folder that has ` + contest.ConfigName + `, and the files of the solution below solution/LANGUAGE. ` + contest.ConfigName + ` has a
+table [solution] with name, definition, author, description, and a table [build] with language, entry_point, destination_passing_style, dependencies,
+binding, target_hardware.
+
+The definition is a name of the form ` + flashinfer.Family + `, or one that --root has. The entry point is FILE::FUNCTION; a
+function in Python must take as many parameters as the definition passes. The same files give the same bytes. --variant packs a variant instead: Python
+that runs generated programs through JAX.`,
 		Example: `  gdngen contest pack mine --out solution.json
   gdngen contest pack --variant auto --definition ` + flashinfer.ContestDecode + ` --target v6e --author team --out solution.json`,
 		GroupID: "away",

@@ -199,12 +199,12 @@ func (a CLI) journalExportCmd() *cobra.Command {
 	var names, docs []string
 	for _, e := range report.Exports {
 		names = append(names, e.Name)
-		docs = append(docs, e.Name+" ("+e.Doc+")")
+		docs = append(docs, e.Doc)
 	}
 	c := &cobra.Command{
 		Use:     "export --run DIR --format FORMAT",
 		Short:   "Write a journal in the form of another tool",
-		Long:    "export writes a journal for other tools. Formats: " + strings.Join(docs, "; ") + ".",
+		Long:    "export writes a journal for other tools. Formats:" + defined(names, docs),
 		Example: "  gdngen run export runs/first --format csv > first.csv\n  gdngen run export runs/first --format t4 --out results.json",
 		Args:    app.Args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {

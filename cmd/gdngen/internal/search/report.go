@@ -17,7 +17,7 @@ func (a CLI) ReportCmd() *cobra.Command {
 		Short: "Write the report of a search: one HTML page",
 		Long: `report writes one page that needs nothing else: the best so far, cycles against error, the champion against the first by stage, a heat map
 of the structures, what was rejected and why, and axes that never changed a schedule. The run may be in progress.
---pictures compiles the champions and what they are a change of, unless the cache has them, and draws their schedules side by side.`,
+--pictures compiles the champions and their parents, unless the cache has them, and draws their schedules side by side.`,
 		Example: "  gdngen run show runs/first --html first.html\n  gdngen run show runs/first --html first.html --pictures",
 		GroupID: "work",
 		Args:    app.Args(cobra.NoArgs),

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/gdngen/gdngen/autotune/report"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
@@ -35,6 +36,7 @@ key. Records are never changed, so every decision of a search can be read, and r
 
 // onRun lets a command take the folder of --run as its first argument; a command for several folders takes all arguments so.
 func onRun(c *cobra.Command) *cobra.Command {
+	c.Use = strings.Replace(c.Use, "--run DIR", "DIR", 1)
 	check, run, many := c.Args, c.RunE, c.Flags().Lookup("run").Value.Type() == "stringArray"
 	rest := func(cmd *cobra.Command, args []string) []string {
 		if cmd.Flags().Changed("run") || len(args) == 0 || cmd.Flags().Changed("log") {
@@ -72,7 +74,7 @@ func (a CLI) runShowCmd() *cobra.Command {
 		Short: "Show a run: its ranking, one candidate, or the whole as a page",
 		Long: `show prints the ranking of a run, which may be in progress, or all that is recorded of one candidate. --html writes one page that needs nothing
 else: the best so far, cycles against error, the champion against the first by stage, a heat map of the structures, and
-what was rejected and why. --pictures compiles the champions and what they are a change of, unless the cache has them,
+what was rejected and why. --pictures compiles the champions and their parents, unless the cache has them,
 and draws their schedules side by side. --md writes, for
 each candidate, hypothesis, change, exact command, result, hot spots, verdict, cause and next.`,
 		Example: `  gdngen run show runs/first

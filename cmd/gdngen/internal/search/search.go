@@ -77,7 +77,7 @@ ordinary and adversarial inputs, the compiler, static cost, and full numerics. E
 reason in a journal of JSON lines, from which a run that was stopped or killed goes on. A candidate can not change
 tolerances. Candidates are ranked by in-order cycles where the
 latencies of the target are known; elsewhere, or with --ruler issue, by issue cycles. A run keeps its ruler.`,
-		Example: "  gdngen search run --budget 3m --run runs/first\n  gdngen run resume --budget 3m --run runs/first\n  gdngen run best runs/first --target v6e",
+		Example: "  gdngen search run --budget 3m --run runs/first\n  gdngen run resume runs/first --budget 3m\n  gdngen run best runs/first --target v6e",
 		GroupID: "work",
 	}, a.searchRunCmd())
 }
@@ -86,9 +86,6 @@ func (a CLI) searchRunCmd() *cobra.Command {
 	var s searchFlags
 	r := &runFlags{}
 	names, docs := strategy.Names()
-	for i := range names {
-		docs[i] = names[i] + " (" + docs[i] + ")"
-	}
 	directives, meanings := strategy.DirectiveDocs()
 	c := &cobra.Command{
 		Use:   "run --run DIR",
@@ -96,12 +93,14 @@ func (a CLI) searchRunCmd() *cobra.Command {
 		Long: `run begins a search in a fresh folder. An interrupt stops compilers, drops the candidates under way, and leaves within seconds a run that run
 resume goes on with. A second interrupt ends the program at once.
 
-Candidates are judged here, or by workers elsewhere, one for each --on ENGINE or so many as ENGINE*WORKERS says: ` + worker.EngineHelp() + `. A worker that is lost is
-an event of the journal, and its candidate is judged by another. Journals are the same wherever candidates were judged, at the same --lookahead.
+Candidates are judged here, or by workers elsewhere, one for each --on ENGINE, or WORKERS for --on ENGINE*WORKERS. A worker that is lost is an event of the journal, and its candidate is
+judged by another. Journals are the same wherever candidates were judged, at the same --lookahead.
 
-Strategies: ` + strings.Join(docs, "; ") + `.
+Engines:` + worker.EngineHelp() + `
 
-Directives: ` + strings.Join(meanings, "; ") + `.`,
+Strategies:` + defined(names, docs) + `
+
+Directives, and the axes that each walks:` + defined(directives, meanings),
 		Example: `  gdngen search run --budget 3m --run runs/first
   gdngen search run --start naive --directive-preset triangular-inversion --focus chunk=128 --budget 10m --run runs/inverse
   gdngen search run --target all --guard v5e=2% --patience 60 --run runs/all
@@ -155,6 +154,15 @@ Directives: ` + strings.Join(meanings, "; ") + `.`,
 	app.Complete(c, "directive-preset", directives)
 	a.Formerly(c, "directive", "directive-preset")
 	return c
+}
+
+// defined lists names with their meanings, one a line.
+func defined(names, docs []string) string {
+	var b strings.Builder
+	for i, name := range names {
+		fmt.Fprintf(&b, "\n  %-20s %s", name, docs[i])
+	}
+	return b.String()
 }
 
 // runFlags are flags of a new run as they are given, before they are read into its configuration.

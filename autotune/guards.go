@@ -22,8 +22,8 @@ func ParseGuards(entries []string) (map[string]float64, error) {
 		share := 0.
 		if given {
 			var ok bool
-			if share, ok = ParseShare(text); !ok {
-				return nil, fmt.Errorf("--guard %q: want TARGET=SHARE, such as v5e=2%%", entry)
+			if share, ok = ParseShare(text); !ok || share >= 1 {
+				return nil, fmt.Errorf("--guard %q: want TARGET=SHARE with a share below 1, such as v5e=2%% or v5e=.02", entry)
 			}
 		}
 		guards[name] = share

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -110,6 +111,9 @@ func Read(r io.Reader) (Config, error) {
 			return c, fmt.Errorf("model: %w", err)
 		}
 		return c, fmt.Errorf("model: %w", gdn.JSONError(data, err))
+	}
+	if reflect.ValueOf(c).IsZero() {
+		return c, errors.New("model: the document says nothing: want model_type and sizes, as in the config.json of a published model, or hidden, layers, rule and so on, as a file of gdngen model cost has them")
 	}
 	return c, c.Validate()
 }

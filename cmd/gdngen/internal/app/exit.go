@@ -213,6 +213,8 @@ func cureOf(err error) string {
 		return "`gdngen search run --run " + none.Dir + "` begins one; a run is named by its folder"
 	case errors.As(err, &at) && errors.Is(at, syscall.EISDIR):
 		return at.Path + " is a folder: name a file"
+	case errors.As(err, &at) && (errors.Is(at, syscall.ENOTDIR) || at.Op == "mkdir" && errors.Is(at, fs.ErrExist)):
+		return at.Path + " is a file, or below one: name a folder"
 	case at == nil || !errors.Is(at, fs.ErrNotExist):
 		return ""
 	case at.Op == "write":

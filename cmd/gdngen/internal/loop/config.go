@@ -213,7 +213,7 @@ const configName = "loop.json"
 func Load(dir string) (c Config, err error) {
 	text, err := os.ReadFile(filepath.Join(dir, configName))
 	if errors.Is(err, os.ErrNotExist) {
-		return c, fmt.Errorf("there is no loop in %s", dir)
+		return c, fmt.Errorf("there is no loop in %s: gdngen loop --run %[1]s begins one", dir)
 	}
 	if err == nil {
 		err = json.Unmarshal(text, &c)

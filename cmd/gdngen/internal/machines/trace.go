@@ -149,6 +149,14 @@ the compiled schedule.`,
 	return c
 }
 
+// two refuses anything but two arguments.
+func two(_ *cobra.Command, args []string) error {
+	if len(args) != 2 {
+		return fmt.Errorf("give two traces, BEFORE and AFTER, not %d", len(args))
+	}
+	return nil
+}
+
 func (a CLI) traceDiffCmd() *cobra.Command {
 	var f traceFlags
 	var limit string
@@ -158,7 +166,7 @@ func (a CLI) traceDiffCmd() *cobra.Command {
 		Long: `diff compares medians of steps, sorted by the size of the change, and marks rows that are new or gone. It warns if device, versions or
 steps differ, and does not compare a trace with itself. With --max-regression it ends with status 5 where a step takes that much longer.`,
 		Example: "  gdngen device trace diff before after\n  gdngen device trace diff before.xplane.pb after.xplane.pb --by scope --max-regression 1%",
-		Args:    app.Args(cobra.ExactArgs(2)),
+		Args:    app.Args(two),
 		RunE: func(c *cobra.Command, words []string) error {
 			q, err := a.traceQuery(c, &f)
 			if err != nil {

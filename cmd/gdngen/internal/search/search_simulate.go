@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/gdngen/gdngen/autotune"
+	"github.com/gdngen/gdngen/autotune/strategy"
 	"github.com/gdngen/gdngen/cmd/gdngen/internal/app"
 	"github.com/spf13/cobra"
 )
@@ -24,6 +25,11 @@ compares them best.`,
 		RunE: func(*cobra.Command, []string) error {
 			if dir == "" {
 				return app.Usage(errors.New("simulate which run? give --run DIR"))
+			}
+			for _, text := range strategies {
+				if _, err := strategy.Parse(text, strategy.Space{}); err != nil {
+					return app.Usage(err)
+				}
 			}
 			sims, err := autotune.Simulate(a.Ctx, dir, strategies, judged)
 			if err != nil {

@@ -18,7 +18,7 @@ e^60 there; chunks in which one is are mended column by column.
 import triton
 import triton.language as tl
 
-from .kernels import decays, dot, dot2, inside, inverse, keys, load_rows, of_norm, rates, serial, span, through
+from .kernels import decays, dot, dot2, inside, inverse, keep, keys, load_rows, of_norm, rates, serial, span, stored, through
 
 HALF = tl.constexpr(16)  # tokens of half a chunk
 C = tl.constexpr(32)
@@ -139,12 +139,7 @@ def invert(N_in, T_out):
     i = tl.arange(0, C)
     square = i[:, None] * C + i
     X = inverse(tl.load(N_in + at * (C * C) + square), C)
-    if OP == tl.float32:
-        tl.store(T_out + at * (C * C) + square, X)
-    else:
-        high = X.to(OP)
-        tl.store(T_out + 2 * at * (C * C) + square, high)
-        tl.store(T_out + (2 * at + 1) * (C * C) + square, (X - high.to(tl.float32)).to(OP))
+    keep(T_out, at, square, X, C * C, OP)
 
 
 @triton.jit
@@ -183,7 +178,7 @@ def scan(v, cu, T_in, P_in, last_in, Qd_in, Kd_in, Kl_in, h0, ht, o, S_out, U_ou
         R = -dot(Kd, S, OP)
         if v is not None:
             R += load_rows(v, n, rows, ok, h, vb, vt, vh, rv, V, BV).to(tl.float32)
-        U = through(T_in, at, R, C, OP, TWO, False)
+        U = through(stored(T_in, at, C, OP), R, OP, TWO, False)
         at_v = ((n * T + rows).to(tl.int64) * HV + h)[:, None] * V + rv
         in_v = inside(ok, rv, V, BV)
         if o is not None:
@@ -223,7 +218,7 @@ def reverse(do, cu, T_in, P_in, last_in, Qd_in, Kd_in, Kl_in, dht, dh0, dS_out, 
         Qd, Kd, Kl = chunk_rows(Qd_in, at, rk, K, BK), chunk_rows(Kd_in, at, rk, K, BK), chunk_rows(Kl_in, at, rk, K, BK)
         d_c = load_rows(do, n, rows, ok, h, db, dt, dh, rv, V, BV)
         P = tl.load(P_in + at * (C * C) + (i[:, None] * C + i))
-        dR = through(T_in, at, dot(tl.trans(P), d_c, OP) + dot(Kl, dS, OP), C, OP, TWO, True)
+        dR = through(stored(T_in, at, C, OP), dot(tl.trans(P), d_c, OP) + dot(Kl, dS, OP), OP, TWO, True)
         if dv is not None:
             tl.store(dv + ((n * T + rows).to(tl.int64) * HV + h)[:, None] * V + rv, dR.to(OP), inside(ok, rv, V, BV))
         dS = dS * tl.load(last_in + at * K + rk, rk < K, 0.0)[:, None] + dot(tl.trans(Qd), d_c, OP) - dot(tl.trans(Kd), dR, OP)

@@ -250,57 +250,208 @@ def inverse(N, C: tl.constexpr):
         L -= column[:, :, None] * row[:, None, :]
     if C >= 32:
         L = merge(L, N, 16, C)
-    if C >= 64:
-        L = merge(L, N, 32, C)
     return tl.reshape(L, (C, C))
 
 
 @triton.jit(do_not_specialize=["sequences", "T"])
 def prepare(q, k, g, beta, A_log, dt_bias, cu, T_out, P_out, G_out, rate_out, scale, sequences, T, qb, qt, qh, kb, kt, kh,
             HK: tl.constexpr, HV: tl.constexpr, K: tl.constexpr, BK: tl.constexpr, C: tl.constexpr, L2: tl.constexpr, SIGMOID: tl.constexpr,
-            NEGATIVE: tl.constexpr, GROUP: tl.constexpr):
-    """T, in two parts where operands are in half precision, P, G and beta of a chunk, of GROUP value heads of one key head."""
+            NEGATIVE: tl.constexpr):
+    """T, in two parts where operands are in half precision, P, G and beta of a chunk of a value head."""
     OP: tl.constexpr = q.dtype.element_ty
-    p, lowest = tl.program_id(0) // (HV // GROUP), tl.program_id(0) % (HV // GROUP) * GROUP
+    p, h = tl.program_id(0) // HV, tl.program_id(0) % HV
     n, start, end = span(cu, sequences, T, p, C)
     i = tl.arange(0, C)
     rows = start + i
     ok = rows < end
-    hk = lowest // (HV // HK)
+    hk = h // (HV // HK)
     q_c, k_c = keys(q, n, rows, ok, hk, qb, qt, qh, K, BK, L2, OP), keys(k, n, rows, ok, hk, kb, kt, kh, K, BK, L2, OP)
-    KK, QK = dot(k_c, tl.trans(k_c), OP), dot(q_c, tl.trans(k_c), OP) * scale
+    decay, rate = gates(g, beta, A_log, dt_bias, (n * T + rows).to(tl.int64) * HV + h, ok, h, SIGMOID, NEGATIVE)
+    G = tl.cumsum(decay, 0)
+    E = weights(G, rate, C)
     square = i[:, None] * C + i
-    for h in range(lowest, lowest + GROUP):
-        decay, rate = gates(g, beta, A_log, dt_bias, (n * T + rows).to(tl.int64) * HV + h, ok, h, SIGMOID, NEGATIVE)
-        G = tl.cumsum(decay, 0)
-        E = weights(G, rate, C)
-        at = (p.to(tl.int64) * HV + h) * (C * C)
-        tl.store(P_out + at + square, (QK * E).to(OP))
-        X = inverse(tl.where(i[:, None] > i, KK * E, 0.0), C)
-        if OP == tl.float32:
-            tl.store(T_out + at + square, X)
-        else:
-            high = X.to(OP)
-            tl.store(T_out + 2 * at + square, high)
-            tl.store(T_out + 2 * at + C * C + square, (X - high.to(tl.float32)).to(OP))
-        at = (p.to(tl.int64) * HV + h) * C + i
-        tl.store(G_out + at, G)
-        tl.store(rate_out + at, rate)
+    at = p.to(tl.int64) * HV + h
+    tl.store(P_out + at * (C * C) + square, (dot(q_c, tl.trans(k_c), OP) * scale * E).to(OP))
+    X = inverse(tl.where(i[:, None] > i, dot(k_c, tl.trans(k_c), OP) * E, 0.0), C)
+    keep(T_out, at, square, X, C * C, OP)
+    tl.store(G_out + at * C + i, G)
+    tl.store(rate_out + at * C + i, rate)
 
 
 @triton.jit
-def through(T_in, at, X, C: tl.constexpr, OP: tl.constexpr, TWO: tl.constexpr, TURNED: tl.constexpr):
-    """T X, or T^T X where TURNED, of the T that prepare has stored for a chunk of a head."""
-    i = tl.arange(0, C)
-    square = i[:, None] * C + i
-    if OP == tl.float32:
-        whole = tl.load(T_in + at * (C * C) + square)
-        return dot(tl.trans(whole) if TURNED else whole, X, OP)
+def two(x, OP: tl.constexpr):
+    """x as a sum of two numbers in OP. The first bf16 is x cut off, as a conversion costs more instructions."""
+    if OP == tl.bfloat16:
+        bits = x.to(tl.int32, bitcast=True)
+        high = (bits >> 16).to(tl.int16).to(tl.bfloat16, bitcast=True)
+        rest = x - (bits & -65536).to(tl.float32, bitcast=True)
     else:
-        high, rest = tl.load(T_in + at * (2 * C * C) + square), tl.load(T_in + at * (2 * C * C) + C * C + square)
-        if TURNED:
-            high, rest = tl.trans(high), tl.trans(rest)
-        return dot2(high, X, OP, TWO) + dot(rest, X, OP)
+        high = x.to(OP)
+        rest = x - high.to(tl.float32)
+    return high, rest.to(OP)
+
+
+@triton.jit
+def keep(T_out, at, square, X, SIZE: tl.constexpr, OP: tl.constexpr):
+    """Stores X at square of the T with number at, which has SIZE elements: in two parts unless OP is float32."""
+    if OP == tl.float32:
+        tl.store(T_out + at * SIZE + square, X)
+    else:
+        high, rest = two(X, OP)
+        tl.store(T_out + 2 * at * SIZE + square, high)
+        tl.store(T_out + (2 * at + 1) * SIZE + square, rest)
+
+
+@triton.jit
+def times(a, bt):
+    """a b of matrices [n, rows, columns] in two parts, b given by its transpose.
+
+    A sum of products lies in a warp's registers as the left operand of another product does, and its transpose as a right one: nothing moves.
+    """
+    b, b_rest = tl.permute(bt[0], (0, 2, 1)), tl.permute(bt[1], (0, 2, 1))
+    return tl.dot(a[0], b, tl.dot(a[0], b_rest, tl.dot(a[1], b)))
+
+
+@triton.jit
+def doubled(X, Xt, Dt, SIDE: tl.constexpr):
+    """Inverses of diagonal blocks with 2 SIDE rows, from those with SIDE: X - X B X where B is what lies in D between them. All with transposes."""
+    i = tl.arange(0, 16)
+    r, c = i[None, :, None], i[None, None, :]
+    between = (r // (2 * SIDE) == c // (2 * SIDE)) & (r // SIDE != c // SIDE)
+    x, xt = two(X, tl.bfloat16), two(Xt, tl.bfloat16)
+    w = two(times(x, two(tl.where(between, Dt, 0.0), tl.bfloat16)), tl.bfloat16)
+    return X - times(w, xt), Xt - times(xt, w)
+
+
+@triton.jit
+def part(X, R: tl.constexpr, Q: tl.constexpr):
+    """The block [1, 16, 16] in row R and column Q of X [32, 32]."""
+    i = tl.arange(0, 2)
+    mine = (i[:, None, None, None] == R) & (i[None, None, :, None] == Q)
+    return tl.sum(tl.sum(tl.where(mine, tl.reshape(X, (2, 16, 2, 16)), 0.0), 2), 0)[None]
+
+
+@triton.jit
+def picked(X, R: tl.constexpr):
+    """X[R] as [1, 16, 16], of X [2, 16, 16]."""
+    i = tl.arange(0, 2)
+    return tl.sum(tl.where(i[:, None, None] == R, X, 0.0), 0)[None]
+
+
+@triton.jit
+def joined(X, other, LOWER: tl.constexpr):
+    """[1, 32, 32] of diagonal blocks X [2, 16, 16] and other [1, 16, 16], below them where LOWER, else above."""
+    i = tl.arange(0, 2)
+    r, c = i[:, None, None, None], i[None, None, :, None]
+    whole = tl.where(r == c, tl.reshape(X, (2, 16, 1, 16)), tl.where((r > c) == LOWER, tl.reshape(other, (1, 16, 1, 16)), 0.0))
+    return tl.reshape(whole, (1, 32, 32))
+
+
+@triton.jit
+def inverse_pair(N, Nt):
+    """(I + N)^-1 of a strictly lower N [32, 32], given with its transpose, and the transpose of that: both [1, 32, 32].
+
+    Blocks of 2, 4, 8, 16 and 32 rows by products of bf16 in two parts.
+    """
+    i = tl.arange(0, 16)
+    r, c = i[None, :, None], i[None, None, :]
+    D, Dt = diagonal_blocks(N, 16, 32), diagonal_blocks(Nt, 16, 32)
+    one = tl.where(r == c, 1.0, 0.0)
+    X, Xt = one - tl.where(r // 2 == c // 2, D, 0.0), one - tl.where(r // 2 == c // 2, Dt, 0.0)
+    X, Xt = doubled(X, Xt, Dt, 2)
+    X, Xt = doubled(X, Xt, Dt, 4)
+    X, Xt = doubled(X, Xt, Dt, 8)
+    y = two(times(two(picked(Xt, 0), tl.bfloat16), two(part(N, 1, 0), tl.bfloat16)), tl.bfloat16)
+    last = two(picked(X, 1), tl.bfloat16)
+    return joined(X, -times(last, y), True), joined(Xt, -times(y, last), False)
+
+
+@triton.jit
+def half(QK, KK, G, rate, P_out, T_out, at, PLACE: tl.constexpr, OP: tl.constexpr):
+    """Stores P of 32 tokens among themselves, and their T, which it returns with its transpose."""
+    i = tl.arange(0, 32)
+    square = PLACE * 1024 + i[:, None] * 32 + i
+    G *= 1.4426950408889634  # of 2^x, which is an instruction
+    D = G[:, None] - G
+    E = tl.exp2(tl.where(i[:, None] >= i, D, float("-inf"))) * rate
+    Et = tl.exp2(tl.where(i[:, None] < i, -D, float("-inf"))) * rate[:, None]
+    tl.store(P_out + at * 3072 + square, (QK * E).to(OP))
+    X, Xt = inverse_pair(tl.where(i[:, None] > i, KK * E, 0.0), KK * Et)
+    keep(T_out, at, square, tl.reshape(X, (32, 32)), 3072, OP)
+    return X, Xt
+
+
+@triton.jit(do_not_specialize=["sequences", "T"])
+def prepare_pairs(q, k, g, beta, A_log, dt_bias, cu, T_out, P_out, G_out, rate_out, scale, sequences, T, qb, qt, qh, kb, kt, kh,
+                  HK: tl.constexpr, HV: tl.constexpr, K: tl.constexpr, BK: tl.constexpr, C: tl.constexpr, L2: tl.constexpr, SIGMOID: tl.constexpr,
+                  NEGATIVE: tl.constexpr, GROUP: tl.constexpr):
+    """As prepare, for operands in half precision and chunks of C = 64: two halves a and b of 32 tokens, of GROUP value heads of one key head.
+
+    T and P have their blocks [32, 32] of a and a, b and a, b and b, one behind the other.
+    """
+    OP: tl.constexpr = q.dtype.element_ty
+    p, lowest = tl.program_id(0) // (HV // GROUP), tl.program_id(0) % (HV // GROUP) * GROUP
+    n, start, end = span(cu, sequences, T, p, C)
+    i = tl.arange(0, 32)
+    rows_a, rows_b = start + i, start + 32 + i
+    ok_a, ok_b = rows_a < end, rows_b < end
+    hk = lowest // (HV // HK)
+    k_a, k_b = keys(k, n, rows_a, ok_a, hk, kb, kt, kh, K, BK, L2, OP), keys(k, n, rows_b, ok_b, hk, kb, kt, kh, K, BK, L2, OP)
+    KK_a, KK_ba, KK_b = dot(k_a, tl.trans(k_a), OP), dot(k_b, tl.trans(k_a), OP), dot(k_b, tl.trans(k_b), OP)
+    q_a = keys(q, n, rows_a, ok_a, hk, qb, qt, qh, K, BK, L2, OP)
+    QK_a = dot(q_a, tl.trans(k_a), OP) * scale
+    q_b = keys(q, n, rows_b, ok_b, hk, qb, qt, qh, K, BK, L2, OP)
+    QK_ba, QK_b = dot(q_b, tl.trans(k_a), OP) * scale, dot(q_b, tl.trans(k_b), OP) * scale
+    square = 1024 + i[:, None] * 32 + i
+    for h in range(lowest, lowest + GROUP):
+        decay_a, rate_a = gates(g, beta, A_log, dt_bias, (n * T + rows_a).to(tl.int64) * HV + h, ok_a, h, SIGMOID, NEGATIVE)
+        decay_b, rate_b = gates(g, beta, A_log, dt_bias, (n * T + rows_b).to(tl.int64) * HV + h, ok_b, h, SIGMOID, NEGATIVE)
+        G_a, G_b, whole = tl.cumsum(decay_a, 0), tl.cumsum(decay_b, 0), tl.sum(decay_a, 0)
+        at = p.to(tl.int64) * HV + h
+        tl.store(G_out + at * C + i, G_a)
+        tl.store(G_out + at * C + 32 + i, G_b + whole)
+        tl.store(rate_out + at * C + i, rate_a)
+        tl.store(rate_out + at * C + 32 + i, rate_b)
+        grown, left = tl.exp(G_b)[:, None], tl.exp(whole - G_a) * rate_a
+        tl.store(P_out + at * 3072 + square, (QK_ba * grown * left).to(OP))
+        _, X = half(QK_a, KK_a, G_a, rate_a, P_out, T_out, at, 0, OP)
+        y = two(times(two(X, tl.bfloat16), two((KK_ba * grown * left)[None], tl.bfloat16)), tl.bfloat16)
+        X, _ = half(QK_b, KK_b, G_b, rate_b, P_out, T_out, at, 2, OP)
+        keep(T_out, at, square, tl.reshape(-times(two(X, tl.bfloat16), y), (32, 32)), 3072, OP)
+
+
+@triton.jit
+def lower(X, n, C: tl.constexpr):
+    """The n-th matrix [C, C] of T or P, as prepare or prepare_pairs has stored it."""
+    i = tl.arange(0, C)
+    if C == 64:
+        r, c = i[:, None] // 32, i // 32
+        return tl.load(X + n * 3072 + ((r + c) * 1024 + i[:, None] % 32 * 32 + i % 32), r >= c, 0.0)
+    else:
+        return tl.load(X + n * (C * C) + (i[:, None] * C + i))
+
+
+@triton.jit
+def stored(T_in, at, C: tl.constexpr, OP: tl.constexpr):
+    """T of a chunk of a head, as through takes it."""
+    if OP == tl.float32:
+        whole = lower(T_in, at, C)
+        return whole, whole
+    else:
+        return lower(T_in, 2 * at, C), lower(T_in, 2 * at + 1, C)
+
+
+@triton.jit
+def through(T, X, OP: tl.constexpr, TWO: tl.constexpr, TURNED: tl.constexpr):
+    """T X, or T^T X where TURNED."""
+    high, rest = T
+    if TURNED:
+        high = tl.trans(high)
+    Y = dot2(high, X, OP, TWO and OP != tl.float32)
+    if OP == tl.float32:
+        return Y
+    else:
+        return Y + dot(tl.trans(rest) if TURNED else rest, X, OP)
 
 
 @triton.jit(do_not_specialize=["sequences", "T"])
@@ -326,13 +477,14 @@ def scan(q, k, v, cu, T_in, P_in, G_in, rate_in, h0, ht, o, S_out, U_out, scale,
         k_c, v_c = keys(k, n, rows, ok, hk, kb, kt, kh, K, BK, L2, OP), load_rows(v, n, rows, ok, h, vb, vt, vh, rv, V, BV)
         G, last = tl.load(G_in + at * C + i), tl.load(G_in + at * C + C - 1)
         rate = tl.load(rate_in + at * C + i)
+        T_c = stored(T_in, at, C, OP)
+        if o is not None:  # no load waits for a product
+            q_c, P = keys(q, n, rows, ok, hk, qb, qt, qh, K, BK, L2, OP), lower(P_in, at, C)
         grown = tl.exp(G)[:, None]
-        U = through(T_in, at, v_c.to(tl.float32) - grown * dot(k_c, S, OP), C, OP, TWO, False)
+        U = through(T_c, v_c.to(tl.float32) - grown * dot(k_c, S, OP), OP, TWO, False)
         at_v = ((n * T + rows).to(tl.int64) * HV + h)[:, None] * V
         in_v = inside(ok, rv, V, BV)
         if o is not None:
-            q_c = keys(q, n, rows, ok, hk, qb, qt, qh, K, BK, L2, OP)
-            P = tl.load(P_in + at * (C * C) + (i[:, None] * C + i))
             tl.store(o + at_v + rv, (scale * grown * dot(q_c, S, OP) + dot2(P, U, OP, TWO)).to(o.dtype.element_ty), in_v)
         if U_out is not None:
             tl.store(U_out + at_v + rv, U.to(OP), in_v)
@@ -356,7 +508,7 @@ def summarise(k, cu, T_in, G_in, rate_in, maps, sequences, T, kb, kt, kh,
         k_c = keys(k, n, rows, rows < end, hk, kb, kt, kh, K, BK, L2, OP)
         G, last = tl.load(G_in + at * C + i), tl.load(G_in + at * C + C - 1)
         rate = tl.load(rate_in + at * C + i)
-        U = through(T_in, at, -tl.exp(G)[:, None] * dot(k_c, M, OP), C, OP, TWO, False)
+        U = through(stored(T_in, at, C, OP), -tl.exp(G)[:, None] * dot(k_c, M, OP), OP, TWO, False)
         M = M * tl.exp(last) + dot(tl.trans(k_c), U * (rate * tl.exp(last - G))[:, None], OP)
     tl.store(maps + (m.to(tl.int64) * HV + h) * (K * K) + (rk[:, None] * K + rv), M, held)
 
@@ -412,9 +564,9 @@ def reverse(q, k, do, cu, T_in, P_in, G_in, rate_in, dht, dh0, dS_out, dv, scale
         d_c = load_rows(do, n, rows, ok, h, db, dt, dh, rv, V, BV)
         G, last = tl.load(G_in + at * C + i), tl.load(G_in + at * C + C - 1)
         rate = tl.load(rate_in + at * C + i)
-        P = tl.load(P_in + at * (C * C) + (i[:, None] * C + i))
+        P = lower(P_in, at, C)
         dU = dot(tl.trans(P), d_c, OP) + dot(k_c, dS, OP) * (rate * tl.exp(last - G))[:, None]
-        dR = through(T_in, at, dU, C, OP, TWO, True)
+        dR = through(stored(T_in, at, C, OP), dU, OP, TWO, True)
         if dv is not None:
             tl.store(dv + ((n * T + rows).to(tl.int64) * HV + h)[:, None] * V + rv, dR.to(OP), inside(ok, rv, V, BV))
         grown = tl.exp(G)[:, None]

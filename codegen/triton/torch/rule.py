@@ -50,9 +50,14 @@ def sizes(q, v, cu):
     return B, T, HK, HV, K, V, (B if cu is None else cu.shape[0] - 1), (T if cu is None else 0)
 
 
-def chunk_of(q, K, save):
-    """Tokens of a chunk: 64 where gradients will want T and P. With keys of less than 64 columns Triton from 3.6 on would miscompile products of 64 rows."""
-    return 64 if save and q.dtype != torch.float32 and 64 <= power(K) <= 128 else 32
+def chunk_of(q, K):
+    """Tokens of a chunk. With keys of less than 64 columns Triton from 3.6 on would miscompile products of 64 rows."""
+    return 64 if q.dtype != torch.float32 and 64 <= power(K) <= 128 else 32
+
+
+def square_of(C):
+    """Elements that are stored of a matrix of a chunk: in chunks of 64, all but the upper right quarter, which is zero."""
+    return C * C if C == 32 else 3 * C * C // 4
 
 
 def chunks_of(T, N, B, C, cu):
@@ -108,14 +113,14 @@ def chunk_forward(q: Tensor, k: Tensor, v: Tensor, g: Optional[Tensor], beta: Op
                   ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """o, the final states, and where save T, P, G and beta of chunks, S before each and U where states, maps of parts and states before them."""
     B, T, HK, HV, K, V, N, row = sizes(q, v, cu_seqlens)
-    C = chunk_of(q, K, save)
+    C = chunk_of(q, K)
     part = part_of(q, B, T, N, HV, V, C)
     pieces = chunks_of(T, N, B, part, cu_seqlens) if part else N
     BV, stages = tiling(q, pieces, HV, V, C)
     q, k, v = rows(q), rows(k), rows(v)
     g, beta, h0 = (x if x is None else x.contiguous() for x in (g, beta, initial_state))
     chunks, half = chunks_of(T, N, B, C, cu_seqlens), q.dtype != torch.float32
-    T_out, P_out = q.new_empty((chunks, HV, 2 if half else 1, C, C)), q.new_empty((chunks, HV, C, C))
+    T_out, P_out = q.new_empty((chunks, HV, 2 if half else 1, square_of(C))), q.new_empty((chunks, HV, square_of(C)))
     G, rate = (torch.empty((chunks, HV, C), device=q.device, dtype=torch.float32) for _ in range(2))
     o = torch.empty((B, T, HV, V), device=v.device, dtype=v.dtype)
     ht = state_like(v, K, N, HV, V, v_first, initial_state) if final else None
@@ -127,10 +132,12 @@ def chunk_forward(q: Tensor, k: Tensor, v: Tensor, g: Optional[Tensor], beta: Op
     maps = starts = None
     with on(q):
         if chunks:
-            narrow = C == 32 and BV == 64  # one warp has a chunk
-            group = sharing(HV // HK, chunks * HV) if narrow else 1
-            kernels.prepare[(chunks * HV // group,)](q, k, g, beta, A_log, dt_bias, cu_seqlens, T_out, P_out, G, rate, scale, N, row, *at, **wide,
-                                                     SIGMOID=sigmoid, NEGATIVE=negative, GROUP=group, num_warps=1 if narrow else 2)
+            made = (q, k, g, beta, A_log, dt_bias, cu_seqlens, T_out, P_out, G, rate, scale, N, row, *at)
+            if C == 64:
+                group = sharing(HV // HK, chunks * HV)
+                kernels.prepare_pairs[(chunks * HV // group,)](*made, **wide, SIGMOID=sigmoid, NEGATIVE=negative, GROUP=group, num_warps=1)
+            else:
+                kernels.prepare[(chunks * HV,)](*made, **wide, SIGMOID=sigmoid, NEGATIVE=negative, num_warps=2)
         if part:
             maps, starts, rests = (torch.empty((pieces, HV, K, w), device=q.device, dtype=torch.float32) for w in (K, V, V))
             kernels.scan[programs](None, k, v, cu_seqlens, T_out, None, G, rate, None, rests, None, None, None, scale, N, row, *at, *at_v, **serial, VK=False)
@@ -164,13 +171,13 @@ def carried_back(reverse, cu, maps, starts, dht, dh0, dS, dv, N, row, HV, K, V, 
 @chunk_forward.register_fake
 def _(q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens, scale, l2norm, sigmoid, negative, v_first, final, save, states):
     B, T, HK, HV, K, V, N, _ = sizes(q, v, cu_seqlens)
-    C = chunk_of(q, K, save)
+    C = chunk_of(q, K)
     o, ht = q.new_empty((B, T, HV, V), dtype=v.dtype), state_like(v, K, N, HV, V, v_first, initial_state) if final else none_of(q)
     if not save:
         return o, ht, *(none_of(q) for _ in range(8))
     chunks, f32, part = chunks_of(T, N, B, C, cu_seqlens), torch.float32, part_of(q, B, T, N, HV, V, C)
     of_parts = [q.new_empty((chunks_of(T, N, B, part, cu_seqlens), HV, K, w), dtype=f32) if part else none_of(q) for w in (K, V)]
-    return (o, ht, q.new_empty((chunks, HV, 1 if q.dtype == f32 else 2, C, C)), q.new_empty((chunks, HV, C, C)), q.new_empty((chunks, HV, C), dtype=f32),
+    return (o, ht, q.new_empty((chunks, HV, 1 if q.dtype == f32 else 2, square_of(C))), q.new_empty((chunks, HV, square_of(C))), q.new_empty((chunks, HV, C), dtype=f32),
             q.new_empty((chunks, HV, C), dtype=f32), *((q.new_empty((chunks, HV, K, V)), q.new_empty((B, T, HV, V))) if states else (none_of(q), none_of(q))), *of_parts)
 
 
@@ -180,7 +187,7 @@ def chunk_backward(q: Tensor, k: Tensor, v: Tensor, initial_state: Optional[Tens
                    v_first: bool) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients of q, k, v, g and beta, the last two in float32, and of the initial states."""
     B, T, HK, HV, K, V, N, row = sizes(q, v, cu_seqlens)
-    C, chunks = T_in.shape[-1], T_in.shape[0]
+    C, chunks = G.shape[-1], G.shape[0]
     part = part_of(q, B, T, N, HV, V, C)
     pieces = maps.shape[0] if part else N
     BV, stages = tiling(q, pieces, HV, V, C)

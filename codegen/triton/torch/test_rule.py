@@ -13,7 +13,20 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 if device == "cpu":
     os.environ["TRITON_INTERPRET"] = "1"
 
-from @NAME@ import chunk_gated_delta_rule, flashinfer, fused_recurrent_gated_delta_rule, rule, serving  # noqa: E402
+import triton  # noqa: E402
+import triton.language as tl  # noqa: E402
+from @NAME@ import chunk_gated_delta_rule, flashinfer, fused_recurrent_gated_delta_rule, kernels, rule, serving  # noqa: E402
+
+
+
+@triton.jit
+def inverted(N, Nt, out):
+    """Stores the inverse of I + N and its transpose."""
+    at = tl.arange(0, 32)[:, None] * 32 + tl.arange(0, 32)
+    X, Xt = kernels.inverse_pair(tl.load(N + at), tl.load(Nt + at))
+    tl.store(out + at, tl.reshape(X, (32, 32)))
+    tl.store(out + 1024 + at, tl.reshape(Xt, (32, 32)))
+
 
 NAMES = ("q", "k", "v", "g", "beta", "h0")
 LIMITS = dict(o=0.005, ht=0.005, q=0.008, k=0.008, v=0.008, g=0.02, beta=0.02, h0=0.008)
@@ -109,13 +122,30 @@ def test_packed(kind):
 def test_shared(monkeypatch, heads, group, alike):
     """Programs of prepare that take some or all value heads of a key head; one with identical keys, in bf16."""
     taken = []
-    monkeypatch.setattr(rule, "tiling", lambda *_: (64, 2))
     monkeypatch.setattr(rule, "sharing", lambda n, programs: taken.append((n, programs)) or group)
     cu = [0, 40, 40, 75]
     inputs, do, dht = draw(1, 75, 2 if group == 3 else 1, heads, 64, 64, torch.bfloat16, sequences=3, alike=alike)
     at = torch.tensor(cu, device=device)
     keeps(compared(inputs, do, dht, 0.125, lambda *x: chunk_gated_delta_rule(*x[:5], 0.125, x[5], True, cu_seqlens=at), cu, gradients=False))
-    assert taken == [(heads // inputs[0].shape[2], (75 + 3 * 31) // 32 * heads)]
+    assert taken == [(heads // inputs[0].shape[2], (75 + 3 * 63) // 64 * heads)]
+
+
+@pytest.mark.parametrize("kind", ["alike", "turned", "small"])
+def test_inverse_pair(kind):
+    """(I + N)^-1 of 32 rows by products in two parts is within 2^-13 of the largest element, where keys are alike, of both signs, and far apart in length."""
+    torch.manual_seed(1)
+    k = F.normalize(torch.randn(32, 8), dim=1)
+    if kind == "alike":
+        k = k[:1].expand(32, 8)
+    elif kind == "turned":
+        k = k[:1] * (-1.0) ** torch.arange(32)[:, None]
+    else:
+        k = k * 10.0 ** -torch.arange(32)[:, None].remainder(7)
+    N = torch.tril(k @ k.T, -1).to(device)
+    out = torch.empty(2, 32, 32, device=device)
+    inverted[(1,)](N, N.T.contiguous(), out)
+    want = torch.linalg.inv(torch.eye(32, device=device, dtype=torch.float64) + N.double())
+    assert (out[0] - want).abs().max() < 2**-13 * want.abs().max() and (out[1].T - want).abs().max() < 2**-13 * want.abs().max()
 
 
 def test_sharing():

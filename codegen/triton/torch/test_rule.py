@@ -18,7 +18,6 @@ import triton.language as tl  # noqa: E402
 from @NAME@ import chunk_gated_delta_rule, flashinfer, fused_recurrent_gated_delta_rule, kernels, rule, serving  # noqa: E402
 
 
-
 @triton.jit
 def inverted(N, Nt, out):
     """Stores the inverse of I + N and its transpose."""

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gdngen/gdngen/autotune/journal"
 	"github.com/gdngen/gdngen/autotune/judge"
+	"github.com/gdngen/gdngen/autotune/ruler"
 	"github.com/gdngen/gdngen/gdn"
 )
 
@@ -33,7 +34,7 @@ func TestAblate(t *testing.T) {
 	cost := func(text string) journal.Figure {
 		v, err := gdn.ParseVariant(text)
 		require.NoError(t, err)
-		return fakeCost(&judge.Work{Variant: v, Ruler: "wall", Shapes: []judge.Shape{{Spec: spec(t, quickSpec), Weight: 1}}}, b.Target).PerToken
+		return fakeCost(&judge.Work{Variant: v, Ruler: ruler.InOrder, Shapes: []judge.Shape{{Spec: spec(t, quickSpec), Weight: 1}}}, b.Target).PerToken
 	}
 	require.Equal(t, cost("naive"), b.Base.Alone.PerToken)
 	require.Equal(t, cost("naive,solve=merge,heads=2,decay=base2"), b.Whole.Alone.PerToken)

@@ -45,7 +45,7 @@ func (g Grounds) Faults(c *journal.Candidate, object func(role string) []byte) (
 
 // fault checks a cost against its own fields.
 func (g Grounds) fault(c *journal.Cost) string {
-	for name, x := range map[string]int64{"cycles": c.Cycles, "wall": c.Wall, "hbm": c.HBM, "spills": c.Spills, "stall": c.Stall, "calls": c.Calls} {
+	for name, x := range map[string]int64{"cycles": c.Cycles, "in-order": c.Wall, "hbm": c.HBM, "spills": c.Spills, "stall": c.Stall, "calls": c.Calls} {
 		if x < 0 {
 			return fmt.Sprintf("%s %d", name, x)
 		}
@@ -111,7 +111,7 @@ func (g Grounds) counted(c *journal.Cost, object func(role string) []byte) strin
 	for _, x := range []struct {
 		name    string
 		was, is float64
-	}{{"cycles", float64(c.Cycles), cycles}, {"wall", float64(c.Wall), wall}, {"hbm", float64(c.HBM), hbm}} {
+	}{{"cycles", float64(c.Cycles), cycles}, {"in-order", float64(c.Wall), wall}, {"hbm", float64(c.HBM), hbm}} {
 		if math.Abs(x.was-x.is) > 1 {
 			return fmt.Sprintf("%s %.0f, and its schedule says %.0f", x.name, x.was, x.is)
 		}

@@ -38,7 +38,7 @@ func TestContradictions(t *testing.T) {
 		"cycles 7, and its schedule says 6558":    func(c *journal.Cost) { c.Cycles = 7 },
 		"hbm 1, and its schedule says":            func(c *journal.Cost) { c.HBM = 1 },
 		"schedule x, and the one that is kept is": func(c *journal.Cost) { c.Schedule = "x" },
-		"wall 7, and its schedule says ": func(c *journal.Cost) {
+		"in-order 7, and its schedule says ": func(c *journal.Cost) {
 			c.Wall, c.HBM, c.Score, c.PerToken = 7, 5, 7, journal.Figure(7/float64(s.Work()))
 		},
 	} {

@@ -69,8 +69,8 @@ func TestNamedVariants(t *testing.T) {
 			}
 			require.Contains(t, text, "def gated_delta_rule(")
 			require.NotContains(t, text, "\n\n\n\n", "two blank lines at most")
-			require.Contains(t, text, "v6e wall 1200 (")
-			require.Contains(t, text, ", throughput 1000 (")
+			require.Contains(t, text, "v6e in-order 1200 (")
+			require.Contains(t, text, ", issue 1000 (")
 		}
 	}
 }

@@ -1,3 +1,5 @@
+//go:build torch
+
 package oracle
 
 import (
@@ -25,9 +27,7 @@ var torchTests = []*regexp.Regexp{regexp.MustCompile(`::test_flashinfer`), regex
 // Functions of torch keep their limits in Triton's interpreter, with no GPU, and the lines of README run there.
 func TestTorchPackage(t *testing.T) {
 	py := os.Getenv(torchEnv)
-	if py == "" {
-		t.Skip(torchEnv + " names no Python with the packages of tests/peers/torch.txt")
-	}
+	require.NotEmpty(t, py, torchEnv+" names a Python with the packages of tests/peers/torch.txt")
 	files, err := triton.Package("gdr", "test", gpu.InterpreterText)
 	require.NoError(t, err)
 	dir := t.TempDir()

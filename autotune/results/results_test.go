@@ -121,7 +121,7 @@ func TestFrontMark(t *testing.T) {
 	require.Contains(t, b.String(), "| `tpu-x3` |  | **4.00** | - | 1.0e-04 |")
 }
 
-// What is missed is told: more cycles than allowed relative to the first row, traffic, and work that no candidate can do.
+// A target that is missed is reported: more cycles than allowed relative to the first row, traffic, and work that no candidate can do.
 func TestResultsRequire(t *testing.T) {
 	cost := &measure.Cost{Cycles: 1}
 	r := &Table{Compiler: "libtpu 1", Note: measure.StaticNote, Rows: []Result{

@@ -153,7 +153,7 @@ func recipeBlocks(t *testing.T, text string) (blocks []recipeBlock) {
 	return blocks
 }
 
-// matches reports whether output is that of a sample. Columns may be wider.
+// matches reports whether output equals a sample. Columns may be wider.
 func (s recipeStep) matches(output string) bool {
 	var b strings.Builder
 	for line := range strings.Lines(spaces.ReplaceAllString(s.output, " ")) {

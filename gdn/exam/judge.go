@@ -152,15 +152,7 @@ func (x *Case) rounding(precision string, p gdn.Param) (float64, error) {
 		a := x.Inputs[in.Name]
 		if in.Name == "q" || in.Name == "k" {
 			unit := a.Float64s()
-			for row := range slices.Chunk(unit, s.K) {
-				sum := gdn.L2Eps
-				for _, y := range row {
-					sum += y * y
-				}
-				for i := range row {
-					row[i] /= math.Sqrt(sum)
-				}
-			}
+			truth.NormaliseRows(unit, s.K)
 			a = array.FromFloat64s(ir.F32, a.Shape, unit)
 		}
 		inputs[in.Name] = a.Convert(in.Type.DType)

@@ -224,8 +224,8 @@ func newRecurrence(s gdn.Spec, inputs map[string]*array.Array) *recurrence {
 	r.g, r.beta = gateValues(s, inputs)
 	r.convolve(inputs)
 	if s.L2Norm {
-		normaliseRows(r.q, s.K)
-		normaliseRows(r.k, s.K)
+		NormaliseRows(r.q, s.K)
+		NormaliseRows(r.k, s.K)
 	}
 	r.weighBySplitGates(inputs)
 	scale := s.EffectiveScale()
@@ -333,8 +333,8 @@ func softplus(x float64) float64 {
 	return math.Log1p(math.Exp(x))
 }
 
-// normaliseRows scales each row of the given width by rsqrt(sum x^2 + eps).
-func normaliseRows(x []float64, width int) {
+// NormaliseRows scales each row of the given width by rsqrt(sum x^2 + eps).
+func NormaliseRows(x []float64, width int) {
 	for row := range slices.Chunk(x, width) {
 		sum := gdn.L2Eps
 		for _, e := range row {

@@ -70,9 +70,7 @@ func writeOperator(t *testing.T, s gdn.Spec, v gdn.Variant) string {
 	require.NoError(t, err)
 	dir := t.TempDir()
 	for _, f := range files {
-		path := filepath.Join(dir, filepath.FromSlash(f.Path))
-		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		require.NoError(t, os.WriteFile(path, []byte(f.Text), 0o644))
+		writeFile(t, dir, f.Path, f.Text)
 	}
 	return dir
 }

@@ -308,11 +308,17 @@ func writePackage(t *testing.T, parts []pallas.Part) ([]pallas.File, string) {
 	require.NoError(t, err)
 	dir := filepath.Join(t.TempDir(), "gdr")
 	for _, f := range files {
-		path := filepath.Join(dir, filepath.FromSlash(f.Path))
-		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		require.NoError(t, os.WriteFile(path, []byte(f.Text), 0o644))
+		writeFile(t, dir, f.Path, f.Text)
 	}
 	return files, dir
+}
+
+// writeFile writes a file of a package in dir; path has slashes.
+func writeFile(t *testing.T, dir, path, text string) {
+	t.Helper()
+	path = filepath.Join(dir, filepath.FromSlash(path))
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 }
 
 // callWhereOthersDo installs the wheel of a package by pip, and runs the example that calls it where MaxText calls its own functions.

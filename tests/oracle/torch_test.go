@@ -32,9 +32,7 @@ func TestTorchPackage(t *testing.T) {
 	require.NoError(t, err)
 	dir := t.TempDir()
 	for _, f := range files {
-		path := filepath.Join(dir, filepath.FromSlash(f.Path))
-		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		require.NoError(t, os.WriteFile(path, []byte(f.Text), 0o644))
+		writeFile(t, dir, f.Path, f.Text)
 	}
 	run := func(args ...string) string {
 		cmd := exec.CommandContext(t.Context(), py, args...)

@@ -135,7 +135,7 @@ func (m *module) caller(k *kernel) (call string, lags []string) {
 	if k.inLine == nil {
 		return "pl.pallas_call(", nil
 	}
-	m.helpers["in_line"], m.helpers["kind"] = true, true
+	m.helpers["in_line"], m.helpers["cores"] = true, true
 	list := func(lags []int) string { return strings.ReplaceAll(fmt.Sprint(lags), " ", ", ") }
 	out := list(k.inLine.Out)
 	if len(k.inLine.Out) == 1 { // a single result has a window, not a list

@@ -11,17 +11,22 @@ import (
 	"github.com/gdngen/gdngen/gdn"
 )
 
-// rowsInLine compares batch rows that follow one another, on one core and on two, with each row by itself. Two cores share an even number of rows,
-// and take each of an odd one as a program.
+// rowsInLine compares batch rows that follow one another, on devices of one core and of two, with each row by itself. Two cores share an even number
+// of rows, and take each of an odd one as a program. A v5p whose cores are devices of their own has one.
 const rowsInLine = `
+import types
+
 import jax
 import jax.numpy as jnp
 import gated_delta_rule as kernels
 import numpy as np
 
-ALL = (("cpu", 3, 150, False, 1), ("cpu", 2, 40, True, 1), ("TPU v4", 4, 150, False, 2), ("TPU v5p", 3, 128, False, 3))
-for kind, rows, tokens, x64, programs in ALL[:most]:
-    kernels._kind = lambda: kind
+ALL = ((None, 3, 150, False, 1), (None, 2, 40, True, 1), (2, 4, 150, False, 2), (2, 3, 128, False, 3), (1, 4, 40, False, 1))
+mesh = jax.sharding.get_abstract_mesh
+for cores, rows, tokens, x64, programs in ALL[:most]:
+    device = cores and jax.sharding.AbstractDevice("TPU v5p", cores, "tpu")
+    jax.sharding.get_abstract_mesh = lambda: types.SimpleNamespace(abstract_device=device)
+    assert kernels._cores() == (cores or 1)
     jax.clear_caches()
     grids, call = [], kernels.pl.pallas_call
     with jax.enable_x64(x64):
@@ -35,11 +40,11 @@ for kind, rows, tokens, x64, programs in ALL[:most]:
         kernels.pl.pallas_call = lambda *args, grid, **options: (grids.append(grid[0]), call(*args, grid=grid, **options))[1]
         got = jax.tree.leaves(rule(x))
         kernels.pl.pallas_call = call
-        assert set(grids) == {programs}, (kind, grids)
+        assert set(grids) == {programs}, (cores, grids)
         for i in range(rows):
             one = jax.tree.leaves(rule({n: y[i : i + 1] if "B" in kernels.AXES[n] else y for n, y in x.items()}))
             for y, w in zip(got, one, strict=True):
-                np.testing.assert_array_equal(y[i : i + 1], w, err_msg=f"{kind}, row {i} of {rows} x {tokens}")
+                np.testing.assert_array_equal(y[i : i + 1], w, err_msg=f"{cores} cores, row {i} of {rows} x {tokens}")
 `
 
 // Batch rows that follow one another in a program of a file give what each gives by itself, to the bit: rows that end within a step, rows of less
@@ -62,7 +67,7 @@ func TestRowsInLine(t *testing.T) {
 			require.Contains(t, string(text), lags)
 			most := 1
 			if fields == "init" {
-				most = 4
+				most = 5
 			}
 			runJAX(t, filepath.Dir(path), absolute(t, py), "-c", fmt.Sprintf("most = %d\n", most)+rowsInLine)
 		})

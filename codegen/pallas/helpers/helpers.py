@@ -347,6 +347,12 @@ def _kind() -> str:
     device = jax.sharding.get_abstract_mesh().abstract_device or jax.devices()[0]
     return device.device_kind
 
+#: cores
+def _cores() -> int:
+    """Cores that share a grid's rows: those of the device that is lowered for."""
+    device = jax.sharding.get_abstract_mesh().abstract_device or jax.devices()[0]
+    return int(getattr(device, "num_cores", None) or 1)
+
 #: in_line
 def _in_line(
     call: Callable, kernel: Any, *, lags: Any, grid: tuple[int, ...], **options: Any
@@ -358,8 +364,7 @@ def _in_line(
     says for each window how many steps behind a row's first one its first block is.
     """
     rows, heads, steps = grid[0], grid[1], grid[2] - 1
-    cores = 2 if _kind() in ("TPU v4", "TPU v5", "TPU v5p") else 1  # that share rows
-    n = 1 if rows % cores else rows // cores  # rows of a program
+    n = 1 if rows % _cores() else rows // _cores()  # rows of a program
     if n == 1:
         return call(functools.partial(kernel, row_steps=0), grid=grid, **options)
     row_steps = np.int32(steps)  # as the grid counts, whatever JAX's default is

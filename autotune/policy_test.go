@@ -146,7 +146,7 @@ func TestBoundEnds(t *testing.T) {
 	}}
 	sum, err := Search(t.Context(), c)
 	require.NoError(t, err)
-	require.Equal(t, "the champions are within 2 % of what main memory allows", sum.Stopped)
+	require.Equal(t, "the champions are within 2 % of what HBM allows", sum.Stopped)
 	require.GreaterOrEqual(t, sum.Candidates, 8)
 	require.Less(t, sum.Candidates, 40)
 }

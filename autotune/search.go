@@ -344,7 +344,7 @@ func (d *driver) propose(ctx context.Context, flight []*task) (*task, string) {
 	case d.Patience > 0 && d.idle() >= d.Patience:
 		return nil, fmt.Sprintf("no new champion in %d iterations", d.Patience)
 	case d.atBound():
-		return nil, fmt.Sprintf("the champions are within %d %% of what main memory allows", boundPercent)
+		return nil, fmt.Sprintf("the champions are within %d %% of what HBM allows", boundPercent)
 	}
 	if d.Budget > 0 { // an outside proposer may take long
 		var cancel context.CancelFunc

@@ -65,21 +65,21 @@ func (r Rule) kind() ruleKind {
 
 // Values of Why that several rows share.
 const (
-	whyNoBF16       = "vector units beside matrix units of 128 rows have no bf16"
+	whyNoBF16       = "vector units beside MXUs of 128 rows have no bf16"
 	whyChannels     = "decays of channels are work of the first phase"
 	whyMap          = "a head or two wait for the state: output and next state are affine maps of it, so one product stands between two states in place of three"
-	whyAdditive     = "V' is V, which is bf16 as it comes: a decay in it would be rounded anew, so K has it; main memory bounds the kernel, and its windows come from there beside the work"
-	whyFull128      = "four chunks in lockstep, in an order that keeps matrix units of 128 rows full"
-	whyFourSegments = "four visits in lockstep, one head at a time in merges, hide more of what units of 128 rows wait for, where there are steps enough"
-	whySegments     = "visits in lockstep, whose blocks come from main memory beside the work"
+	whyAdditive     = "V' is V, which is bf16 as it comes: a decay in it would be rounded anew, so K has it; HBM bounds the kernel, and its windows come from there beside the work"
+	whyFull128      = "four interleaved chunks, in an order that keeps MXUs of 128 rows full"
+	whyFourSegments = "four interleaved varlen blocks, one head at a time in merges, hide more of what units of 128 rows wait for, where there are steps enough"
+	whySegments     = "interleaved varlen blocks, which come from HBM beside the work"
 	whyTurned       = "where the kernel turns states that enter, in their phase, values are turned there too"
 	whyGiven        = "where no gates are to be made, vector units have room for the decays"
 	whySpread       = "decays are spread by transposes and the first phase ends early, so that the unit that moves lanes switches less"
-	whyLanes        = "matrix units of 128 rows are full: sums for the gradient of the decay are done by the unit that moves lanes"
+	whyLanes        = "MXUs of 128 rows are full: sums for the gradient of the decay are done by the unit that moves lanes"
 	whyOneSegment   = "blocks of tokens as they lie, visited for one of their sequences after another"
 	whyNewton       = "one pass, with nothing rounded into K and Q, and a step of Newton's iteration for the inverse"
 	whyParts        = "one pass and a step of Newton's iteration for the inverse, with what keys alike would sum in two bf16 parts; beta beyond 1 needs three passes"
-	whyX3Long       = "three bf16 passes where gradients need them, one elsewhere: o errs as bf16 does, since no kernel as exact as float32 is known for training; four chunks in lockstep hide the latency of matrix units of 256 rows in the forward kernel"
+	whyX3Long       = "three bf16 passes where gradients need them, one elsewhere: o errs as bf16 does, since no kernel as exact as float32 is known for training; four interleaved chunks hide the latency of MXUs of 256 rows in the forward kernel"
 )
 
 // Champions is the table that auto chooses from. Rows with the same host, accuracy and job are adjacent, in the order in which they are tried.
@@ -91,7 +91,7 @@ var Champions = []Champion{
 		where{rules: channelRules}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,out=joined,phases_before=0", "few tokens are done in one step: there are no others for it to overlap",
 		where{most: 8, tokens: 256, rules: additiveRules}},
-	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,hbm=yes,out=joined,head_group=2,chunks=2", whyAdditive + "; up to 1024 tokens the first fetch and the last store, which two chunks halve, weigh more than what four in lockstep save",
+	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,hbm=yes,out=joined,head_group=2,chunks=2", whyAdditive + "; up to 1024 tokens the first fetch and the last store, which two chunks halve, weigh more than what four interleaved ones save",
 		where{least: 8, most: 8, steps: 2, tokens: 1024, rules: additiveRules}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,hbm=yes,out=joined,head_group=2", whyAdditive,
 		where{most: 8, steps: 2, rules: additiveRules}},
@@ -105,23 +105,23 @@ var Champions = []Champion{
 		where{mxu: 256, most: 2, steps: 2, byHead: true, decays: true, oneRow: true, asGiven: true}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu-few,chunks=4,prefetch=dma,hbm=yes", whyMap,
 		where{mxu: 256, most: 2, steps: 2, byHead: true, decays: true, oneRow: true, asGiven: true}},
-	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,chunks=2,prefetch=dma,hbm=yes,tail_decay=v,head_group=2,state_delay=3", "up to 1024 tokens the first fetch and the last store, which two chunks halve, weigh more than what four in lockstep save",
+	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,chunks=2,prefetch=dma,hbm=yes,tail_decay=v,head_group=2,state_delay=3", "up to 1024 tokens the first fetch and the last store, which two chunks halve, weigh more than what four interleaved ones save",
 		where{mxu: 256, least: 8, most: 8, steps: 2, tokens: 1024}},
-	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,tail_decay=v,phases_before=0", "one step of four chunks is full and hides the latency of matrix units of 256 rows; there are no others to overlap",
+	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,tail_decay=v,phases_before=0", "one step of four chunks is full and hides the latency of MXUs of 256 rows; there are no others to overlap",
 		where{mxu: 256, least: 3, most: 8, steps: 1, tokens: 512}},
-	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,prefetch=dma,hbm=yes,tail_decay=v", "four chunks in lockstep hide the latency of matrix units of 256 rows, and steps enough outweigh the first and last; the kernel copies their blocks from main memory beside the work",
+	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,prefetch=dma,hbm=yes,tail_decay=v", "four interleaved chunks hide the latency of MXUs of 256 rows, and steps enough outweigh the first and last; the kernel copies their blocks from HBM beside the work",
 		where{mxu: 256, most: 8, steps: 2}},
-	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,chunks=2,prefetch=dma,hbm=yes,tail_decay=v", "heads that fill no tiles of rows are all in one program, which two chunks in lockstep fill; the kernel copies their blocks from main memory beside the work",
+	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,chunks=2,prefetch=dma,hbm=yes,tail_decay=v", "heads that fill no tiles of rows are all in one program, which two interleaved chunks fill; the kernel copies their blocks from HBM beside the work",
 		where{mxu: 256, least: 9, most: 16, steps: 2, untiled: true}},
-	{HostTPU, AccuracyFast, jobPrefill, "tpu-128,prefetch=dma,tail_decay=v,chunks=2,decay_bf16=operands,head_group=2", "up to 1024 tokens the first fetch, which two chunks halve, weighs more than what four in lockstep save; what weighs rows is moved along lanes, which two chunks do not wait for",
+	{HostTPU, AccuracyFast, jobPrefill, "tpu-128,prefetch=dma,tail_decay=v,chunks=2,decay_bf16=operands,head_group=2", "up to 1024 tokens the first fetch, which two chunks halve, weighs more than what four interleaved ones save; what weighs rows is moved along lanes, which two chunks do not wait for",
 		where{mxu: 128, least: 8, most: 8, steps: 2, tokens: 1024}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu-128,prefetch=dma,tail_decay=v,state_delay=6", whyFull128 + "; the kernel copies their blocks beside the work",
 		where{mxu: 128, least: 5, most: 8, steps: 2}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu-128,prefetch=dma,tail_decay=v", whyFull128 + "; the kernel copies their blocks beside the work",
 		where{mxu: 128, most: 8, steps: 2}},
-	{HostTPU, AccuracyFast, jobPrefill, "tpu-128,prefetch=dma,tail_decay=v,chunks=2,decay_bf16=operands,head_group=2", "two chunks in lockstep, where four would have too few steps or too much padding; the kernel copies their blocks beside the work",
+	{HostTPU, AccuracyFast, jobPrefill, "tpu-128,prefetch=dma,tail_decay=v,chunks=2,decay_bf16=operands,head_group=2", "two interleaved chunks, where four would have too few steps or too much padding; the kernel copies their blocks beside the work",
 		where{mxu: 128, least: 3, most: 8, steps: 2}},
-	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,chunks=1,tail_decay=v", "24 heads more than fill a program; one head after another and one phase before the state cost less than tpu on matrix units of 128 rows, as much on others, and compile in a third of the time",
+	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,chunks=1,tail_decay=v", "24 heads more than fill a program; one head after another and one phase before the state cost less than tpu on MXUs of 128 rows, as much on others, and compile in a third of the time",
 		where{least: 17, most: 24}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu,out=separate,tail_decay=v,decay_bf16=rows,interleave=no,prologue_end=100", "heads alone fill a program; " + whyNoBF16,
 		where{mxu: 128}},
@@ -130,8 +130,8 @@ var Champions = []Champion{
 	{HostTPU, AccuracyFast, jobPacked, "tpu,head_group=4,out=separate,transpose_k=value,steps=1,span=32", whyChannels + "; " + whyOneSegment, where{rules: channelRules}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-long,tail_decay=v,pack=masked,batch=4,phases_before=0", "few sequences in one block are batch rows of it, with the tokens of others masked", where{tokens: 128, segments: 3}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-long,tail_decay=v,pack=masked,batch=4,phases_before=0", "sequences in one block are batch rows of it, with the tokens of others masked", where{mxu: 256, tokens: 128, segments: 4}},
-	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,chunks=1,phases_before=0", "four visits of sequences to blocks have no others to be in lockstep with", where{mxu: 128, segments: 4}},
-	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,phases_before=0", "a few visits are done in two steps: there is nothing to overlap", where{mxu: 256, segments: 8}},
+	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,chunks=1,phases_before=0", "four varlen blocks have no others to be interleaved with", where{mxu: 128, segments: 4}},
+	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,phases_before=0", "a few varlen blocks are done in two steps: there is nothing to overlap", where{mxu: 256, segments: 8}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,prefetch=dma,hbm=yes,decay_bf16=rows,chunks=4,mergepairs=32,state_whole=yes", whyFourSegments + "; " + whyTurned + "; " + whyGiven + " of columns in float32", where{mxu: 128, most: 8, steps: 8, turned: true, given: true}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,prefetch=dma,hbm=yes,decay_bf16=operands,chunks=4,mergepairs=32,state_whole=yes", whyFourSegments + "; " + whyTurned, where{mxu: 128, most: 8, steps: 8, turned: true}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,prefetch=dma,hbm=yes,decay_bf16=operands,chunks=4,mergepairs=32", whyFourSegments, where{mxu: 128, most: 8, steps: 8}},
@@ -141,26 +141,26 @@ var Champions = []Champion{
 	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,prefetch=dma,hbm=yes,chunks=2", "a mixed batch of up to 1024 tokens: its few blocks fill steps of two, where of four some would be idle", where{mxu: 256, tokens: 1024, mixed: true}},
 	{HostTPU, AccuracyFast, jobPacked, "tpu-packed,prefetch=dma,hbm=yes", "tokens as they lie; " + whySegments, where{}},
 
-	{HostTPU, AccuracyFast, jobDecode, "decode,hbm=yes", "one token a sequence, whose raw gates are work of a vector unit beside fast main memory: products with the state on the matrix unit leave it room",
+	{HostTPU, AccuracyFast, jobDecode, "decode,hbm=yes", "one token a sequence, whose raw gates are work of a vector unit beside fast HBM: products with the state on the MXU leave it room",
 		where{vmem: 64, tokens: 1, raw: true}},
-	{HostTPU, AccuracyFast, jobDecode, "decode-f32,hbm=yes", "one token a sequence, of enough sequences for main memory to bound the step: all of it in float32 costs nothing", where{tokens: 1, byHead: true, ordered: true, least: 128}},
-	{HostTPU, AccuracyFast, jobDecode, "decode,hbm=yes", "a few tokens a sequence: each state is read once and written once, in place of work on chunks; states come from main memory beside the work", where{}},
+	{HostTPU, AccuracyFast, jobDecode, "decode-f32,hbm=yes", "one token a sequence, of enough sequences for HBM to bound the step: all of it in float32 costs nothing", where{tokens: 1, byHead: true, ordered: true, least: 128}},
+	{HostTPU, AccuracyFast, jobDecode, "decode,hbm=yes", "a few tokens a sequence: each state is read once and written once, in place of work on chunks; states come from HBM beside the work", where{}},
 
 	{HostTPU, AccuracyFast, jobTraining, "tpu-train,out=separate,transpose_k=value,steps=1,head_group=4,bwd.steps=1,bwd.head_group=4,decay_bf16=none,bwd.decay_bf16=none,span=32", whyChannels + "; a chunk a step in three phases backwards, whose registers fit the stack; " + whyNoBF16,
 		where{mxu: 128, rules: channelRules}},
 	{HostTPU, AccuracyFast, jobTraining, "tpu-train,out=separate,transpose_k=value,steps=1,head_group=4,bwd.steps=1,bwd.phases_before=0,bwd.phases_after=0,bwd.head_group=4,span=32", whyChannels + "; a chunk a step in one phase backwards, since that kernel is long, and what passes between phases is stored",
 		where{rules: channelRules}},
-	{HostTPU, AccuracyFast, jobTraining, "tpu-train-long,row_broadcast=transpose,prefetch=dma,hbm=yes,head_group=2,state_delay=6,prologue_end=90", "four chunks in lockstep hide the latency of matrix units of 256 rows in the forward kernel, which copies their blocks from main memory beside the work; " + whySpread + "; of 64 MiB of vector memory the compiler would give a part to whole arrays, for whose copies kernels wait",
+	{HostTPU, AccuracyFast, jobTraining, "tpu-train-long,row_broadcast=transpose,prefetch=dma,hbm=yes,head_group=2,state_delay=6,prologue_end=90", "four interleaved chunks hide the latency of MXUs of 256 rows in the forward kernel, which copies their blocks from HBM beside the work; " + whySpread + "; of 64 MiB of vector memory the compiler would give a part to whole arrays, for whose copies kernels wait",
 		where{mxu: 256, vmem: 64, least: 3, most: 8, steps: 2}},
-	{HostTPU, AccuracyFast, jobTraining, "tpu-train-long,row_broadcast=transpose,prefetch=dma,head_group=2,state_delay=6,prologue_end=90", "four chunks in lockstep hide the latency of matrix units of 256 rows in the forward kernel, which copies their blocks from main memory beside the work; " + whySpread,
+	{HostTPU, AccuracyFast, jobTraining, "tpu-train-long,row_broadcast=transpose,prefetch=dma,head_group=2,state_delay=6,prologue_end=90", "four interleaved chunks hide the latency of MXUs of 256 rows in the forward kernel, which copies their blocks from HBM beside the work; " + whySpread,
 		where{mxu: 256, least: 3, most: 8, steps: 2}},
-	{HostTPU, AccuracyFast, jobTraining, "tpu-train-128,row_broadcast=transpose,prefetch=dma,head_group=2,state_delay=6,prologue_end=90,bwd.state_delay=6", "four chunks in lockstep in the forward kernel, which copies their blocks from main memory beside the work; " + whySpread + "; " + whyLanes + ", and vector units beside them have no bf16 for decays backwards",
+	{HostTPU, AccuracyFast, jobTraining, "tpu-train-128,row_broadcast=transpose,prefetch=dma,head_group=2,state_delay=6,prologue_end=90,bwd.state_delay=6", "four interleaved chunks in the forward kernel, which copies their blocks from HBM beside the work; " + whySpread + "; " + whyLanes + ", and vector units beside them have no bf16 for decays backwards",
 		where{mxu: 128, least: 3, most: 8, steps: 2}},
-	{HostTPU, AccuracyFast, jobTraining, "tpu-train,decay_bf16=rows,bwd.decay_bf16=rows,grads=lanes,decaysums=lanes,bwd.state_delay=0,bwd.head_skew=0", "four chunks in lockstep would have too few steps or too much padding; " + whyLanes,
+	{HostTPU, AccuracyFast, jobTraining, "tpu-train,decay_bf16=rows,bwd.decay_bf16=rows,grads=lanes,decaysums=lanes,bwd.state_delay=0,bwd.head_skew=0", "four interleaved chunks would have too few steps or too much padding; " + whyLanes,
 		where{mxu: 128, least: 1, most: 8}},
-	{HostTPU, AccuracyFast, jobTraining, "tpu-train-128,row_broadcast=transpose,head_group=2,state_delay=6,prologue_end=90,decay_bf16=rows,bwd.phases_before=0,bwd.head_group=4", whyOneSegment + ", four visits in lockstep in the forward kernel; " + whyLanes + ", vector units beside them have no bf16 for decays, and what a visit joins is of one phase backwards",
+	{HostTPU, AccuracyFast, jobTraining, "tpu-train-128,row_broadcast=transpose,head_group=2,state_delay=6,prologue_end=90,decay_bf16=rows,bwd.phases_before=0,bwd.head_group=4", whyOneSegment + ", four interleaved varlen blocks in the forward kernel; " + whyLanes + ", vector units beside them have no bf16 for decays, and what a visit joins is of one phase backwards",
 		where{mxu: 128, packed: true, most: 8, steps: 2}},
-	{HostTPU, AccuracyFast, jobTraining, "tpu-train-long,row_broadcast=transpose,head_group=2,state_delay=6,prologue_end=90,bwd.head_group=4", whyOneSegment + ", four visits in lockstep in the forward kernel",
+	{HostTPU, AccuracyFast, jobTraining, "tpu-train-long,row_broadcast=transpose,head_group=2,state_delay=6,prologue_end=90,bwd.head_group=4", whyOneSegment + ", four interleaved varlen blocks in the forward kernel",
 		where{mxu: 256, packed: true, most: 8, steps: 2}},
 	{HostTPU, AccuracyFast, jobTraining, "tpu-train,decay_bf16=rows,bwd.decay_bf16=rows,grads=lanes,decaysums=lanes,bwd.phases_before=0,bwd.head_group=4", whyOneSegment + ": what a visit joins is of one phase backwards; " + whyLanes, where{mxu: 128, packed: true}},
 	{HostTPU, AccuracyFast, jobTraining, "tpu-train,hbm=yes,bwd.phases_before=0,bwd.head_group=4", whyOneSegment + ": what a visit joins is of one phase backwards; of 64 MiB of vector memory the compiler gives a part to whole arrays, and what it copies there waits for nothing else", where{vmem: 64, packed: true}},
@@ -170,16 +170,16 @@ var Champions = []Champion{
 	{HostTPU, AccuracyFLA, jobPrefill, "tpu-x3", "three bf16 passes for all products: with a decay a channel nothing cheaper is known to keep to the class", where{rules: channelRules}},
 	{HostTPU, AccuracyFLA, jobPrefill, "tpu-long,fold=no,hbm=yes,head_group=2", "one pass, with nothing rounded into Q; V' is V, so K has the decay that is left",
 		where{most: 8, steps: 2, rules: additiveRules}},
-	{HostTPU, AccuracyFLA, jobPrefill, "tpu-long,fold=no,prefetch=dma,hbm=yes,tail_decay=v,refine=yes", whyNewton + "; four chunks in lockstep hide the latency of matrix units of 256 rows",
+	{HostTPU, AccuracyFLA, jobPrefill, "tpu-long,fold=no,prefetch=dma,hbm=yes,tail_decay=v,refine=yes", whyNewton + "; four interleaved chunks hide the latency of MXUs of 256 rows",
 		where{mxu: 256, most: 8, steps: 2}},
-	{HostTPU, AccuracyFLA, jobPrefill, "tpu-128,fold=no,tail_decay=v,refine=yes,state_delay=6", whyNewton + "; in an order that keeps matrix units of 128 rows full",
+	{HostTPU, AccuracyFLA, jobPrefill, "tpu-128,fold=no,tail_decay=v,refine=yes,state_delay=6", whyNewton + "; in an order that keeps MXUs of 128 rows full",
 		where{mxu: 128, most: 8, steps: 2}},
 	{HostTPU, AccuracyFLA, jobPrefill, "tpu,fold=no,out=separate,tail_decay=v,refine=yes,decay_bf16=rows,interleave=no,prologue_end=100", whyNewton + "; " + whyNoBF16,
 		where{mxu: 128}},
 	{HostTPU, AccuracyFLA, jobPrefill, "tpu,fold=no,out=separate,tail_decay=v,refine=yes", whyNewton, where{}},
 	{HostTPU, AccuracyFLA, jobPacked, "tpu-x3", "three bf16 passes for all products; " + whyOneSegment, where{rules: channelRules}},
-	{HostTPU, AccuracyFLA, jobPacked, "tpu-packed,decay_bf16=rows,refine=yes", whyNewton + "; tokens as they lie, by windows: few visits have no steps whose work hides what the kernel copies", where{segments: 8}},
-	{HostTPU, AccuracyFLA, jobPacked, "tpu-packed,prefetch=dma,hbm=yes,decay_bf16=rows,refine=yes", whyNewton + "; tokens as they lie, visits of sequences to blocks in lockstep", where{}},
+	{HostTPU, AccuracyFLA, jobPacked, "tpu-packed,decay_bf16=rows,refine=yes", whyNewton + "; tokens without padding, by windows: few varlen blocks have no steps whose work hides what the kernel copies", where{segments: 8}},
+	{HostTPU, AccuracyFLA, jobPacked, "tpu-packed,prefetch=dma,hbm=yes,decay_bf16=rows,refine=yes", whyNewton + "; tokens without padding, interleaved varlen blocks", where{}},
 
 	{HostTPU, AccuracyFLA, jobTraining, "tpu-train,out=separate,transpose_k=value,steps=1,head_group=4,bwd.steps=1,bwd.phases_after=0,bwd.head_group=1,span=32,refine=yes,precapply=bf16x3,precgrad=bf16x3,decay_bf16=none,bwd.decay_bf16=none", whyParts + "; " + whyNoBF16,
 		where{mxu: 128, rules: channelRules, upTo1: true}},
@@ -188,17 +188,17 @@ var Champions = []Champion{
 
 	{HostTPU, AccuracyF32, jobPrefill, "chunk=64,leaf=32,flow=solve,layout=bthd,decay=base2,beta=exponent,transpose_k=key,row_broadcast=transpose,prec=bf16x3,split_at=def,head_group=1", "one or two heads and one chunk: no other work hides latency, so the shortest chain of instructions wins; three bf16 passes",
 		where{most: 2, tokens: 64, byHead: true, decays: true, given: true, asGiven: true, oneRow: true}},
-	{HostTPU, AccuracyF32, jobPrefill, "tpu-x3-long", "three bf16 passes for all products; four chunks in lockstep hide the latency of matrix units of 256 rows",
+	{HostTPU, AccuracyF32, jobPrefill, "tpu-x3-long", "three bf16 passes for all products; four interleaved chunks hide the latency of MXUs of 256 rows",
 		where{mxu: 256, least: 3, most: 8, steps: 2}},
 	{HostTPU, AccuracyF32, jobPrefill, "tpu-x3", "three bf16 passes for all products", where{}},
 	{HostTPU, AccuracyF32, jobPacked, "tpu-x3", "three bf16 passes for all products; " + whyOneSegment, where{}},
-	{HostTPU, AccuracyF32, jobDecode, "decode-f32,hbm=yes", "a few tokens a sequence, all of it in float32 on the vector unit; states come from main memory beside the work", where{}},
+	{HostTPU, AccuracyF32, jobDecode, "decode-f32,hbm=yes", "a few tokens a sequence, all of it in float32 on the vector unit; states come from HBM beside the work", where{}},
 	{HostTPU, AccuracyF32, jobTraining, "tpu-train-x3,prec=bf16x3,steps=1,bwd.steps=1", "three bf16 passes for all products: decays of channels are rounded into keys", where{rules: channelRules}},
 	{HostTPU, AccuracyF32, jobTraining, "tpu-train-x3-long,bwd.state_delay=10", whyX3Long + "; where beta may be above 1 the product of keys and dS takes three passes, and what waits for it begins later",
 		where{mxu: 256, least: 3, most: 8, steps: 2, beyond1: true}},
 	{HostTPU, AccuracyF32, jobTraining, "tpu-train-x3-long", whyX3Long,
 		where{mxu: 256, least: 3, most: 8, steps: 2}},
-	{HostTPU, AccuracyF32, jobTraining, "tpu-train-x3-long", "three bf16 passes where gradients need them, one elsewhere: o errs as bf16 does, since no kernel as exact as float32 is known for training; four visits of sequences to blocks in lockstep in the forward kernel",
+	{HostTPU, AccuracyF32, jobTraining, "tpu-train-x3-long", "three bf16 passes where gradients need them, one elsewhere: o errs as bf16 does, since no kernel as exact as float32 is known for training; four interleaved varlen blocks in the forward kernel",
 		where{mxu: 256, packed: true, most: 8, steps: 2}},
 	{HostTPU, AccuracyF32, jobTraining, "tpu-train-x3", "three bf16 passes where gradients need them, one elsewhere: o errs as bf16 does, since no kernel as exact as float32 is known for training", where{}},
 

@@ -79,7 +79,7 @@ func (s *Sched) Check(g *Grid) error {
 	case s.Steps < 1 || g.Dims[n-1].Size%s.Steps != 0:
 		return fmt.Errorf("%d chunks do not make whole steps of %d", g.Dims[n-1].Size, s.Steps)
 	case s.Lock < 1:
-		return fmt.Errorf("%d heads in lockstep", s.Lock)
+		return fmt.Errorf("%d interleaved heads", s.Lock)
 	case s.Late < 0 || s.Late > 90:
 		return fmt.Errorf("the state is late by %d hundredths of a time slot; 0 to 90 are possible", s.Late)
 	case s.Grain < 0 || s.Grain > 1000:

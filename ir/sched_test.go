@@ -18,7 +18,7 @@ func TestSchedCheck(t *testing.T) {
 	require.NoError(t, full.Check(g))
 	for want, change := range map[string]func(*Sched){
 		"whole steps of 3":                                func(s *Sched) { s.Steps = 3 },
-		"0 heads in lockstep":                             func(s *Sched) { s.Lock = 0 },
+		"0 interleaved heads":                             func(s *Sched) { s.Lock = 0 },
 		"late by 91":                                      func(s *Sched) { s.Late = 91 },
 		"do not start at 0":                               func(s *Sched) { s.Lags = []int{1, 2, 3} },
 		"do not ascend":                                   func(s *Sched) { s.Lags = []int{0, 2, 2} },

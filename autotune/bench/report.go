@@ -133,7 +133,7 @@ func (r *Report) writeStatic(w io.Writer) {
 		t.Add(x.definition, x.target, x.group, count, us(x.modelled), us(x.compute), us(x.floor), fmt.Sprintf("%.2f x", math.Exp((x.modelled-x.floor)/x.n)), fmt.Sprintf("%.2f x", x.worst))
 	}
 	t.Write(w)
-	fmt.Fprintln(w, "\nModelled time is the larger of the schedule's cycles, in order where the target's latencies are known, at the clock of the target and of the main memory traffic at its bandwidth, the floor that of the necessary traffic; geometric means, and the worst of the workloads over the floor.")
+	fmt.Fprintln(w, "\nModelled time is the larger of the schedule's cycles, in order where the target's latencies are known, at the clock of the target and of the HBM traffic at its bandwidth, the floor that of the necessary traffic; geometric means, and the worst of the workloads over the floor.")
 	fmt.Fprintf(w, "Rows of every shape are in %s.\n%s\n", filepath.Join(r.Run, StaticFile), measure.StaticNote)
 	said := map[string]bool{}
 	for _, x := range r.Static {

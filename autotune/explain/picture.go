@@ -31,7 +31,7 @@ const (
 )
 
 // smallUnits are the slots shown below the stages. Generations name the MXU's slot differently.
-var smallUnits = []struct{ slot, label string }{{"MXU", "matrix units"}, {"MATMUL", "matrix units"}, {"VALU", "vector units"}}
+var smallUnits = []struct{ slot, label string }{{"MXU", "MXUs"}, {"MATMUL", "MXUs"}, {"VALU", "vector units"}}
 
 // smallShare is the least share of the instructions for a stage to have a row.
 const smallShare = .02

@@ -46,7 +46,7 @@ func (e *Explanation) roofline() *roofline {
 		mxu, hbm := e.bound("mxu, "+class), e.bound("hbm, "+class)
 		if mxu > 0 && hbm > 0 && e.Took() > 0 {
 			share := mxu / float64(e.Took())
-			text := fmt.Sprintf("%s: %.0f flop a byte, %.1f %% of the matrix units' peak, %.1f %% of the roof there", class, p.Ridge*mxu/hbm, 100*share, 100*share/min(1, mxu/hbm))
+			text := fmt.Sprintf("%s: %.0f flop a byte, %.1f %% of the MXUs' peak, %.1f %% of the roof there", class, p.Ridge*mxu/hbm, 100*share, 100*share/min(1, mxu/hbm))
 			points = append(points, point{class, text, mxu / hbm, share})
 		}
 	}

@@ -98,7 +98,7 @@ func TestRoofline(t *testing.T) {
 	e.Report.Wall.Cycles = 200
 	p = e.roofline()
 	require.Len(t, p.Points, 1)
-	require.Contains(t, p.Points[0].Text, "module: 280 flop a byte, 25.0 % of the matrix units' peak, 50.0 % of the roof there")
+	require.Contains(t, p.Points[0].Text, "module: 280 flop a byte, 25.0 % of the MXUs' peak, 50.0 % of the roof there")
 	e.Bounds = e.Bounds[:1]
 	require.Nil(t, e.roofline())
 }

@@ -7,7 +7,7 @@ import "fmt"
 const (
 	betCalls  = "fewer calls"
 	betWork   = "more work in a call"
-	betFuller = "fuller matrix unit"
+	betFuller = "fuller MXU"
 	betPath   = "shorter critical path"
 )
 
@@ -27,7 +27,7 @@ func Bets(now, had *Cost) (l []string) {
 		l = append(l, fmt.Sprintf("%s (%s %.0f %% full, %s %.0f %% before)", betFuller, now.Slot, 100*float64(now.Fill), slot(had), 100*float64(had.Fill)))
 	}
 	if is, was := share(now.Stall, now), share(had.Stall, had); was-is >= betLeast {
-		l = append(l, fmt.Sprintf("%s (%.0f %% of its cycles wait for a matrix unit, %.0f %% before)", betPath, 100*is, 100*was))
+		l = append(l, fmt.Sprintf("%s (%.0f %% of its cycles wait for an MXU, %.0f %% before)", betPath, 100*is, 100*was))
 	} else if is, was := idle(now), idle(had); was-is >= betLeast {
 		l = append(l, fmt.Sprintf("%s (%.0f %% of its cycles no slot could fill, %.0f %% before)", betPath, 100*is, 100*was))
 	}

@@ -78,7 +78,7 @@ func Compare(target string, now, had *Cost) (Cause, string) {
 	case rel < -sameTotal:
 		return CauseBottleneck, fmt.Sprintf("%.1f %% below its parent on %s, which others beat: what it changed is not what limits the best", -100*rel, target)
 	case now.HBM >= now.Took() && had.HBM < had.Took():
-		return CauseMemory, fmt.Sprintf("main memory is what limits on %s now", target)
+		return CauseMemory, fmt.Sprintf("HBM is what limits on %s now", target)
 	case loss > 0 && float64(now.XLA-had.XLA) > lossByXLA*float64(loss):
 		return CauseFusion, fmt.Sprintf("%d cycles more outside of kernels on %s, of %d more in all", now.XLA-had.XLA, target, loss)
 	case loss > 0 && now.Calls > had.Calls && now.XLA > had.XLA:

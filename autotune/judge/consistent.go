@@ -68,11 +68,11 @@ func (g Grounds) fault(c *journal.Cost) string {
 		return fmt.Sprintf("score %d, and its cycles are %d", c.Score, c.Cycles)
 	case erring:
 	case c.RulerName() != ruler.Modelled && !several && score != least:
-		return fmt.Sprintf("score %d, and the larger of its cycles and of main memory is %.0f", c.Score, least)
+		return fmt.Sprintf("score %d, and the larger of its cycles and of HBM is %.0f", c.Score, least)
 	case several && math.Abs(score-weighed) > float64(len(g.Shapes)):
 		return fmt.Sprintf("score %d, and its shapes weigh %.0f", c.Score, weighed)
 	case several && c.RulerName() != ruler.Modelled && score < least-1:
-		return fmt.Sprintf("score %d, and the larger of its cycles and of main memory is %.0f", c.Score, least)
+		return fmt.Sprintf("score %d, and the larger of its cycles and of HBM is %.0f", c.Score, least)
 	}
 	if per := float64(c.PerToken) * tokens; !erring && !(math.Abs(per-score) <= 1+1e-6*score) {
 		return fmt.Sprintf("%v cycles a token, and score %d over %.0f tokens and heads is %.6g", c.PerToken, c.Score, tokens, score/tokens)

@@ -30,7 +30,7 @@ func TestContradictions(t *testing.T) {
 	}
 	require.Empty(t, faults(sound))
 	for says, change := range map[string]func(*journal.Cost){
-		"score 1, and the larger of its cycles and of main memory is": func(c *journal.Cost) { c.Score = 1 },
+		"score 1, and the larger of its cycles and of HBM is": func(c *journal.Cost) { c.Score = 1 },
 		"score -3":                                func(c *journal.Cost) { c.Score = -3 },
 		"0.001 cycles a token, and score":         func(c *journal.Cost) { c.PerToken = .001 },
 		"NaN cycles a token":                      func(c *journal.Cost) { c.PerToken = journal.Figure(math.NaN()) },

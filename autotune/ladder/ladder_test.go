@@ -114,7 +114,7 @@ func TestMissing(t *testing.T) {
 		"compile instability, programs": {"model", Figures{Base: kernels(side(1000), 9), Candidate: kernels(side(1000), 11)}, Unmoved, Revert, journal.CauseUnstable,
 			"a step compiles 11 distinct kernels instead of 9"},
 		"compile instability, spills": {"kernel", Figures{Base: side(1000, "dots", 1000), Candidate: spilled}, Lost, Revert, journal.CauseUnstable, "100 register spills"},
-		"memory path":                 {"layer", Figures{Base: side(700, "dots", 700), Candidate: bound}, Unmoved, Revert, journal.CauseMemory, "main memory is what limits"},
+		"memory path":                 {"layer", Figures{Base: side(700, "dots", 700), Candidate: bound}, Unmoved, Revert, journal.CauseMemory, "HBM is what limits"},
 		"memory path, vector memory":  {"layer", Figures{Base: side(700), Candidate: refused(journal.VMEM, "17 MiB of 16")}, Refused, Revert, journal.CauseMemory, "17 MiB"},
 		"fusion boundary, XLA ops":    {"kernel", Figures{Base: side(1000, "dots", 1000), Candidate: glued}, Lost, Revert, journal.CauseFusion, "300 cycles more outside of kernels"},
 		"fusion boundary, one module": {"layer", Figures{Base: layers(side(1000), 700, 600), Candidate: layers(side(1100), 500, 700)}, Lost, Revert, journal.CauseFusion,

@@ -41,9 +41,9 @@ func (p *Program) Bounds(r *llo.Report, t *target.Target) []Bound {
 		}
 	}
 	if r.HBMBytes >= 0 {
-		add("hbm, module", HBMCycles(r.HBMBytes, t), "main memory traffic of the module's DMAs")
+		add("hbm, module", HBMCycles(r.HBMBytes, t), "HBM traffic of the module's DMAs")
 	}
-	add("mxu, module", float64(MXUBusy(r)), "cycles that the matrix products of the schedule hold the busiest matrix unit")
+	add("mxu, module", float64(MXUBusy(r)), "cycles that the matrix products of the schedule hold the busiest MXU")
 	full, slot := FullestSlot(r)
 	add("slots, module", full, "instructions of the fullest slot, "+slot+", packed without a gap")
 	return list

@@ -245,7 +245,7 @@ func (r *Table) require() {
 				r.Missed = append(r.Missed, fmt.Sprintf("%s on %s: %.2f x the cycles per token of %s, more than %.2f x", row.Title, c.Target, c.PerToken/first.PerToken, within(by.Title), row.Within))
 			}
 			if c.HBMRatio > traffic {
-				r.Missed = append(r.Missed, fmt.Sprintf("%s on %s: %.2f x the necessary main memory traffic, more than %.1f x", row.Title, c.Target, c.HBMRatio, traffic))
+				r.Missed = append(r.Missed, fmt.Sprintf("%s on %s: %.2f x the necessary HBM traffic, more than %.1f x", row.Title, c.Target, c.HBMRatio, traffic))
 			}
 		}
 	}

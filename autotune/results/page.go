@@ -21,7 +21,7 @@ issue cycles, alone where the latencies of a target are not known.
 
 - *form* is the variant that auto stands for on the target.
 - *ratio* is to the first table's figure for the same target, or to that of the table named.
-- *HBM* is main memory traffic of the schedule over the necessary one, each input read once and each output written once (what a training
+- *HBM* is traffic of the schedule over the necessary one, each input read once and each output written once (what a training
   step keeps for its backward pass comes on top); ? where the compiler does not tell a DMA's size. Where both cores of a v5p share a kernel it is that of one.
 - *VMEM* and *spills* are what the compiler reports of the op that needs most, and executed register spills of the module.
 %s
@@ -33,7 +33,7 @@ issue cycles, alone where the latencies of a target are not known.
 	if r.Front != nil {
 		r.Front.markdown(b, r.Classes)
 	}
-	b.WriteString("## Requirements\n\nWorks whose tables say so keep within a multiple of another work's figure for the same target; main memory traffic within 1.3 x of the necessary where a work does not say otherwise.\n\n")
+	b.WriteString("## Requirements\n\nWorks whose tables say so keep within a multiple of another work's figure for the same target; HBM traffic within 1.3 x of the necessary where a work does not say otherwise.\n\n")
 	if len(r.Missed) == 0 {
 		b.WriteString("All are met.\n")
 	}

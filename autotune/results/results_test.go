@@ -133,7 +133,7 @@ func TestResultsRequire(t *testing.T) {
 	require.Equal(t, []string{
 		"The bench work on v4: no candidate will do",
 		"Long on v6e: 1.16 x the cycles per token of the bench work, more than 1.15 x",
-		"Long on v6e: 1.31 x the necessary main memory traffic, more than 1.3 x",
+		"Long on v6e: 1.31 x the necessary HBM traffic, more than 1.3 x",
 	}, r.Missed)
 	var b bytes.Buffer
 	r.markdown(&b)

@@ -34,7 +34,7 @@ type Work struct {
 // Works has a spec for each feature of specs, at sizes that compile quickly.
 var Works = []Work{
 	{"prefill, a ragged end, states in and out", "b=1,t=300,hk=2,hv=4,k=128,v=128,dtype=bf16,init,final", []string{"naive", "bf16", "tpu", "neumann"}},
-	{"long enough for chunks in lockstep", "b=1,t=1536,hk=2,hv=4,k=128,v=128,dtype=bf16", []string{"tpu", "tpu-long"}},
+	{"long enough for interleaved chunks", "b=1,t=1536,hk=2,hv=4,k=128,v=128,dtype=bf16", []string{"tpu", "tpu-long"}},
 	{"float32", "b=2,t=100,hk=1,hv=2,k=64,v=64,dtype=f32,init,final", []string{"default", "token"}},
 	{"packed sequences, gates in the kernel, states with V before K", "b=1,t=520,hk=2,hv=4,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,seqs=5,init,state=vk,empty=zero,packed", []string{"tpu-packed"}},
 	{"a decode step", "b=8,t=1,hk=2,hv=4,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,init,state=vk", []string{"decode"}},

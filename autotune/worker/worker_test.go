@@ -385,7 +385,7 @@ func TestMisbehaving(t *testing.T) {
 		{"half", "", "middle of a line"},
 		{"stranger", "", "not asked"},
 		{"flood", "6/compile", "it wrote"},
-		{"lie", "", "its record contradicts itself: cost on v6e: score 1, and the larger of its cycles and of main memory is "},
+		{"lie", "", "its record contradicts itself: cost on v6e: score 1, and the larger of its cycles and of HBM is "},
 		{"cheap", "", "its record contradicts itself: cost on v6e: 0.001 cycles a token, and score "},
 		{"invented", "", `step 1 of its judgement is of gate "x"`},
 		{"another", "", "of its judgement has a record of another candidate than"},

@@ -23,7 +23,7 @@ func checkWindows(kernel *ir.Instr) error {
 	g := kernel.Attrs.Grid
 	for i, t := range g.Scratch {
 		if t.Space == ir.HBM {
-			return fmt.Errorf("mosaic: kernel %s: scratch %d is %s: scratch lies in vmem or smem; main memory comes in as an operand", g.Name, i, t)
+			return fmt.Errorf("mosaic: kernel %s: scratch %d is %s: scratch lies in vmem or smem; HBM comes in as an operand", g.Name, i, t)
 		}
 	}
 	for i, w := range allWindows(g) {

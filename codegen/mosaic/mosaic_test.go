@@ -65,7 +65,7 @@ func TestRefusals(t *testing.T) {
 		{"rank 3", kernelText("%v = const {value=0} : f32[2,8,128]", "[8,128]", ""), "has rank 3"},
 		{"f64", kernelText("%v = const {value=0} : f64[8,128]", "[8,128]", ""), "has no f64"},
 		{"bool reference", kernelText("", "[8,128]", ", scratch=(vmem:bool[8,128])"), "can not hold bool"},
-		{"scratch in main memory", kernelText("", "[8,128]", ", scratch=(hbm:f32[8,128])"), "scratch lies in vmem or smem"},
+		{"scratch in HBM", kernelText("", "[8,128]", ", scratch=(hbm:f32[8,128])"), "scratch lies in vmem or smem"},
 		{"reshape", kernelText(load+"%w = reshape %v : f32[16,64]", "[8,128]", ""), "moves elements between rows and lanes"},
 		{"step", kernelText(load+"%w = slice %v {starts=[0,0], limits=[8,128], strides=[2,1]} : f32[4,128]", "[8,128]", ""), "load by strides"},
 		{"bf16x3", kernelText(load+"%w = dot %v, %v {lb=[], rb=[], lc=[1], rc=[1], prec=bf16x3} : f32[8,8]", "[8,128]", ""), "run the precision pass first"},

@@ -71,7 +71,7 @@ var constraints = []struct {
 	{"fold", once, "dce", "it leaves instructions that nobody reads"},
 	{"cse", once, "dce", "it leaves instructions that nobody reads"},
 	{"batch", once, "moves", "it makes the chains"},
-	{"precision", never, "tile", "a tile's dot is one pass of the matrix unit, and is weighed as such"},
+	{"precision", never, "tile", "a tile's dot is one pass of the MXU, and is weighed as such"},
 	{"tile", never, "pipeline", "a schedule is one of kernels, which tile makes of grids: before it there is nothing to order"},
 	{"precision", never, "pipeline", "the parts of a dot would have no place in the schedule"},
 	{"fold", never, "pipeline", "the order of a pipelined kernel is its schedule"},

@@ -230,7 +230,7 @@ func TestMaker(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, text, again)
 	require.Less(t, time.Since(begin), 100*time.Millisecond)
-	require.Equal(t, "f32", m.Precision(s), "a decode step has no products of matrix units")
+	require.Equal(t, "f32", m.Precision(s), "a decode step has no products of tensor cores")
 	require.Equal(t, "bv=4,warps=1", m.Variant(s))
 	s.Direction = gdn.Train
 	_, err = m.Text(t.Context(), s)

@@ -8,7 +8,7 @@ import (
 // Work has facts about a kernel's launch that its code does not show: iterations and HBM traffic.
 type Work struct {
 	Trips int   // of its loop over chunks, parts or rows, in the program that runs longest; 0: it has none
-	Bytes int64 // of main memory that it reads and writes, where programs that share an input read it once
+	Bytes int64 // of HBM that it reads and writes, where programs that share an input read it once
 }
 
 // Works is the work of kernels, by name.

@@ -163,7 +163,7 @@ func TestOneRow(t *testing.T) {
 	}
 	ours, program := text(made)
 	theirs, other := text(v6e)
-	require.NotEqual(t, theirs, ours, "matrix units of 128 rows have variants of their own")
+	require.NotEqual(t, theirs, ours, "MXUs of 128 rows have variants of their own")
 	require.NotEqual(t, other, program)
 	require.Equal(t, v6e.PeakFlops()/4, made.PeakFlops())
 	require.NotEqual(t, measure.Facts(v6e), measure.Facts(made))

@@ -142,7 +142,7 @@ func WriteModelled(w io.Writer, list []Modelled) {
 		if c := m.Cost; c != nil {
 			bound := "issue and latency"
 			if c.DRAM >= c.Issue {
-				bound = "main memory"
+				bound = "HBM"
 			}
 			turns := ""
 			if c.Turn > 0 {

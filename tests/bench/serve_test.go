@@ -20,7 +20,7 @@ import (
 	"github.com/gdngen/gdngen/pjrt/pjrttest"
 )
 
-// BenchmarkCPUDecode reports the main memory traffic of a decode step of the FlashInfer contest, 64 sequences updated in place,
+// BenchmarkCPUDecode reports the HBM traffic of a decode step of the FlashInfer contest, 64 sequences updated in place,
 // against a copy on all processors, taken in turns: what the step must read and write over its median time, and the ratio.
 func BenchmarkCPUDecode(b *testing.B) {
 	pjrttest.Alone(b)

@@ -38,7 +38,7 @@ type cost struct {
 }
 
 const costHead = `# Static costs of the programs of programs.tsv. Made by "go run ./tests/programs -costs 30m", which goes on where it ended.
-# target, hash of the program, preset, variant, issue cycles, in-order cycles, bytes of main memory, bytes of vector memory (or why there is no cost), compiler, facts of the target, version of the cost model, date, commit
+# target, hash of the program, preset, variant, issue cycles, in-order cycles, bytes of HBM, bytes of vector memory (or why there is no cost), compiler, facts of the target, version of the cost model, date, commit
 `
 
 func parseCosts(data []byte) ([]*cost, error) {

@@ -249,7 +249,7 @@ func matmul(o *mlir.Op) (compute, error) {
 	}
 	for _, t := range []mlir.Type{x, y} {
 		if t.Elem != mlir.F32 && t.Elem != mlir.BF16 {
-			return nil, fmt.Errorf("%s in the matrix unit is not supported", t)
+			return nil, fmt.Errorf("%s in the MXU is not supported", t)
 		}
 	}
 	exact := false

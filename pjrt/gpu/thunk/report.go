@@ -122,7 +122,7 @@ func (c *counter) loop(t *Thunk, times int64, depth int) {
 // Write prints the sum, the loops, and the top most expensive launches.
 func (r *Report) Write(w io.Writer, top int) {
 	fmt.Fprintf(w, "launches  %d, at %d places of the program; %d CUDA graphs started\n", r.Launches, r.Kernels, r.Graphs)
-	fmt.Fprintf(w, "traffic   %s read, %s written: %.1f us of main memory\n", terminal.Size(r.Read), terminal.Size(r.Written), r.DRAM)
+	fmt.Fprintf(w, "traffic   %s read, %s written: %.1f us of HBM\n", terminal.Size(r.Read), terminal.Size(r.Written), r.DRAM)
 	if r.Modelled > 0 {
 		fmt.Fprintf(w, "modelled  %.1f us: launches and traffic alone\n", r.Modelled)
 	} else {

@@ -157,18 +157,18 @@ func hotSpots(v journal.View) (l []string) {
 func bound(k *journal.Cost, t string) string {
 	switch took := k.Took(); {
 	case k.HBM >= took:
-		return fmt.Sprintf("bound on %s: main memory, whose traffic takes %d cycles at least", t, k.HBM)
+		return fmt.Sprintf("bound on %s: HBM, whose traffic takes %d cycles at least", t, k.HBM)
 	case k.Slot != "" && k.Fill > 0:
 		text := fmt.Sprintf("bound on %s: %s is the fullest slot, %.0f %%", t, k.Slot, 100*float64(k.Fill))
 		if k.Stall > 0 {
-			text += fmt.Sprintf("; %d cycles wait for a matrix unit", k.Stall)
+			text += fmt.Sprintf("; %d cycles wait for an MXU", k.Stall)
 		}
 		if k.XLA > 0 {
 			text += fmt.Sprintf("; %d cycles (%.0f %%) lie outside of kernels", k.XLA, 100*float64(k.XLA)/float64(max(1, took)))
 		}
-		return text + fmt.Sprintf("; main memory needs %d of %d cycles", k.HBM, took)
+		return text + fmt.Sprintf("; HBM needs %d of %d cycles", k.HBM, took)
 	}
-	return fmt.Sprintf("bound on %s: not told by the schedule; main memory needs %d of %d cycles", t, k.HBM, k.Took())
+	return fmt.Sprintf("bound on %s: not told by the schedule; HBM needs %d of %d cycles", t, k.HBM, k.Took())
 }
 
 // line lists the latest champions on the first target, in order of succession.

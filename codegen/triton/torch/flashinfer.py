@@ -1,7 +1,5 @@
 """FlashInfer's functions by their names and arguments: tokens packed in one row, decays instead of their logarithms, states [states, HV, V, K]."""
 
-import torch
-
 from . import rule
 from .rule import need
 from .serving import gated_delta_rule_decode_pretranspose

@@ -472,23 +472,28 @@ def scan(q, k, v, cu, T_in, P_in, G_in, rate_in, h0, ht, o, S_out, U_out, scale,
         rows = start + c * C + i
         ok = rows < end
         at = (first + c).to(tl.int64) * HV + h
+        S_in = S.to(OP)
         if S_out is not None:
-            tl.store(S_out + at * (K * V) + (rk[:, None] * V + rv), S.to(OP), held)
-        k_c, v_c = keys(k, n, rows, ok, hk, kb, kt, kh, K, BK, L2, OP), load_rows(v, n, rows, ok, h, vb, vt, vh, rv, V, BV)
+            tl.store(S_out + at * (K * V) + (rk[:, None] * V + rv), S_in, held)
+        # this order of loads and products spills and waits least: no load waits for a product, and Q S needs no U
+        if o is not None:
+            q_c, P = keys(q, n, rows, ok, hk, qb, qt, qh, K, BK, L2, OP), lower(P_in, at, C)
+        k_c, T_c = keys(k, n, rows, ok, hk, kb, kt, kh, K, BK, L2, OP), stored(T_in, at, C, OP)
         G, last = tl.load(G_in + at * C + i), tl.load(G_in + at * C + C - 1)
         rate = tl.load(rate_in + at * C + i)
-        T_c = stored(T_in, at, C, OP)
-        if o is not None:  # no load waits for a product
-            q_c, P = keys(q, n, rows, ok, hk, qb, qt, qh, K, BK, L2, OP), lower(P_in, at, C)
+        v_c = load_rows(v, n, rows, ok, h, vb, vt, vh, rv, V, BV)
         grown = tl.exp(G)[:, None]
-        U = through(T_c, v_c.to(tl.float32) - grown * dot(k_c, S, OP), OP, TWO, False)
+        left, whole = (rate * tl.exp(last - G))[:, None], tl.exp(last)
+        if o is not None:
+            before = scale * grown * dot(q_c, S_in, OP)
+        U = through(T_c, v_c.to(tl.float32) - grown * dot(k_c, S_in, OP), OP, TWO, False)
         at_v = ((n * T + rows).to(tl.int64) * HV + h)[:, None] * V
         in_v = inside(ok, rv, V, BV)
         if o is not None:
-            tl.store(o + at_v + rv, (scale * grown * dot(q_c, S, OP) + dot2(P, U, OP, TWO)).to(o.dtype.element_ty), in_v)
+            tl.store(o + at_v + rv, (before + dot2(P, U, OP, TWO)).to(o.dtype.element_ty), in_v)
         if U_out is not None:
             tl.store(U_out + at_v + rv, U.to(OP), in_v)
-        S = S * tl.exp(last) + dot(tl.trans(k_c), U * (rate * tl.exp(last - G))[:, None], OP)
+        S = S * whole + dot(tl.trans(k_c), U * left, OP)
     if ht is not None:
         tl.store(ht + state_at(m, h, rk[:, None], rv, HV, K, V, VK), S.to(ht.dtype.element_ty), held)
 

@@ -4,6 +4,7 @@ Sizes, strides, scale and options are those of a call. Nothing waits for the GPU
 """
 
 import contextlib
+import math
 import os
 import warnings
 from typing import Optional
@@ -106,12 +107,49 @@ def none_of(x):
     return torch.empty(0, device=x.device)
 
 
+def scratch_of(q, HV, V, T, N, cu):
+    """Shapes and types of what a forward pass without gradients makes beside its results: T, P, G and beta of chunks; of parts their maps and two states."""
+    B, K, f32 = q.shape[0], q.shape[-1], torch.float32
+    C = chunk_of(q, K)
+    chunks, part = chunks_of(T, N, B, C, cu), part_of(q, B, T, N, HV, V, C)
+    pieces = chunks_of(T, N, B, part, cu) if part else 0
+    of_chunks = [((chunks, HV, 2 if q.dtype != f32 else 1, square_of(C)), q.dtype), ((chunks, HV, square_of(C)), q.dtype), *[((chunks, HV, C), f32)] * 2]
+    return of_chunks + [((pieces, HV, K, w), f32) for w in (K, V, V) if part]
+
+
+def bytes_of(shape, kind):
+    """Of a tensor in a workspace, where each begins at a multiple of 256."""
+    return -(-math.prod(shape) * kind.itemsize // 256) * 256
+
+
+def workspace_bytes(q, v, cu_seqlens=None):
+    """The bytes of the workspace that chunk_gated_delta_rule takes for tensors of these shapes and types, at any cu_seqlens of this length."""
+    N = q.shape[0] if cu_seqlens is None else cu_seqlens.shape[0] - 1
+    return sum(bytes_of(*x) for x in scratch_of(q, max(q.shape[2], v.shape[2]), v.shape[3], q.shape[1], N, cu_seqlens))
+
+
+def room(tensors, device, workspace):
+    """Tensors of shapes and types, uninitialised: new ones, or one behind the other in a workspace."""
+    at = 0
+    for shape, kind in tensors:
+        if workspace is None:
+            yield torch.empty(shape, device=device, dtype=kind)
+        else:
+            yield workspace[at:at + math.prod(shape) * kind.itemsize].view(kind).view(shape)
+            at += bytes_of(shape, kind)
+
+
 @torch.library.custom_op(NAMESPACE + "::chunk_forward", mutates_args=())
 def chunk_forward(q: Tensor, k: Tensor, v: Tensor, g: Optional[Tensor], beta: Optional[Tensor], A_log: Optional[Tensor], dt_bias: Optional[Tensor],
                   initial_state: Optional[Tensor], cu_seqlens: Optional[Tensor], scale: float, l2norm: bool, sigmoid: bool, negative: bool, v_first: bool,
                   final: bool, save: bool, states: bool
                   ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """o, the final states, and where save T, P, G and beta of chunks, S before each and U where states, maps of parts and states before them."""
+    return forward(q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens, scale, l2norm, sigmoid, negative, v_first, final, save, states)
+
+
+def forward(q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens, scale, l2norm, sigmoid, negative, v_first, final, save, states, workspace=None):
+    """The results of chunk_forward, all but o and the final states in a workspace where there is one."""
     B, T, HK, HV, K, V, N, row = sizes(q, v, cu_seqlens)
     C = chunk_of(q, K)
     part = part_of(q, B, T, N, HV, V, C)
@@ -119,9 +157,9 @@ def chunk_forward(q: Tensor, k: Tensor, v: Tensor, g: Optional[Tensor], beta: Op
     BV, stages = tiling(q, pieces, HV, V, C)
     q, k, v = rows(q), rows(k), rows(v)
     g, beta, h0 = (x if x is None else x.contiguous() for x in (g, beta, initial_state))
-    chunks, half = chunks_of(T, N, B, C, cu_seqlens), q.dtype != torch.float32
-    T_out, P_out = q.new_empty((chunks, HV, 2 if half else 1, square_of(C))), q.new_empty((chunks, HV, square_of(C)))
-    G, rate = (torch.empty((chunks, HV, C), device=q.device, dtype=torch.float32) for _ in range(2))
+    chunks = chunks_of(T, N, B, C, cu_seqlens)
+    T_out, P_out, G, rate, *of_parts = room(scratch_of(q, HV, V, T, N, cu_seqlens), q.device, workspace)
+    maps, starts, rests = of_parts if part else (None, None, None)
     o = torch.empty((B, T, HV, V), device=v.device, dtype=v.dtype)
     ht = state_like(v, K, N, HV, V, v_first, initial_state) if final else None
     S, U = (q.new_empty((chunks, HV, K, V)), q.new_empty((B, T, HV, V))) if states else (None, None)
@@ -129,7 +167,6 @@ def chunk_forward(q: Tensor, k: Tensor, v: Tensor, g: Optional[Tensor], beta: Op
     serial = dict(wide, V=V, BV=BV, TWO=save and q.dtype == torch.bfloat16, STAGES=stages, PART=part, num_warps=4)
     at, at_v = (*strides(q, cu_seqlens), *strides(k, cu_seqlens)), strides(v, cu_seqlens)
     programs = (pieces * HV * (-(-V // BV)),)
-    maps = starts = None
     with on(q):
         if chunks:
             made = (q, k, g, beta, A_log, dt_bias, cu_seqlens, T_out, P_out, G, rate, scale, N, row, *at)
@@ -139,7 +176,6 @@ def chunk_forward(q: Tensor, k: Tensor, v: Tensor, g: Optional[Tensor], beta: Op
             else:
                 kernels.prepare[(chunks * HV,)](*made, **wide, SIGMOID=sigmoid, NEGATIVE=negative, num_warps=2)
         if part:
-            maps, starts, rests = (torch.empty((pieces, HV, K, w), device=q.device, dtype=torch.float32) for w in (K, V, V))
             kernels.scan[programs](None, k, v, cu_seqlens, T_out, None, G, rate, None, rests, None, None, None, scale, N, row, *at, *at_v, **serial, VK=False)
             columns = {n: x for n, x in serial.items() if n != "V"} | dict(BV=min(BV, power(K)))
             kernels.summarise[(pieces * HV * (-(-K // columns["BV"])),)](k, cu_seqlens, T_out, G, rate, maps, N, row, *strides(k, cu_seqlens), **columns)
@@ -179,6 +215,19 @@ def _(q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens, scale, l2norm
     of_parts = [q.new_empty((chunks_of(T, N, B, part, cu_seqlens), HV, K, w), dtype=f32) if part else none_of(q) for w in (K, V)]
     return (o, ht, q.new_empty((chunks, HV, 1 if q.dtype == f32 else 2, square_of(C))), q.new_empty((chunks, HV, square_of(C))), q.new_empty((chunks, HV, C), dtype=f32),
             q.new_empty((chunks, HV, C), dtype=f32), *((q.new_empty((chunks, HV, K, V)), q.new_empty((B, T, HV, V))) if states else (none_of(q), none_of(q))), *of_parts)
+
+
+@torch.library.custom_op(NAMESPACE + "::chunk_within", mutates_args=("workspace",))
+def chunk_within(q: Tensor, k: Tensor, v: Tensor, g: Optional[Tensor], beta: Optional[Tensor], A_log: Optional[Tensor], dt_bias: Optional[Tensor],
+                 initial_state: Optional[Tensor], cu_seqlens: Optional[Tensor], scale: float, l2norm: bool, sigmoid: bool, negative: bool, v_first: bool,
+                 final: bool, workspace: Tensor) -> tuple[Tensor, Tensor]:
+    """o and the final states, without gradients, by the memory of a workspace."""
+    return forward(q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens, scale, l2norm, sigmoid, negative, v_first, final, False, False, workspace)[:2]
+
+
+@chunk_within.register_fake
+def _(q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens, scale, l2norm, sigmoid, negative, v_first, final, workspace):
+    return recurrent_results(q, v, initial_state, cu_seqlens, v_first, final)
 
 
 @torch.library.custom_op(NAMESPACE + "::chunk_backward", mutates_args=())
@@ -388,17 +437,19 @@ def named(state_v_first, former):
 
 def chunk_gated_delta_rule(q, k, v, g=None, beta=None, scale=None, initial_state=None, output_final_state=False, use_qk_l2norm_in_kernel=False,
                            use_beta_sigmoid_in_kernel=False, allow_neg_eigval=False, state_v_first=False, cu_seqlens=None, cu_seqlens_cpu=None,
-                           chunk_indices=None, chunk_size=None, use_gate_in_kernel=False, A_log=None, dt_bias=None, transpose_state_layout=None):
+                           chunk_indices=None, chunk_size=None, use_gate_in_kernel=False, A_log=None, dt_bias=None, transpose_state_layout=None, workspace=None):
     """o [B, T, HV, V] and the final states [N, HV, K, V] (None unless output_final_state), by chunks, with gradients.
 
     q [B, T, HQ, K], k [B, T, HK, K], v [B, T, HV, V] in one of float32, bfloat16, float16, their rows with any strides. g [B, T, HV] is the log decay,
     or with use_gate_in_kernel a of g = -exp(A_log) softplus(a + dt_bias); None is no decay. beta [B, T, HV] is the rate, raw with
     use_beta_sigmoid_in_kernel, and then twice the sigmoid with allow_neg_eigval; None is 1. With cu_seqlens [N + 1] sequences are packed in one row. States
     are [N, HV, V, K] with state_v_first. The final states have the type of the initial ones, else float32. cu_seqlens_cpu, chunk_indices and
-    chunk_size are not needed. Where there are more heads of q than of v, states are one for each of q.
+    chunk_size are not needed. Where there are more heads of q than of v, states are one for each of q. A workspace, uint8 of at least workspace_bytes(q, v,
+    cu_seqlens), has all that a call without gradients makes beside its results; calls one after another may share it.
     """
-    return chosen(chunked, q, k, v, g, beta, scale, initial_state, output_final_state, use_qk_l2norm_in_kernel, use_beta_sigmoid_in_kernel, allow_neg_eigval,
-                  named(state_v_first, transpose_state_layout), cu_seqlens, use_gate_in_kernel, A_log, dt_bias)
+    return chosen(chunked if workspace is None else within(workspace), q, k, v, g, beta, scale, initial_state, output_final_state,
+                  use_qk_l2norm_in_kernel, use_beta_sigmoid_in_kernel, allow_neg_eigval, named(state_v_first, transpose_state_layout),
+                  cu_seqlens, use_gate_in_kernel, A_log, dt_bias)
 
 
 def fused_recurrent_gated_delta_rule(q, k, v, g=None, beta=None, scale=None, initial_state=None, output_final_state=False, use_qk_l2norm_in_kernel=False,
@@ -418,7 +469,8 @@ def chosen(compute, q, k, v, g, beta, scale, initial_state, final, l2norm, beta_
     if beta_sigmoid and beta is not None and beta.requires_grad and torch.is_grad_enabled():
         beta = beta.float().sigmoid() * (2 if negative else 1)
         beta_sigmoid = negative = False
-    o, ht = (chunked if save else compute)(q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens, scale, l2norm, beta_sigmoid, negative, v_first, final, save)
+    run = chunked if save and compute is stepped else compute
+    o, ht = run(q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens, scale, l2norm, beta_sigmoid, negative, v_first, final, save)
     return o.to(kind) if compute is stepped else o, ht if final else None
 
 
@@ -428,3 +480,17 @@ def chunked(*arguments):
 
 def stepped(*arguments):
     return recurrent(*arguments[:-1])
+
+
+def within(workspace):
+    """As chunked, without gradients, by the memory of a workspace."""
+
+    def compute(*arguments):
+        q, _, v, *_, cu_seqlens = arguments[:9]
+        need(not arguments[-1], "a workspace goes with calls without gradients, which would keep what it has: call within torch.no_grad()")
+        want = workspace_bytes(q, v, cu_seqlens)
+        need(workspace.dtype == torch.uint8 and workspace.dim() == 1 and workspace.is_contiguous() and workspace.device == q.device and len(workspace) >= want,
+             f"the workspace is {workspace.dtype} of shape {tuple(workspace.shape)} on {workspace.device}: {want} bytes of uint8 on {q.device} are wanted")
+        return chunk_within(*arguments[:-1], workspace)
+
+    return compute

@@ -15,7 +15,7 @@ if device == "cpu":
 
 import triton  # noqa: E402
 import triton.language as tl  # noqa: E402
-from @NAME@ import chunk_gated_delta_rule, flashinfer, fused_recurrent_gated_delta_rule, kernels, rule, serving  # noqa: E402
+from @NAME@ import chunk_gated_delta_rule, flashinfer, fused_recurrent_gated_delta_rule, kernels, rule, serving, workspace_bytes  # noqa: E402
 
 
 @triton.jit
@@ -283,6 +283,28 @@ def test_compile():
         o.backward(do)
         results.append([o, ht, *(x.grad for x in own)])
     assert all(map(torch.equal, *results))
+
+
+@pytest.mark.parametrize(("dtype", "D", "part"), [(torch.float32, 32, 0), (torch.float32, 32, 32), (torch.bfloat16, 64, 0)])
+def test_workspace(monkeypatch, dtype, D, part):
+    """A workspace of NaN gives what a call makes room for itself gives, to the bit, packed and not, under torch.compile too; nothing beyond it is written."""
+    (q, k, v, g, beta, h0), _, _ = draw(1, 70, 1, 2, D, D, dtype)
+    monkeypatch.setattr(rule, "part_of", lambda *_: part)
+    for cu in (None, torch.tensor([0, 33, 70], device=device)):
+        start = h0 if cu is None else torch.cat([h0, -h0])
+        want = chunk_gated_delta_rule(q, k, v, g, beta, initial_state=start, output_final_state=True, cu_seqlens=cu)
+        size = workspace_bytes(q, v, cu)
+        room = torch.full((size + 64,), 255, device=device, dtype=torch.uint8)
+        for call in (chunk_gated_delta_rule, torch.compile(chunk_gated_delta_rule, fullgraph=True, backend="aot_eager")):
+            got = call(q, k, v, g, beta, initial_state=start, output_final_state=True, cu_seqlens=cu, workspace=room)
+            assert all(map(torch.equal, got, want)) and (room[size:] == 255).all() and (room[:size] != 255).any()
+            room.fill_(255)
+        torch.library.opcheck(torch.ops.@NAME@.chunk_within, (q, k, v, g, beta, None, None, start, cu, 0.2, False, False, False, False, True, room),
+                              test_utils=("test_schema", "test_autograd_registration", "test_faketensor"))
+        with pytest.raises(ValueError, match=f"{size} bytes of uint8 .* are wanted"):
+            chunk_gated_delta_rule(q, k, v, g, beta, initial_state=start, cu_seqlens=cu, workspace=room[:size - 1])
+        with pytest.raises(ValueError, match="without gradients"):
+            chunk_gated_delta_rule(q.detach().requires_grad_(), k, v, g, beta, initial_state=start, cu_seqlens=cu, workspace=room)
 
 
 def test_pool():

@@ -30,6 +30,7 @@ type where struct {
 	given       bool     // only g and beta as inputs, so that the kernel does not compute them
 	turned      bool     // only initial states [K, V], which kernels of packed sequences transpose
 	untiled     bool     // only head counts that fill no tiles of rows, so that one program has all heads
+	flat        bool     // only flat rows
 	mixed       bool     // only mixed batches
 	upTo1       bool     // only beta at most 1; with larger beta and no other row, the next stricter class is used
 }
@@ -38,7 +39,7 @@ type where struct {
 func (w where) asks(s Spec) bool {
 	given, turned := s.Gates == GatesGiven && s.Rule.kind() == allRules, s.Init && s.State == StateKV
 	channels := s.Rule.kind() == channelRules
-	return (given || !w.given) && (s.Gates == GatesFused || !w.raw) && (!channels || !w.byHead) && (s.Rule.Decays() || !w.decays) && (s.Batch == 1 || !w.oneRow) && (!s.L2Norm || !w.asGiven) && (s.Pool == 0 || !w.ordered) && (turned || !w.turned) && (s.Top() > 1 || !w.beyond1) && (s.Top() <= 1 || !w.upTo1) && (!s.Tiled() || !w.untiled) && (s.Mixed > 0 || !w.mixed)
+	return (given || !w.given) && (s.Gates == GatesFused || !w.raw) && (!channels || !w.byHead) && (s.Rule.Decays() || !w.decays) && (s.Batch == 1 || !w.oneRow) && (!s.L2Norm || !w.asGiven) && (s.Pool == 0 || !w.ordered) && (turned || !w.turned) && (s.Top() > 1 || !w.beyond1) && (s.Top() <= 1 || !w.upTo1) && (!s.Tiled() || !w.untiled) && (s.Rows != RowsHeads || !w.flat) && (s.Mixed > 0 || !w.mixed)
 }
 
 // ruleKind groups rules that share their best variants.
@@ -123,6 +124,8 @@ var Champions = []Champion{
 		where{mxu: 128, least: 3, most: 8, steps: 2}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu-long,chunks=1,tail_decay=v", "24 heads more than fill a program; one head after another and one phase before the state cost less than tpu on MXUs of 128 rows, as much on others, and compile in a third of the time",
 		where{least: 17, most: 24}},
+	{HostTPU, AccuracyFast, jobPrefill, "tpu,out=separate,tail_decay=v,prefetch=dma,hbm=yes,steps=1,head_group=1,phases_before=1", "flat rows of up to 32 heads that fill no tiles are all in one program, which copies them as they lie: a head is cut from its lanes",
+		where{mxu: 256, least: 25, most: 32, untiled: true, flat: true}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu,out=separate,tail_decay=v,decay_bf16=rows,interleave=no,prologue_end=100", "heads alone fill a program; " + whyNoBF16,
 		where{mxu: 128}},
 	{HostTPU, AccuracyFast, jobPrefill, "tpu,out=separate,tail_decay=v", "heads alone fill a program, or the tokens do not fill two steps of four chunks", where{}},

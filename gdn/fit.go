@@ -135,10 +135,15 @@ func (s Spec) Tiled() bool {
 func (v Variant) ofRows(s Spec) Variant {
 	w := v
 	w.Layout = LayoutBTLanes
-	if s.Rows == RowsHeads || v.Algo != AlgoChunk || v.Layout != LayoutBTHD || s.K%register != 0 || s.V%register != 0 || w.Check(s) != nil {
+	if s.Rows == RowsHeads || v.Algo != AlgoChunk || v.Layout != LayoutBTHD || w.Check(s) != nil || s.loose(v.Fit(s).Mapping.Heads) {
 		return v
 	}
 	return w.Canon()
+}
+
+// loose reports whether the flat rows of programs of n heads do not begin at registers, so that they have no blocks.
+func (s Spec) loose(n int) bool {
+	return n < s.HeadsV && (n*s.HeadsK/s.HeadsV*s.K%register != 0 || n*s.V%register != 0)
 }
 
 // forms returns the row's variant adapted to s and m, or nil if the row does not apply. last is the variant of the job's last row.
@@ -301,7 +306,7 @@ func (w where) forms(v, last Variant, s Spec, m Machine) []Variant {
 		if w.tokens > 0 && s.Tokens > w.tokens {
 			return nil
 		}
-		return v.Suited(s, m)
+		return slices.DeleteFunc(v.Suited(s, m), func(x Variant) bool { return w.flat && s.loose(x.Fit(s).Mapping.Heads) })
 	}
 	v.Mapping.Heads, v.Mapping.Batch, v.Layout = full.Mapping.Heads, full.Mapping.Batch, full.Layout
 	if s.L2Norm {

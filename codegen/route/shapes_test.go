@@ -38,16 +38,18 @@ var shapes = []string{
 	"t=300,hk=1,hv=2,k=128,v=128,dtype=bf16,negeig,init",
 	"t=200,hk=1,hv=2,k=64,v=64,dtype=bf16,negeig",
 	"t=260,hk=3,hv=3,k=128,v=128,dtype=bf16,rows=flat",
+	"t=260,hk=5,hv=5,k=96,v=192,dtype=bf16,rows=flat",
+	"t=384,hk=3,hv=6,k=128,v=128,dtype=bf16,gates=fused,gatedtype=bf16,l2norm,init,rows=flat",
 	"b=3,t=1,hk=1,hv=2,k=128,v=96,dtype=bf16,init,rows=flat",
 }
 
-// Whatever the rows, auto has a kernel that is emitted: lanes that kernels can not cut are heads again.
+// Whatever the rows, auto has a kernel that is emitted.
 func TestRowsAreEmitted(t *testing.T) {
 	for _, rows := range []string{"rows=flat", "rows=qkv"} {
 		for _, text := range []string{
 			"t=512,hk=3,hv=3,k=128,v=128", "b=2,t=512,hk=2,hv=6,k=128,v=256,gates=fused,l2norm,init", "t=512,hk=2,hv=2,k=96,v=192", "t=512,hk=2,hv=2,k=64,v=64", "t=512,hk=2,hv=2,k=64,v=128",
 			"b=4,t=1,hk=2,hv=4,k=128,v=128,init", "b=4,t=3,hk=2,hv=4,k=128,v=96,init,pool=9", "t=512,hk=2,hv=4,k=128,v=128,seqs=5,init,packed", "t=256,hk=1,hv=2,k=128,v=128,rule=kda,gates=fused",
-			"t=512,hk=3,hv=3,k=128,v=128,direction=train",
+			"t=512,hk=3,hv=3,k=128,v=128,direction=train", "t=512,hk=3,hv=3,k=96,v=192,direction=train", "t=256,hk=3,hv=3,k=96,v=160,rule=kda,gates=fused",
 		} {
 			s, err := gdn.Parse(text + ",dtype=bf16," + rows)
 			if err != nil {

@@ -186,13 +186,13 @@ func (t *tiler) spreadLanes(v *tiled, lead [][]factor, rowD, laneD []factor) ([]
 //	reshape, transpose [4, 64, 128]   lane 4x128 | row 64x1 | lane 128x1
 //	head 2                            row 64x1 | lane 128x1, of a source that begins at lane 256
 //
-// Heads of 64 lanes are half registers: every second one would need a rotation.
+// Heads that do not fill registers are cut from the registers that they lie in (laneBlock).
 func (t *tiler) laneBlocks(v *tiled, lead [][]factor, rowD, laneD []factor) ([]*ir.Value, bool, error) {
 	n := size(laneD)
 	if whole(rowD, size(rowD)) && n > 1 { // rows and lanes are swapped
 		n = size(rowD)
 	}
-	if v.src.ref == nil || n == v.src.lanes || n%laneCount != 0 || !whole(laneD, n) && !whole(rowD, n) {
+	if v.src.ref == nil || n == v.src.lanes || !whole(laneD, n) && !whole(rowD, n) {
 		return nil, false, nil
 	}
 	// Exactly one leading factor must be along lanes, in steps of whole blocks: the heads.
@@ -217,10 +217,9 @@ func (t *tiler) laneBlocks(v *tiled, lead [][]factor, rowD, laneD []factor) ([]*
 	blocks := make([][]*ir.Value, heads.size)
 	for i := range blocks {
 		u := *v
-		u.src = &source{ref: v.src.ref, rows: v.src.rows, lanes: n, lane: first + i*heads.stride, part: v.src.part, pure: v.src.pure}
 		u.dims = slices.Concat(lead[:at], lead[at+1:], [][]factor{rowD, laneD})
 		var err error
-		if blocks[i], err = t.gather(&u); err != nil {
+		if blocks[i], err = t.laneBlock(&u, first+i*heads.stride, n); err != nil {
 			return nil, true, err
 		}
 	}
@@ -239,6 +238,39 @@ func (t *tiler) laneBlocks(v *tiled, lead [][]factor, rowD, laneD []factor) ([]*
 		out = append(out, blocks[p[at]][i])
 	}
 	return out, true, nil
+}
+
+// laneBlock gathers n lanes of a reference, from lane first on, in any form of gather. Loads begin at a register: lanes that begin or end within one
+// are cut from the registers that hold them, which takes a rotation and a select a register.
+//
+//	head 1 of 96 lanes   lanes 96 to 191, cut from two registers
+func (t *tiler) laneBlock(v *tiled, first, n int) ([]*ir.Value, error) {
+	whole := target.Lanes
+	lo, hi := first/whole*whole, min((first+n+whole-1)/whole*whole, v.src.lane+v.src.lanes)
+	u := *v
+	u.src = &source{ref: v.src.ref, rows: v.src.rows, lanes: hi - lo, lane: lo, part: v.src.part, pure: v.src.pure}
+	if lo == first && hi == first+n {
+		return t.gather(&u)
+	}
+	d := len(u.dims)
+	u.dims = slices.Clone(u.dims)
+	turned := size(u.dims[d-1]) != n || u.dims[d-1][0].kind != byLane
+	if turned {
+		u.dims[d-2], u.dims[d-1] = u.dims[d-1], u.dims[d-2]
+	}
+	u.dims[d-1] = []factor{{hi - lo, byLane, 1}}
+	xs, err := t.gather(&u)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]*ir.Value, len(xs))
+	for i, x := range xs {
+		out[i] = t.emit(ir.OpSlice, ir.Attrs{Starts: []int{0, first - lo}, Limits: []int{x.Type.Shape[0], first - lo + n}}, x)
+		if turned {
+			out[i] = t.turn(out[i])
+		}
+	}
+	return out, nil
 }
 
 // sublanes is the number of rows of a register.
@@ -401,7 +433,7 @@ func (t *tiler) loadRows(src *source, row, count, stride int) (*ir.Value, error)
 		return load()
 	}
 	var err error
-	x := t.once(fmt.Sprintf("load %p %p %d %d %d %d", src.ref, src.cols, row, count, stride, src.lane), func() (x *ir.Value) {
+	x := t.once(fmt.Sprintf("load %p %p %d %d %d %d %d", src.ref, src.cols, row, count, stride, src.lane, src.lanes), func() (x *ir.Value) {
 		x, err = load()
 		return x
 	})

@@ -175,6 +175,7 @@ func (t *tiler) prepareStore(v *tiled, ref *ir.Value) (func() error, error) {
 		}
 		return normal(v.dtype, v.shape(), xs), nil
 	}
+	v = t.joined(v)
 	u := t.upright(v)
 	_, ok := storable(u)
 	if !ok {
@@ -209,6 +210,47 @@ func (t *tiler) prepareStore(v *tiled, ref *ir.Value) (func() error, error) {
 		}
 		return nil
 	}, nil
+}
+
+// joined joins tiles that are next to each other along the lanes, and do not fill registers, to tiles that do, if each of these takes as many; other values
+// are as they were.
+//
+//	[64 tokens, 4 heads x 192] of four tiles [64, 192]:   two tiles [64, 384]
+func (t *tiler) joined(v *tiled) *tiled {
+	n := len(v.dims)
+	c := clean(v.dims[n-1])
+	if v.src.elems == nil || v.row != 0 || len(c) != 2 || c[0].kind != byTile || v.src.lanes%laneCount == 0 || !whole(c[1:], v.src.lanes) {
+		return v
+	}
+	few := 1
+	for few*v.src.lanes%laneCount != 0 {
+		few *= 2
+	}
+	heads := c[0]
+	if heads.size%few != 0 {
+		few = heads.size
+	}
+	u := *v
+	u.src, u.tile, u.mat = &source{rows: v.src.rows, lanes: few * v.src.lanes}, 0, nil
+	u.dims = slices.Clone(v.dims)
+	// Tiles of other dimensions keep their order: tile i of the value is joined with the next ones of its row.
+	for i := range v.src.elems {
+		var xs []*ir.Value
+		for j := range few {
+			if k := i + j*heads.stride; k < len(v.src.elems) {
+				xs = append(xs, v.src.elems[k])
+			}
+		}
+		if x := v.src.elems[i]; len(xs) == few && i >= v.tile && (i-v.tile)/heads.stride%heads.size%few == 0 {
+			x = t.emit(ir.OpConcat, ir.Attrs{Axis: 1}, xs...)
+			u.src.elems = append(u.src.elems, x)
+		} else {
+			u.src.elems = append(u.src.elems, nil)
+		}
+	}
+	u.tile = v.tile
+	u.dims[n-1] = []factor{{heads.size / few, byTile, heads.stride * few}, {few * v.src.lanes, byLane, 1}}
+	return &u
 }
 
 // put says that the rows of a whole tile go to rows row, row+stride, ... of the target, from a lane on.

@@ -150,7 +150,7 @@ func (e *tiles) loadGate(o *operand) *ir.Value {
 		return newGated(e).each(l, o, func(one *gated, o *operand) *ir.Value { return one.loadGate(o) })
 	}
 	if !e.copying() {
-		return e.b.Reshape(e.blocks[o], e.entries(), e.c)
+		return e.b.Reshape(e.b.Convert(e.blocks[o], ir.F32), e.entries(), e.c)
 	}
 	x := e.b.Convert(e.blocks[o], ir.F32)
 	switch {

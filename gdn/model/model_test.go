@@ -156,10 +156,16 @@ func TestOverTokens(t *testing.T) {
 	c.Tokens, c.Batch, c.Rule = 2*blockTokens, 2, Rule{HeadsK: 1, HeadsV: 2, K: 128, V: 128, Conv: 4}
 	long := c // where nothing has a halo, steps are longer
 	long.Tokens = 2 * mostTokens
+	fused, fusedLong := c, long // kernels make the projections that they read
+	fused.Hidden, fusedLong.Hidden = 256, 256
+	require.True(t, fused.fused() && fusedLong.fused() && !c.fused() && !long.fused())
 	for name, write := range map[string]func(*program, bool){
 		"convolution": func(p *program, backward bool) { p.convolution(c, backward) },
 		"gated norm":  func(p *program, backward bool) { p.gatedNorm(long, backward) },
 		"norm":        func(p *program, backward bool) { p.norm(2*mostTokens, 256, backward, "dout") },
+
+		"convolution, fused": func(p *program, backward bool) { p.convolution(fused, backward) },
+		"gated norm, fused":  func(p *program, backward bool) { p.gatedNorm(fusedLong, backward) },
 	} {
 		for _, backward := range []bool{false, true} {
 			made := func(plain bool) *ir.Module {
@@ -175,7 +181,11 @@ func TestOverTokens(t *testing.T) {
 			require.Contains(t, kernel.String(), "kernel")
 			inputs, r := map[string]*array.Array{}, rand.New(rand.NewPCG(5, 6))
 			for _, p := range plain.Params() {
-				inputs[p.Name] = random(r, p.Type, 1)
+				scale := 1.
+				if strings.HasPrefix(p.Name, "w_") {
+					scale = 1. / 16 // the root of what a product sums
+				}
+				inputs[p.Name] = random(r, p.Type, scale)
 			}
 			want := eval(t, plain, inputs)
 			for _, m := range []*ir.Module{grid, kernel} {
@@ -186,6 +196,48 @@ func TestOverTokens(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// A layer whose kernels make the projections that they read computes what it does by products of their own.
+func TestFused(t *testing.T) {
+	c := tiny
+	c.Hidden, c.Tokens, c.Batch, c.Rule = 256, 2*blockTokens, 1, Rule{HeadsK: 1, HeadsV: 2, K: 128, V: 128, Conv: 4}
+	apart := c
+	apart.VMEM = 1
+	require.True(t, c.fused() && !apart.fused())
+	v, err := gdn.ParseVariant("default")
+	require.NoError(t, err)
+	inputs, r := map[string]*array.Array{}, rand.New(rand.NewPCG(9, 10))
+	for _, backward := range []bool{false, true} {
+		var results []map[string]*array.Array
+		for _, c := range []Config{apart, c} {
+			m, err := Pieces(c)[0].Build(v, backward)
+			require.NoError(t, err)
+			for _, p := range m.Params() {
+				scale := 1.
+				if strings.HasPrefix(p.Name, "w_") {
+					scale = 1. / 16
+				}
+				if inputs[p.Name] == nil {
+					inputs[p.Name] = random(r, p.Type, scale)
+				}
+			}
+			results = append(results, eval(t, m, inputs))
+		}
+		maps.Copy(inputs, results[1]) // its slope
+		maps.Copy(inputs, results[0])
+		delete(results[1], "slope")
+		require.Len(t, results[1], len(results[0]))
+		for name, want := range results[0] {
+			x, y := want.Float64s(), results[1][name].Float64s()
+			square, off := 0., 0.
+			for i := range x {
+				square, off = square+x[i]*x[i], off+(x[i]-y[i])*(x[i]-y[i])
+			}
+			require.Positive(t, square, name)
+			require.Less(t, math.Sqrt(off/square), 1e-2, "%s", name)
 		}
 	}
 }

@@ -73,7 +73,7 @@ func Parts(c Config) []Part {
 		{Name: "rule", Kind: "rule", Weights: int64(r.HeadsV + r.decays()), Flops: c.Spec().Flops(RuleChunk),
 			Build: func(v gdn.Variant, backward bool) (*ir.Module, error) { return rule(c, v, backward) }},
 		{Name: "gated norm", Kind: "rule", Weights: int64(r.V), Build: module(func(p *program, backward bool) { p.gatedNorm(c, backward) })},
-		project("rule", "project out", "normed", "out", r.z(), c.Hidden),
+		dense("rule", "project out", r.z(), c.Hidden, func(p *program, backward bool) { p.projectOut(c, backward) }),
 
 		norm("attention"),
 		project("attention", "project in", "n", "qkv", c.Hidden, queries+2*a.HeadsKV*a.Dim),

@@ -1,9 +1,11 @@
 package model
 
 import (
+	"cmp"
 	"math"
 
 	"github.com/gdngen/gdngen/ir"
+	"github.com/gdngen/gdngen/ir/target"
 )
 
 // eps is added to a mean square before its root.
@@ -98,7 +100,26 @@ func (p *program) project(x, y string, t, in, width int, backward bool) {
 	p.give("d"+x, p.denseBack(from, names, p.param("d"+y, t, width)))
 }
 
-// projectIn computes the convolution's input, the norm's gate z, and the raw gates a and b.
+// projectOut is the output projection. Where c.fused, the gradient of its operand is made by gatedNorm, which reads it.
+func (p *program) projectOut(c Config, backward bool) {
+	t := c.Batch * c.Tokens
+	if !backward || !c.fused() {
+		p.project("normed", "out", t, c.Rule.z(), c.Hidden, backward)
+		return
+	}
+	p.Stage("projection")
+	p.giveWide("dw_out", p.MatMul(p.param("normed", t, c.Rule.z()), p.param("dout", t, c.Hidden), true, false, p.product()))
+}
+
+// fused reports whether convolution makes its input, and the backward pass of gatedNorm the gradient that it reads, which are products with weights of
+// the layer: the weights [hidden, width] fit vector memory.
+func (c Config) fused() bool {
+	r := c.Rule
+	whole := !r.channels() && c.Tokens%blockTokens == 0 && r.V == target.Lanes && r.K%target.Lanes == 0 && c.Hidden%target.Lanes == 0
+	return whole && 32*c.Hidden*max(r.qkv(), r.z()) <= cmp.Or(c.VMEM, leastMemory)
+}
+
+// projectIn computes the convolution's input, the norm's gate z, and the raw gates a and b. Where c.fused, convolution makes the first.
 func (p *program) projectIn(c Config, backward bool) {
 	t, r := c.Batch*c.Tokens, c.Rule
 	if r.channels() {
@@ -107,11 +128,13 @@ func (p *program) projectIn(c Config, backward bool) {
 	}
 	n, names := p.param("n", t, c.Hidden), []string{"mixed", "z", "gates"}
 	if !backward {
-		y := p.dense(n, names, r.qkv(), r.z(), 2*r.HeadsV)
-		p.give("mixed", p.Reshape(y[0], c.Batch, c.Tokens, r.qkv()))
-		p.give("z", p.Reshape(y[1], c.Batch, c.Tokens, r.z()))
+		if !c.fused() {
+			p.give("mixed", p.Reshape(p.dense(n, names, r.qkv())[0], c.Batch, c.Tokens, r.qkv()))
+		}
+		y := p.dense(n, names[1:], r.z(), 2*r.HeadsV)
+		p.give("z", p.Reshape(y[0], c.Batch, c.Tokens, r.z()))
 		for i, name := range []string{"a", "b"} {
-			p.giveWide(name, p.Reshape(p.SliceAxis(y[2], 1, i*r.HeadsV, (i+1)*r.HeadsV), c.Batch, c.Tokens, r.HeadsV))
+			p.giveWide(name, p.Reshape(p.SliceAxis(y[1], 1, i*r.HeadsV, (i+1)*r.HeadsV), c.Batch, c.Tokens, r.HeadsV))
 		}
 		return
 	}
@@ -301,46 +324,83 @@ func (p *program) twiceSiluBack(h *ir.Value) *ir.Value {
 }
 
 // convolution is the causal depthwise convolution of mixed [B, T, qkv] with taps [W, qkv], the current token's tap last, then SiLU. The result is split
-// into q, k [B, T, Hk K] and v [B, T, Hv V].
+// into q, k [B, T, Hk K] and v [B, T, Hv V]. Where c.fused, it makes mixed from n, and gives slope, twice the derivative of SiLU, for the backward pass.
 func (p *program) convolution(c Config, backward bool) {
 	p.Stage("convolution")
 	r, n := c.Rule, c.Rule.Conv-1
-	after := (n + 7) / 8 * 8 // tokens of the next block that this block's gradient needs, in whole registers
-	parts := []struct {
-		name string
-		h, d int
-	}{{"q", r.HeadsK, r.K}, {"k", r.HeadsK, r.K}, {"v", r.HeadsV, r.V}}
-	mixed, w := p.param("mixed", c.Batch, c.Tokens, r.qkv()), p.param("taps", r.Conv, r.qkv())
-	m := tokenMap{name: "convolution", batch: c.Batch, lanes: commonWidth(r.HeadsK*r.K, r.HeadsV*r.V),
-		tokens: []tokens{{pieces: []*ir.Value{mixed}, before: true}}, weights: []*ir.Value{w}}
-	if !backward {
-		for _, part := range parts {
-			m.gives = append(m.gives, part.h*part.d)
-		}
-		y := p.overTokens(m, func(p *program, in []*ir.Value) (out, sums []*ir.Value) {
-			x, half := in[0], p.Scale(in[1], .5)
-			y := p.inStrips(x.Type.Shape[1]-halo, func(from, to int) *ir.Value {
-				h := p.taps(p.shifted(x, r.Conv, halo-n+from, 1, to-from), half)
-				return p.Add(h, p.Mul(h, p.Unary(ir.OpTanh, h)))
-			})
-			return []*ir.Value{y}, nil
-		})
-		for i, part := range parts {
-			p.give(part.name, y[i])
-		}
+	w := p.param("taps", r.Conv, r.qkv())
+	m := tokenMap{name: "convolution", batch: c.Batch, lanes: commonWidth(r.HeadsK*r.K, r.HeadsV*r.V), weights: []*ir.Value{w}}
+	if backward {
+		p.convolutionBack(c, m)
 		return
 	}
+	for _, part := range r.convolved() {
+		m.gives = append(m.gives, part.width)
+	}
+	fused := c.fused()
+	if fused {
+		x := p.Reshape(p.param("n", c.Batch*c.Tokens, c.Hidden), c.Batch, c.Tokens, c.Hidden)
+		m.tokens = []tokens{{pieces: []*ir.Value{x}, before: true, by: p.weight("mixed", c.Hidden, r.qkv())}}
+		m.gives = append(m.gives, r.qkv(), r.qkv())
+	} else {
+		m.tokens = []tokens{{pieces: []*ir.Value{p.param("mixed", c.Batch, c.Tokens, r.qkv())}, before: true}}
+	}
+	y := p.overTokens(m, func(p *program, in []*ir.Value) (out, sums []*ir.Value) {
+		x, half := in[0], p.Scale(in[1], .5)
+		t := x.Type.Shape[1] - halo
+		hs := func(from, to int) *ir.Value { return p.taps(p.shifted(x, r.Conv, halo-n+from, 1, to-from), half) }
+		if !fused {
+			return []*ir.Value{p.inStrips(t, func(from, to int) *ir.Value {
+				h := hs(from, to)
+				return p.Add(h, p.Mul(h, p.Unary(ir.OpTanh, h)))
+			})}, nil
+		}
+		var slopes []*ir.Value
+		y := p.inStrips(t, func(from, to int) *ir.Value {
+			h := hs(from, to)
+			u := p.Unary(ir.OpTanh, h)
+			u = p.Add(u, p.Like(u, 1))
+			y := p.Mul(h, u)
+			slopes = append(slopes, p.Convert(p.Add(u, p.Mul(y, p.Sub(p.Like(u, 2), u))), p.narrow))
+			return y
+		})
+		mixed := p.inStrips(t, func(from, to int) *ir.Value {
+			return p.Convert(p.SliceAxis(x, 1, halo+from, halo+to), p.narrow)
+		})
+		return []*ir.Value{y, mixed, p.Concat(1, slopes...)}, nil
+	})
+	names := []string{"q", "k", "v", "mixed", "slope"}
+	for i, y := range y {
+		p.give(names[i], y)
+	}
+}
+
+// convolved lists what the convolution gives.
+func (r Rule) convolved() []projected {
+	return []projected{{name: "q", width: r.HeadsK * r.K}, {name: "k", width: r.HeadsK * r.K}, {name: "v", width: r.HeadsV * r.V}}
+}
+
+// convolutionBack is the backward pass of convolution: the gradients of mixed and taps.
+func (p *program) convolutionBack(c Config, m tokenMap) {
+	r, n, fused := c.Rule, c.Rule.Conv-1, c.fused()
+	after := (n + 7) / 8 * 8 // tokens of the next block that this block's gradient needs, in whole registers
+	mixed := p.param("mixed", c.Batch, c.Tokens, r.qkv())
 	var dy []*ir.Value
-	for _, part := range parts {
-		dy = append(dy, p.param("d"+part.name, c.Batch, c.Tokens, part.h*part.d))
+	for _, part := range r.convolved() {
+		dy = append(dy, p.param("d"+part.name, c.Batch, c.Tokens, part.width))
 	}
 	m.name, m.gives, m.sums = "convolution_back", []int{r.qkv()}, []int{r.Conv}
-	m.tokens[0].after = true
-	m.tokens = append(m.tokens, tokens{pieces: dy, after: true})
+	m.tokens = []tokens{{pieces: []*ir.Value{mixed}, before: true, after: !fused}, {pieces: dy, after: true}}
+	if fused {
+		m.tokens = append(m.tokens, tokens{pieces: []*ir.Value{p.param("slope", c.Batch, c.Tokens, r.qkv())}, after: true})
+	}
 	g := p.overTokens(m, func(p *program, in []*ir.Value) (out, sums []*ir.Value) {
-		x, dy, w := in[0], in[1], in[2]
+		x, dy, w := in[0], in[1], in[len(in)-1]
 		t, half := dy.Type.Shape[1]-halo, p.Scale(w, .5)
 		ds := p.inStrips(t+after, func(from, to int) *ir.Value {
+			if fused {
+				return p.Mul(p.SliceAxis(dy, 1, from, to), p.SliceAxis(in[2], 1, from, to))
+			}
 			h := p.taps(p.shifted(x, r.Conv, halo-n+from, 1, to-from), half)
 			return p.Mul(p.SliceAxis(dy, 1, from, to), p.twiceSiluBack(h))
 		})
@@ -398,10 +458,12 @@ func (p *program) taps(xs []*ir.Value, w *ir.Value) *ir.Value {
 func (p *program) gatedNorm(c Config, backward bool) {
 	p.Stage("gated-norm")
 	r := c.Rule
-	flat := func(x *ir.Value) tokens { return tokens{pieces: []*ir.Value{p.Reshape(x, c.Batch, c.Tokens, r.z())}} }
+	flat := func(name string, width int) tokens {
+		return tokens{pieces: []*ir.Value{p.Reshape(p.param(name, c.Batch*c.Tokens, width), c.Batch, c.Tokens, width)}}
+	}
 	o, z := p.param("o", c.Batch, c.Tokens, r.z()), p.param("z", c.Batch, c.Tokens, r.z())
 	w := p.Reshape(p.param("weight", r.V), 1, r.V)
-	m := tokenMap{name: "gated_norm", batch: c.Batch, lanes: r.V, tokens: []tokens{flat(o), flat(z)}, weights: []*ir.Value{w}, gives: []int{r.z()}}
+	m := tokenMap{name: "gated_norm", batch: c.Batch, lanes: r.V, tokens: []tokens{{pieces: []*ir.Value{o}}, {pieces: []*ir.Value{z}}}, weights: []*ir.Value{w}, gives: []int{r.z()}}
 	// over broadcasts the weight [N, 1, V] over tokens.
 	over := func(p *program, w, x *ir.Value) *ir.Value {
 		return p.Broadcast(p.rooted(p.Reshape(w, w.Type.Shape[0], w.Type.Shape[2]), r.V), x.Type.Shape, 0, 2)
@@ -419,7 +481,13 @@ func (p *program) gatedNorm(c Config, backward bool) {
 		return
 	}
 	m.name, m.main, m.gives, m.sums = "gated_norm_back", true, []int{r.z(), r.z()}, []int{1}
-	m.tokens = append(m.tokens, flat(p.param("dnormed", c.Batch*c.Tokens, r.z())))
+	if c.fused() {
+		dy := flat("dout", c.Hidden)
+		dy.by, dy.turned = p.weight("out", r.z(), c.Hidden), true
+		m.tokens = append(m.tokens, dy)
+	} else {
+		m.tokens = append(m.tokens, flat("dnormed", r.z()))
+	}
 	g := p.overTokens(m, func(p *program, in []*ir.Value) (out, sums []*ir.Value) {
 		o, z, dy, w := in[0], in[1], in[2], over(p, in[3], in[0])
 		scale, u := p.unit(o, 1)

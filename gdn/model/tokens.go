@@ -21,9 +21,13 @@ type tokenMap struct {
 }
 
 // tokens is an operand of one or several arrays with concatenated lanes. Its block may include the last tokens before it and the first after it.
+// If by is set, the operand is the product of the one array's lanes with these weights, [in, parts x lanes] or turned [parts x lanes, in]: the matrix
+// unit then works beside the vector unit.
 type tokens struct {
 	pieces        []*ir.Value
 	before, after bool
+	by            *ir.Value
+	turned        bool
 }
 
 // halo is the number of tokens before and after a block: one bf16 tile. Beyond the ends of a sequence they are zero.
@@ -31,7 +35,7 @@ const halo = 16
 
 // A step has up to mostTokens tokens, as long as no block exceeds blockSize values: long steps lose less to the sums over lanes at their start. With
 // tokens before a block the limit is half, and with tokens after it too it is blockTokens, since shifted values keep most of a step
-// in or near registers.
+// in or near registers. An operand that is a product has no such limit: its weights enter the matrix unit once a step.
 const blockTokens, mostTokens, blockSize = 128, 512, 1 << 19
 
 // strip is the number of tokens processed at once in work without sums over lanes.
@@ -45,6 +49,7 @@ func (m *tokenMap) stepTokens(t int) int {
 	n, width := mostTokens, 0
 	for _, o := range m.tokens {
 		switch width = max(width, o.pieces[0].Type.Shape[2]); {
+		case o.by != nil:
 		case o.after:
 			n = blockTokens
 		case o.before:
@@ -101,7 +106,7 @@ func (p *program) overTokens(m tokenMap, body tokenBody) []*ir.Value {
 		}
 		return block{tokens: p.Const(ir.T(x.Type.DType, m.batch, halo, x.Type.Shape[2]), 0)}
 	})
-	out, sums := run.on(p, blocks, m.weights, nil)
+	out, sums := run.on(p, blocks, m.allWeights(), nil)
 	return append(out, sums...)
 }
 
@@ -119,6 +124,16 @@ func (m *tokenMap) eachBlock(visit func(operand int, piece *ir.Value, at int)) {
 			}
 		}
 	}
+}
+
+// allWeights returns the weights of products, then the others.
+func (m *tokenMap) allWeights() (list []*ir.Value) {
+	for _, o := range m.tokens {
+		if o.by != nil {
+			list = append(list, o.by)
+		}
+	}
+	return append(list, m.weights...)
 }
 
 // blocks returns the blocks by operand.
@@ -140,6 +155,10 @@ type tokenRun struct {
 func (r tokenRun) on(p *program, blocks [][]block, weights, before []*ir.Value) (out, sums []*ir.Value) {
 	var in []*ir.Value
 	for i, o := range r.tokens {
+		if o.by != nil {
+			in, weights = append(in, r.product(p, blocks[i], weights[0], o.turned)), weights[1:]
+			continue
+		}
 		in = append(in, r.operand(p, blocks[i], len(o.pieces)))
 	}
 	n := in[0].Type.Shape[0]
@@ -177,6 +196,41 @@ func (r tokenRun) operand(p *program, blocks []block, pieces int) *ir.Value {
 	x := p.Concat(1, joined...)
 	s := x.Type.Shape
 	return p.Reshape(x, s[0]*s[1], s[2], s[3])
+}
+
+// product returns the product of blocks, concatenated along the tokens [batch, tokens, in], with weights, cut into [batch x parts, tokens, lanes]. Two parts
+// of a register are columns of one product, as wide as a matrix unit of 256.
+func (r tokenRun) product(p *program, blocks []block, w *ir.Value, turned bool) *ir.Value {
+	var rows []*ir.Value
+	for _, x := range blocks {
+		y := x.tokens
+		if x.inside != nil {
+			y = p.Select(p.Broadcast(x.inside, y.Type.Shape), y, p.Like(y, 0))
+		}
+		rows = append(rows, y)
+	}
+	x := p.Concat(1, rows...)
+	in, t, out := x.Type.Shape[2], x.Type.Shape[1], w.Type.Size()/x.Type.Shape[2]
+	wide := r.lanes
+	if wide == target.Lanes && out%(2*wide) == 0 {
+		wide *= 2
+	}
+	n, all := out/wide, r.batch*out/wide
+	x = p.Reshape(p.Broadcast(x, []int{r.batch, n, t, in}, 0, 2, 3), all, t, in)
+	if turned {
+		w = p.Reshape(w, n, wide, in)
+	} else {
+		w = p.split(w, wide)
+	}
+	w = p.Reshape(p.Broadcast(w, slices.Concat([]int{r.batch}, w.Type.Shape), 1, 2, 3), all, w.Type.Shape[1], w.Type.Shape[2])
+	y := p.MatMul(x, w, false, turned, p.product())
+	if wide == r.lanes {
+		return y
+	}
+	half := func(i int) *ir.Value {
+		return p.Reshape(p.SliceAxis(y, 2, i*r.lanes, (i+1)*r.lanes), all, 1, t, r.lanes)
+	}
+	return p.Reshape(p.Concat(1, half(0), half(1)), 2*all, t, r.lanes)
 }
 
 // parts cuts a block [batch, tokens, width] into [batch, parts, tokens, lanes].
@@ -284,7 +338,7 @@ func (p *program) tokenWindows(m *tokenMap, g *ir.Grid, steps, n int) (args []*i
 		args = append(args, p.Reshape(x, m.batch, steps, tiles, halo, width))
 		g.In = append(g.In, ir.Window{Block: []int{1, 1, 1, halo, width}, Index: []ir.Index{ir.IndexAxis(0), neighbour, ir.IndexConst(tile), zero, zero}})
 	})
-	for _, w := range m.weights {
+	for _, w := range m.allWeights() {
 		args, g.In = append(args, w), append(g.In, ir.Window{Block: w.Type.Shape, Index: []ir.Index{zero, zero}})
 	}
 	for i, rows := range m.sums {

@@ -77,6 +77,30 @@ func TestFlatRowsAreNotMoved(t *testing.T) {
 	}
 }
 
+// A kernel that copies its blocks reads the gates of heads as a TPU stores them, a chunk of the heads a tile. Before it they are only turned to have the tokens
+// last, in their own type.
+func TestGatesAreNotMoved(t *testing.T) {
+	for text, gates := range map[string]ir.Type{
+		"t=1024,hk=2,hv=4,k=8,dtype=bf16,gates=fused,gatedtype=bf16": ir.T(ir.BF16, 1, 8, 4, 128),
+		"t=1024,hk=4,hv=8,k=8,dtype=bf16,gates=fused,gatedtype=bf16": ir.T(ir.BF16, 1, 8, 8, 128),
+		"t=1024,hk=3,hv=6,k=8,dtype=bf16":                            ir.T(ir.F32, 1, 8, 6, 128),
+		"t=1024,hk=4,hv=8,k=8,dtype=bf16":                            ir.T(ir.F32, 1, 2, 1, 32, 128), // rows of whole tiles
+		"t=1000,hk=2,hv=4,k=8,dtype=bf16,gates=fused,gatedtype=bf16": ir.T(ir.F32, 1, 2, 1, 16, 128), // filled to whole chunks
+	} {
+		m, err := Module(gdntest.MustParse(t, text), gdntest.MustVariant(t, "tpu-long,prefetch=dma,hbm=yes"))
+		require.NoError(t, err)
+		seen := 0
+		for _, in := range m.Body.Instrs {
+			for _, x := range in.Args {
+				if in.Op == ir.OpGrid && x.Type.Equal(gates) {
+					seen++
+				}
+			}
+		}
+		require.Equal(t, 2, seen, text)
+	}
+}
+
 // A decode kernel takes states as XLA holds them: what it reads and writes has as many lanes as fill registers, turned from the parameter and for the result.
 func TestStatesAreTakenAsXLAHoldsThem(t *testing.T) {
 	for _, c := range []struct {

@@ -169,11 +169,13 @@ func partRows(ctx context.Context, x *measure.Instrument, c model.Config, v gdn.
 	of func(*Row) bool) (rows []*Row, err error) {
 	c.VMEM = t.VMEM
 	for _, p := range model.Parts(c) {
-		for _, pass := range p.Passes(forward) {
+		for i, pass := range p.Passes(forward) {
 			if !of(&Row{Target: t.Name, Kind: p.Kind, Part: p.Name, Pass: pass}) {
 				continue
 			}
-			r, err := newModule(p.Kind, p.Name, pass, p.Layers, p.Flops, p.Build).cost(ctx, x, c, v, t)
+			m := newModule(p.Kind, p.Name, pass, p.Layers, p.Flops, p.Build)
+			m.Flops += p.Moved[i]
+			r, err := m.cost(ctx, x, c, v, t)
 			if err != nil {
 				return nil, err
 			}

@@ -209,6 +209,14 @@ func TestFused(t *testing.T) {
 	require.True(t, c.fused() && !apart.fused())
 	v, err := gdn.ParseVariant("default")
 	require.NoError(t, err)
+	var sum [2]float64
+	for _, p := range Parts(c) {
+		for i, x := range p.Moved {
+			sum[i] += x
+			require.False(t, x < 0 && p.Flops*float64(1+i)+x <= 0, "%s has work left", p.Name)
+		}
+	}
+	require.Zero(t, sum)
 	inputs, r := map[string]*array.Array{}, rand.New(rand.NewPCG(9, 10))
 	for _, backward := range []bool{false, true} {
 		var results []map[string]*array.Array

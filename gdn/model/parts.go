@@ -20,6 +20,8 @@ type Part struct {
 	Weights int64  // number of weights in one layer
 	// Flops are the model flops of one forward pass; backward has twice as many.
 	Flops float64
+	// Moved are model flops, forward and backward, of products that this part makes in place of another, where they are below zero.
+	Moved [2]float64
 	// Build returns the module of a pass; only the rule depends on the variant. It is nil for the core of attention, whose cost
 	// is a public kernel's: see AttentionCycles. Values have one name in all parts of a kind, and the gradient of x is dx.
 	Build func(v gdn.Variant, backward bool) (*ir.Module, error)
@@ -95,9 +97,22 @@ func Parts(c Config) []Part {
 		if p.Layers == 0 || p.Kind == "mlp" && c.MLP == 0 || p.Kind == "model" && c.Vocab == 0 {
 			continue
 		}
+		if p.Kind == "rule" {
+			p.Moved = c.moved()[p.Name]
+		}
 		list = append(list, p)
 	}
 	return list
+}
+
+// moved returns Part.Moved of the parts of the rule's layer by name.
+func (c Config) moved() map[string][2]float64 {
+	if !c.fused() {
+		return nil
+	}
+	product := 2 * float64(c.Batch*c.Tokens) * float64(c.Hidden)
+	in, out := product*float64(c.Rule.qkv()), product*float64(c.Rule.z())
+	return map[string][2]float64{"project in": {-in, 0}, "convolution": {in, 0}, "gated norm": {0, out}, "project out": {0, -out}}
 }
 
 // module returns a Build function for a part.

@@ -324,8 +324,13 @@ func (b *Builder) LoopUntil(count int, end *Value, init []*Value, body func(b *B
 }
 
 // Grid appends a grid. The body gets the input blocks and carried blocks and returns output blocks and new carried blocks. The body may
-// add carries that start at zero: a window in g.Carry, indexed by axes, and a parameter of its block.
+// add carries that start at zero: a window in g.Carry, indexed by axes, and a parameter of its block. Of a bounded grid the last argument is the number of
+// points to run.
 func (b *Builder) Grid(g *Grid, args []*Value, body func(b *Builder, in, carried []*Value) (outs, next []*Value)) []*Value {
+	var live []*Value // the number of points of a bounded grid
+	if g.Bounded() && len(args) > 0 {
+		args, live = args[:len(args)-1:len(args)-1], args[len(args)-1:]
+	}
 	if len(args) != g.Tables+len(g.In)+len(g.Carry) {
 		b.Failf("grid %s: %d operands for %d tables, %d inputs, %d carries", g.Name, len(args), g.Tables, len(g.In), len(g.Carry))
 		return make([]*Value, len(g.Out)+len(g.Carry))
@@ -350,7 +355,7 @@ func (b *Builder) Grid(g *Grid, args []*Value, body func(b *Builder, in, carried
 		}
 		args = append(args, b.Const(t, 0))
 	}
-	rs := b.Append(OpGrid, args, Attrs{Grid: g}, blk)
+	rs := b.Append(OpGrid, append(args, live...), Attrs{Grid: g}, blk)
 	for len(rs) < len(g.Out)+len(g.Carry) {
 		rs = append(rs, rs[0])
 	}

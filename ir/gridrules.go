@@ -178,8 +178,8 @@ func (g *Grid) checkDims(in *Instr) error {
 		if d.Seq && i != len(g.Dims)-1 {
 			return fmt.Errorf("axis %s is sequential but not the last", d.Name)
 		}
-		if d.Bound && (!d.Seq || in.Op != OpKernel) {
-			return fmt.Errorf("axis %s is bounded, which only the sequential axis of a kernel can be", d.Name)
+		if d.Bound && (!d.Seq || in.Op != OpKernel && g.Live == 0) {
+			return fmt.Errorf("axis %s is bounded, which only the sequential axis of a kernel can be, or of a grid with a table that says so too", d.Name)
 		}
 	}
 	return nil

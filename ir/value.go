@@ -329,7 +329,8 @@ func (g *Grid) Points() int {
 	return n
 }
 
-// Bounded reports whether the last operand is the number of sequential points to run.
+// Bounded reports whether the last operand is the number of sequential points to run. A grid with Live may have it too, with the number that the table
+// begins with: an operand of its own, which XLA need not cut from the table.
 func (g *Grid) Bounded() bool {
 	n := len(g.Dims)
 	return n > 0 && g.Dims[n-1].Bound

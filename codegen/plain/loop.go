@@ -34,7 +34,7 @@ type gridLoop struct {
 // carries are staged here, before the loop, so once and not in each step.
 func newGridLoop(b *batcher, in *ir.Instr, args []*ir.Value) *gridLoop {
 	g := b.g
-	tables, inputs, initial := args[:g.Tables], args[g.Tables:][:len(g.In)], args[g.Tables+len(g.In):]
+	tables, inputs, initial := args[:g.Tables], args[g.Tables:][:len(g.In)], args[g.Tables+len(g.In):][:len(g.Carry)]
 	l := &gridLoop{batcher: b, in: in, initial: initial, base: make([]*ir.Value, len(g.Out))}
 	for i, w := range g.In {
 		l.ins = append(l.ins, b.view(fmt.Sprintf("input %d", i), w, inputs[i].Type, tables))

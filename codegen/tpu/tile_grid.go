@@ -43,13 +43,16 @@ func tileGrid(b *ir.Builder, in *ir.Instr, args []*ir.Value) ([]*ir.Value, error
 		return nil, err
 	}
 	b.Of(in)
-	if t.bounded() { // kernels without copies have a schedule, which skips points
+	switch {
+	case in.Attrs.Grid.Bounded():
+		kargs = append(kargs, args[len(args)-1])
+	case t.bounded(): // kernels without copies have a schedule, which skips points
 		n := len(t.g.Dims) - 1
 		t.g.Dims = slices.Clone(t.g.Dims)
 		t.g.Dims[n].Bound = true
 		kargs = append(kargs, b.Reshape(b.SliceAxis(args[t.g.Live-1], 0, 0, 1)))
 	}
-	if src := in.Attrs.Grid; src.Copies > 0 { // one point always runs, and does nothing if no name is a state's
+	if src := in.Attrs.Grid; src.Copies > 0 {
 		t.g.Live = 0
 	}
 	return b.Append(ir.OpKernel, kargs, ir.Attrs{Grid: t.g}, t.body), b.Err()

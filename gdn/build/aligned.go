@@ -93,7 +93,7 @@ func (p aligning) module(in *operands, used []*operand) []*ir.Value {
 		// A state is fetched before the step that closes its sequence, from one operand for all visits. Pool states without a sequence keep their values.
 		grid.Alias = [][2]int{{1, len(grid.In) - m}}
 	}
-	args = append(args, p.carries(grid, in)...)
+	args = bounded(grid, append(args, p.carries(grid, in)...), segmented.live)
 	writes := cachesWithin(p.plan)
 	if writes {
 		grid.Alias = append(grid.Alias, [2]int{2, cached})

@@ -115,8 +115,9 @@ type plan struct {
 
 	rowsOf  gdn.Rows  // how parameters and results lie
 	prompts bool      // of a mixed batch: there are as many sequences as a run may have
-	runs    *ir.Value // [1] for decodes of a mixed batch: the number of steps that run, at least one; nil: all
+	runs    *ir.Value // [1] for decodes of a mixed batch: the number of steps that run; nil: all
 	named   *ir.Value // for such decodes, from a kernel: one table of runs, states written and states read, in place of runs and the pool's tables; nil: none
+	live    *ir.Value // [], the number of runs in that table
 	ready   *tables   // tables of a mixed batch from a kernel; nil: XLA ops make them
 	decoded *ir.Value // [1, rows, lanes], outputs of a mixed batch's decodes, which the kernel of the prompts puts before its own; nil: XLA joins them
 	clean   bool      // read_indices has -1 where state_indices names no state
@@ -591,7 +592,7 @@ func (x *gridding) arguments() (args []*ir.Value) {
 		g.Carry = []ir.Window{x.window(x.state)}
 		args = append(args, x.state.value)
 	}
-	return args
+	return bounded(g, args, x.live)
 }
 
 // body emits the body of a step, and adds its output windows to the grid: outputs of the algorithm, states after each chunk if they are outputs

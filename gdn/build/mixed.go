@@ -61,7 +61,7 @@ func (base Base) mixed(b *ir.Builder) (*plan, []*ir.Value, error) {
 		step = first.v.Mapping.Batch
 	}
 	if tabled {
-		first.args["state_indices"], first.named = x.tabled(rows.Batch, step, p)
+		first.args["state_indices"], first.named, first.live = x.tabled(rows.Batch, step, p)
 	} else {
 		lists := x.decodeLists(rows.Batch, step)
 		first.args["state_indices"], first.args["read_indices"], first.runs, first.clean = lists.states, lists.reads, lists.runs, true
@@ -175,7 +175,7 @@ func unlisted(b *ir.Builder, s gdn.Spec, args map[string]*ir.Value) map[string]*
 }
 
 // decodeLists are the states [rows] that decodes leave, and those that they start from, where they leave one, in the order of the places of steps, and how many
-// steps run, [1], one at least.
+// steps run, [1].
 type decodeLists struct{ states, reads, runs *ir.Value }
 
 // decodeLists are those of rows in steps of so many. Entries of the first places of all steps come first, then those of the second.
@@ -194,8 +194,7 @@ func (x *mixing) decodeLists(rows, step int) decodeLists {
 	}
 	placed := func(y *ir.Value) *ir.Value { return x.Plus(x.Over(seq, ir.EQ, x.place, x.Plus(y, 1)), -1) }
 	runs := x.Plus(x.From(x.first, 0, 1), step-1)
-	runs = x.Max(x.Div(runs, x.Like(runs, float64(step))), x.Like(runs, 1))
-	return decodeLists{placed(states), placed(reads), runs}
+	return decodeLists{placed(states), placed(reads), x.Div(runs, x.Like(runs, float64(step)))}
 }
 
 // ofDecodes are the inputs of the program of the first sequences, without the lists of their states.

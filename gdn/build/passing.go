@@ -136,7 +136,7 @@ func (x *passing) convolved() []*ir.Value {
 		grid.Out, grid.Outs, grid.Into = append(grid.Out, ir.Window{Block: block, Index: at}), append(grid.Outs, t), append(grid.Into, i)
 	}
 	*x.carriers = append(*x.carriers, schedule.Carrier{Grid: grid.Name, Heads: 1, Stateless: true})
-	return b.Grid(grid, args, x.segment)[:len(x.parts)]
+	return b.Grid(grid, bounded(grid, args, x.made.passed.live), x.segment)[:len(x.parts)]
 }
 
 // head returns the lanes of a head, [1, rows, D] in float32, from rows [1, rows, channels] whose first head begins at lane first.
@@ -255,7 +255,7 @@ func (x *passing) nextCache() *ir.Value {
 	grid.Alias = [][2]int{{0, len(grid.In)}}
 	in(pool, block, entry(2), zero, zero)
 	grid.Out, grid.Outs = []ir.Window{{Block: block, Index: []ir.Index{entry(1), zero, zero}}}, []ir.Type{pool.Type}
-	return b.Grid(grid, args, func(b *ir.Builder, blocks, _ []*ir.Value) (ys, next []*ir.Value) {
+	return b.Grid(grid, bounded(grid, args, x.made.left.live), func(b *ir.Builder, blocks, _ []*ir.Value) (ys, next []*ir.Value) {
 		b = b.Stage("convolution")
 		e := tile.New(b, x.v, x.c)
 		m := 2 * len(x.arrays)

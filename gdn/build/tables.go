@@ -18,18 +18,23 @@ type tables struct {
 	left   scheduled // caches after the last token of each sequence, unless the kernel of the rule writes them
 }
 
-// scheduled is a table [entries] in scalar memory and marks [steps, rows, lanes], both i32. live [1] is the number of steps that run; nil: it is the
-// first entry of the table.
+// scheduled is a table [entries] in scalar memory and marks [steps, rows, lanes], both i32. The first entry of the table is the number of steps that run,
+// which live [] is too, if the table is of a kernel.
 type scheduled struct{ table, marks, live *ir.Value }
 
-// steps returns the first arguments of a grid, its tables, and bounds its steps by their number.
+// steps returns the first argument of a grid, its table, and bounds its steps by their number.
 func (x scheduled) steps(g *ir.Grid) []*ir.Value {
 	g.Tables, g.Live = 1, 1
-	if x.live == nil {
-		return []*ir.Value{x.table}
+	return []*ir.Value{x.table}
+}
+
+// bounded appends to all arguments of a grid the number of its steps, if that is an operand of its own.
+func bounded(g *ir.Grid, args []*ir.Value, live *ir.Value) []*ir.Value {
+	if live == nil || g.Live == 0 {
+		return args
 	}
-	g.Tables, g.Live = 2, 2
-	return []*ir.Value{x.table, x.live}
+	g.Dims[len(g.Dims)-1].Bound = true
+	return append(args, live)
 }
 
 // mostSegments bounds what a kernel makes tables for, whose text grows with the visits.
@@ -112,8 +117,8 @@ func aheadRows(rows int) int {
 }
 
 // tabled has one kernel make what decodes and prompts look up. Outside of it x has the number of tokens of the decodes alone. Of decodes it gives the
-// states that they leave [rows], and their table (plan.named).
-func (x *mixing) tabled(rows, step int, p *plan) (states, named *ir.Value) {
+// states that they leave [rows], their table (plan.named), and its number of steps [].
+func (x *mixing) tabled(rows, step int, p *plan) (states, named, live *ir.Value) {
 	p.ready = &tables{}
 	grid := &ir.Grid{Name: "tables", Dims: []ir.GridDim{{Name: "c", Size: 1}}}
 	whole := func(shape []int) ir.Window {
@@ -150,14 +155,15 @@ func (x *mixing) tabled(rows, step int, p *plan) (states, named *ir.Value) {
 		passed, left := p.convolution(y.Lists, begin, end, slots)
 		flat := func(z *ir.Value) *ir.Value { return y.Reshape(z, 1, z.Type.Shape[0]) }
 		wide := y.Number(decodes.runs, 0, segments.Stride(rows, true))
-		ys = []*ir.Value{flat(y.From(decodes.states, 0, rows)), y.Table(wide, decodes.states, decodes.reads)}
+		count := func(x *ir.Value) *ir.Value { return flat(y.SliceAxis(x, 0, 0, 1)) }
+		ys = []*ir.Value{flat(y.From(decodes.states, 0, rows)), y.Table(wide, decodes.states, decodes.reads), count(wide)}
 		if !p.putsAhead(rows) {
 			ys = append(ys, flat(y.tokens))
 		}
 		for _, x := range []scheduled{{table: table, marks: marks}, left, passed} {
 			if x.table != nil {
-				live := y.SliceAxis(y.SliceAxis(x.table, 0, 0, 1), 2, 0, 1)
-				ys = append(ys, x.table, x.marks, flat(y.Reshape(live, 1)))
+				first := y.SliceAxis(x.table, 0, 0, 1)
+				ys = append(ys, x.table, x.marks, count(y.Reshape(first, first.Type.Size())))
 			}
 		}
 		for _, z := range ys {
@@ -166,16 +172,17 @@ func (x *mixing) tabled(rows, step int, p *plan) (states, named *ir.Value) {
 		return ys, nil
 	})
 	flat := func(i int) *ir.Value { return x.Reshape(made[i], made[i].Type.Size()) }
-	next := 2
+	next := 3
 	if !p.putsAhead(rows) {
-		x.tokens, next = flat(2), 3
+		x.tokens, next = flat(3), 4
 	}
+	number := func(i int) *ir.Value { return x.Reshape(made[i]) }
 	of := func(i int) scheduled {
 		if i >= len(made) {
 			return scheduled{}
 		}
-		return scheduled{flat(i), made[i+1], flat(i + 2)}
+		return scheduled{flat(i), made[i+1], number(i + 2)}
 	}
 	*p.ready = tables{packed: of(next), left: of(next + 3), passed: of(next + 6)}
-	return flat(0), flat(1)
+	return flat(0), flat(1), number(2)
 }

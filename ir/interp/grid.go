@@ -17,7 +17,7 @@ type launch struct {
 
 // newLaunch takes operands by kind: tables, inputs, initial carries.
 func newLaunch(g *ir.Grid, args []*tensor) *launch {
-	l := &launch{g: g, in: args[g.Tables : g.Tables+len(g.In)], carry: args[g.Tables+len(g.In):]}
+	l := &launch{g: g, in: args[g.Tables : g.Tables+len(g.In)], carry: args[g.Tables+len(g.In):][:len(g.Carry)]}
 	for _, t := range args[:g.Tables] {
 		l.tables = append(l.tables, t.n)
 	}

@@ -134,7 +134,7 @@ func (r *kernelRun) points(args []*tensor) (int, error) {
 	}
 	d := r.g.Dims[len(r.g.Dims)-1]
 	n := args[len(args)-1].n[0]
-	if n < 1 || n > int64(d.Size) {
+	if n < 0 || n > int64(d.Size) {
 		return 0, fmt.Errorf("%d points of axis %s run, of %d", n, d.Name, d.Size)
 	}
 	return int(n), nil

@@ -241,12 +241,11 @@ func (t *tiler) joined(v *tiled) *tiled {
 				xs = append(xs, v.src.elems[k])
 			}
 		}
-		if x := v.src.elems[i]; len(xs) == few && i >= v.tile && (i-v.tile)/heads.stride%heads.size%few == 0 {
+		var x *ir.Value
+		if len(xs) == few && i >= v.tile && (i-v.tile)/heads.stride%heads.size%few == 0 {
 			x = t.emit(ir.OpConcat, ir.Attrs{Axis: 1}, xs...)
-			u.src.elems = append(u.src.elems, x)
-		} else {
-			u.src.elems = append(u.src.elems, nil)
 		}
+		u.src.elems = append(u.src.elems, x)
 	}
 	u.tile = v.tile
 	u.dims[n-1] = []factor{{heads.size / few, byTile, heads.stride * few}, {few * v.src.lanes, byLane, 1}}

@@ -57,6 +57,10 @@ func (a CLI) tritonFolder(g *genFlags) error {
 		paths = append(paths, f.Path)
 	}
 	return app.Emit(a.App, paths, paths, func(w io.Writer) {
-		fmt.Fprintf(w, "%s: functions of torch in %d files; pip install ./%s, and see its README.md\n", dir, len(files), dir)
+		folder := dir
+		if !filepath.IsAbs(dir) {
+			folder = "./" + dir // else pip takes it for the name of a package
+		}
+		fmt.Fprintf(w, "%s: functions of torch in %d files; pip install %s, and see its README.md\n", dir, len(files), folder)
 	})
 }

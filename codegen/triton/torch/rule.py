@@ -207,14 +207,13 @@ def carried_back(reverse, cu, maps, starts, dht, dh0, dS, dv, N, row, HV, K, V, 
 @chunk_forward.register_fake
 def _(q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens, scale, l2norm, sigmoid, negative, v_first, final, save, states):
     B, T, HK, HV, K, V, N, _ = sizes(q, v, cu_seqlens)
-    C = chunk_of(q, K)
     o, ht = q.new_empty((B, T, HV, V), dtype=v.dtype), state_like(v, K, N, HV, V, v_first, initial_state) if final else none_of(q)
     if not save:
         return o, ht, *(none_of(q) for _ in range(8))
-    chunks, f32, part = chunks_of(T, N, B, C, cu_seqlens), torch.float32, part_of(q, B, T, N, HV, V, C)
-    of_parts = [q.new_empty((chunks_of(T, N, B, part, cu_seqlens), HV, K, w), dtype=f32) if part else none_of(q) for w in (K, V)]
-    return (o, ht, q.new_empty((chunks, HV, 1 if q.dtype == f32 else 2, square_of(C))), q.new_empty((chunks, HV, square_of(C))), q.new_empty((chunks, HV, C), dtype=f32),
-            q.new_empty((chunks, HV, C), dtype=f32), *((q.new_empty((chunks, HV, K, V)), q.new_empty((B, T, HV, V))) if states else (none_of(q), none_of(q))), *of_parts)
+    T_out, P_out, G, rate, *of_parts = room(scratch_of(q, HV, V, T, N, cu_seqlens), q.device, None)
+    S, U = (q.new_empty((G.shape[0], HV, K, V)), q.new_empty((B, T, HV, V))) if states else (none_of(q), none_of(q))
+    maps, starts = of_parts[:2] or (none_of(q), none_of(q))
+    return o, ht, T_out, P_out, G, rate, S, U, maps, starts
 
 
 @torch.library.custom_op(NAMESPACE + "::chunk_within", mutates_args=("workspace",))

@@ -245,8 +245,7 @@ func (t *tiler) laneBlocks(v *tiled, lead [][]factor, rowD, laneD []factor) ([]*
 //
 //	head 1 of 96 lanes   lanes 96 to 191, cut from two registers
 func (t *tiler) laneBlock(v *tiled, first, n int) ([]*ir.Value, error) {
-	whole := target.Lanes
-	lo, hi := first/whole*whole, min((first+n+whole-1)/whole*whole, v.src.lane+v.src.lanes)
+	lo, hi := first/laneCount*laneCount, min((first+n+laneCount-1)/laneCount*laneCount, v.src.lane+v.src.lanes)
 	u := *v
 	u.src = &source{ref: v.src.ref, rows: v.src.rows, lanes: hi - lo, lane: lo, part: v.src.part, pure: v.src.pure}
 	if lo == first && hi == first+n {

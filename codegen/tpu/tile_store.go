@@ -231,7 +231,7 @@ func (t *tiler) joined(v *tiled) *tiled {
 		few = heads.size
 	}
 	u := *v
-	u.src, u.tile, u.mat = &source{rows: v.src.rows, lanes: few * v.src.lanes}, 0, nil
+	u.src, u.mat = &source{rows: v.src.rows, lanes: few * v.src.lanes}, nil
 	u.dims = slices.Clone(v.dims)
 	// Tiles of other dimensions keep their order: tile i of the value is joined with the next ones of its row.
 	for i := range v.src.elems {
@@ -247,7 +247,6 @@ func (t *tiler) joined(v *tiled) *tiled {
 		}
 		u.src.elems = append(u.src.elems, x)
 	}
-	u.tile = v.tile
 	u.dims[n-1] = []factor{{heads.size / few, byTile, heads.stride * few}, {few * v.src.lanes, byLane, 1}}
 	return &u
 }

@@ -170,10 +170,8 @@ func (l *pipeline) lower(b *ir.Builder, args []*ir.Value) ([]*ir.Value, error) {
 	l.makeDeliveries(kb)
 	if l.g.Live > 0 { // steps after the last chunk that must run do nothing
 		b.Stage("glue")
-		var live *ir.Value
-		if l.g.Bounded() {
-			live = args[len(args)-1]
-		} else {
+		live := args[len(args)-1]
+		if !l.g.Bounded() {
 			live = b.Reshape(b.SliceAxis(args[l.g.Live-1], 0, 0, 1))
 		}
 		kargs = append(kargs, b.Add(live, b.Const(ir.T(ir.I32), float64(l.last))))
